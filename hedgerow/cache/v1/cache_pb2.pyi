@@ -1,0 +1,168 @@
+from hedgerow.chat.v1 import chat_pb2 as _chat_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Verdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VERDICT_UNSPECIFIED: _ClassVar[Verdict]
+    VERDICT_MISS: _ClassVar[Verdict]
+    VERDICT_EXACT: _ClassVar[Verdict]
+    VERDICT_SEMANTIC: _ClassVar[Verdict]
+VERDICT_UNSPECIFIED: Verdict
+VERDICT_MISS: Verdict
+VERDICT_EXACT: Verdict
+VERDICT_SEMANTIC: Verdict
+
+class Question(_message.Message):
+    __slots__ = ("tenant", "model_class", "messages", "sampling", "response_format", "attachments")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_CLASS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FORMAT_FIELD_NUMBER: _ClassVar[int]
+    ATTACHMENTS_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    model_class: str
+    messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
+    sampling: _chat_pb2.Sampling
+    response_format: _chat_pb2.ResponseFormat
+    attachments: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tenant: _Optional[str] = ..., model_class: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., attachments: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("text", "model", "finish_reason", "usage")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    model: str
+    finish_reason: _chat_pb2.FinishReason
+    usage: _chat_pb2.Usage
+    def __init__(self, text: _Optional[str] = ..., model: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ...) -> None: ...
+
+class LookupRequest(_message.Message):
+    __slots__ = ("question", "min_similarity")
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    MIN_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    question: Question
+    min_similarity: float
+    def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., min_similarity: _Optional[float] = ...) -> None: ...
+
+class LookupResponse(_message.Message):
+    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused")
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    verdict: Verdict
+    answer: Answer
+    key: str
+    similarity: float
+    ttl_ms: int
+    refused: str
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
+
+class StoreRequest(_message.Message):
+    __slots__ = ("question", "answer", "ttl_ms")
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    question: Question
+    answer: Answer
+    ttl_ms: int
+    def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., ttl_ms: _Optional[int] = ...) -> None: ...
+
+class StoreResponse(_message.Message):
+    __slots__ = ("key", "ttl_ms")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    ttl_ms: int
+    def __init__(self, key: _Optional[str] = ..., ttl_ms: _Optional[int] = ...) -> None: ...
+
+class InvalidateRequest(_message.Message):
+    __slots__ = ("key", "tenant")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    tenant: str
+    def __init__(self, key: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...
+
+class InvalidateResponse(_message.Message):
+    __slots__ = ("removed",)
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    removed: int
+    def __init__(self, removed: _Optional[int] = ...) -> None: ...
+
+class WatchInvalidationsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WatchInvalidationsResponse(_message.Message):
+    __slots__ = ("key", "tenant")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    tenant: str
+    def __init__(self, key: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...
+
+class EmbedRequest(_message.Message):
+    __slots__ = ("texts",)
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    texts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, texts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Embedding(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class EmbedResponse(_message.Message):
+    __slots__ = ("embeddings", "model")
+    EMBEDDINGS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    embeddings: _containers.RepeatedCompositeFieldContainer[Embedding]
+    model: str
+    def __init__(self, embeddings: _Optional[_Iterable[_Union[Embedding, _Mapping]]] = ..., model: _Optional[str] = ...) -> None: ...
+
+class GetStatsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStatsResponse(_message.Message):
+    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses")
+    LOOKUPS_FIELD_NUMBER: _ClassVar[int]
+    EXACT_HITS_FIELD_NUMBER: _ClassVar[int]
+    SEMANTIC_HITS_FIELD_NUMBER: _ClassVar[int]
+    MISSES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    STORES_FIELD_NUMBER: _ClassVar[int]
+    EVICTIONS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRATIONS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_HITS_FIELD_NUMBER: _ClassVar[int]
+    EMBEDDING_MISSES_FIELD_NUMBER: _ClassVar[int]
+    lookups: int
+    exact_hits: int
+    semantic_hits: int
+    misses: int
+    refused: int
+    stores: int
+    evictions: int
+    expirations: int
+    entries: int
+    bytes: int
+    embedding_hits: int
+    embedding_misses: int
+    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,222 @@
+from hedgerow.chat.v1 import chat_pb2 as _chat_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TIER_UNSPECIFIED: _ClassVar[Tier]
+    TIER_FAST: _ClassVar[Tier]
+    TIER_BALANCED: _ClassVar[Tier]
+    TIER_QUALITY: _ClassVar[Tier]
+
+class StageOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STAGE_OUTCOME_UNSPECIFIED: _ClassVar[StageOutcome]
+    STAGE_OUTCOME_OK: _ClassVar[StageOutcome]
+    STAGE_OUTCOME_OVERRUN: _ClassVar[StageOutcome]
+    STAGE_OUTCOME_FAILED: _ClassVar[StageOutcome]
+    STAGE_OUTCOME_SKIPPED: _ClassVar[StageOutcome]
+    STAGE_OUTCOME_REPLACED: _ClassVar[StageOutcome]
+
+class CacheVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CACHE_VERDICT_UNSPECIFIED: _ClassVar[CacheVerdict]
+    CACHE_VERDICT_MISS: _ClassVar[CacheVerdict]
+    CACHE_VERDICT_EXACT: _ClassVar[CacheVerdict]
+    CACHE_VERDICT_SEMANTIC: _ClassVar[CacheVerdict]
+    CACHE_VERDICT_BYPASS: _ClassVar[CacheVerdict]
+    CACHE_VERDICT_UNAVAILABLE: _ClassVar[CacheVerdict]
+TIER_UNSPECIFIED: Tier
+TIER_FAST: Tier
+TIER_BALANCED: Tier
+TIER_QUALITY: Tier
+STAGE_OUTCOME_UNSPECIFIED: StageOutcome
+STAGE_OUTCOME_OK: StageOutcome
+STAGE_OUTCOME_OVERRUN: StageOutcome
+STAGE_OUTCOME_FAILED: StageOutcome
+STAGE_OUTCOME_SKIPPED: StageOutcome
+STAGE_OUTCOME_REPLACED: StageOutcome
+CACHE_VERDICT_UNSPECIFIED: CacheVerdict
+CACHE_VERDICT_MISS: CacheVerdict
+CACHE_VERDICT_EXACT: CacheVerdict
+CACHE_VERDICT_SEMANTIC: CacheVerdict
+CACHE_VERDICT_BYPASS: CacheVerdict
+CACHE_VERDICT_UNAVAILABLE: CacheVerdict
+
+class CachePolicy(_message.Message):
+    __slots__ = ("bypass", "min_similarity")
+    BYPASS_FIELD_NUMBER: _ClassVar[int]
+    MIN_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    bypass: bool
+    min_similarity: float
+    def __init__(self, bypass: _Optional[bool] = ..., min_similarity: _Optional[float] = ...) -> None: ...
+
+class Image(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class Audio(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class GenerateRequest(_message.Message):
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FORMAT_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_MS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
+    images: _containers.RepeatedCompositeFieldContainer[Image]
+    audio: Audio
+    sampling: _chat_pb2.Sampling
+    response_format: _chat_pb2.ResponseFormat
+    tier: Tier
+    model: str
+    budget_ms: int
+    cache: CachePolicy
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ...) -> None: ...
+
+class GenerateResponse(_message.Message):
+    __slots__ = ("accepted", "stage", "delta", "patch", "final")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    PATCH_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    accepted: Accepted
+    stage: Stage
+    delta: TextDelta
+    patch: Patch
+    final: Final
+    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., delta: _Optional[_Union[TextDelta, _Mapping]] = ..., patch: _Optional[_Union[Patch, _Mapping]] = ..., final: _Optional[_Union[Final, _Mapping]] = ...) -> None: ...
+
+class Accepted(_message.Message):
+    __slots__ = ("trace_id", "budget_ms", "plan")
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_MS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    trace_id: str
+    budget_ms: float
+    plan: _containers.RepeatedCompositeFieldContainer[PlannedStage]
+    def __init__(self, trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., plan: _Optional[_Iterable[_Union[PlannedStage, _Mapping]]] = ...) -> None: ...
+
+class PlannedStage(_message.Message):
+    __slots__ = ("name", "budget_ms", "required", "after")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    budget_ms: float
+    required: bool
+    after: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., budget_ms: _Optional[float] = ..., required: _Optional[bool] = ..., after: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Stage(_message.Message):
+    __slots__ = ("name", "budget_ms", "spent_ms", "started_ms", "outcome", "detail")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_MS_FIELD_NUMBER: _ClassVar[int]
+    SPENT_MS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    budget_ms: float
+    spent_ms: float
+    started_ms: float
+    outcome: StageOutcome
+    detail: str
+    def __init__(self, name: _Optional[str] = ..., budget_ms: _Optional[float] = ..., spent_ms: _Optional[float] = ..., started_ms: _Optional[float] = ..., outcome: _Optional[_Union[StageOutcome, str]] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class TextDelta(_message.Message):
+    __slots__ = ("text", "tokens")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    tokens: int
+    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ...) -> None: ...
+
+class Patch(_message.Message):
+    __slots__ = ("stage", "text")
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    stage: str
+    text: str
+    def __init__(self, stage: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class CacheReport(_message.Message):
+    __slots__ = ("verdict", "similarity", "key")
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    verdict: CacheVerdict
+    similarity: float
+    key: str
+    def __init__(self, verdict: _Optional[_Union[CacheVerdict, str]] = ..., similarity: _Optional[float] = ..., key: _Optional[str] = ...) -> None: ...
+
+class Final(_message.Message):
+    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    CACHE_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    STAGES_FIELD_NUMBER: _ClassVar[int]
+    TTFT_MS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_MS_FIELD_NUMBER: _ClassVar[int]
+    TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_MS_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    finish_reason: _chat_pb2.FinishReason
+    model: str
+    usage: _chat_pb2.Usage
+    cache: CacheReport
+    degraded: _containers.RepeatedScalarFieldContainer[str]
+    stages: _containers.RepeatedCompositeFieldContainer[Stage]
+    ttft_ms: float
+    total_ms: float
+    trace_id: str
+    budget_ms: float
+    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ...) -> None: ...
+
+class GenerateBatchRequest(_message.Message):
+    __slots__ = ("requests",)
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    requests: _containers.RepeatedCompositeFieldContainer[GenerateRequest]
+    def __init__(self, requests: _Optional[_Iterable[_Union[GenerateRequest, _Mapping]]] = ...) -> None: ...
+
+class GenerateBatchResponse(_message.Message):
+    __slots__ = ("index", "final", "error")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    final: Final
+    error: BatchError
+    def __init__(self, index: _Optional[int] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., error: _Optional[_Union[BatchError, _Mapping]] = ...) -> None: ...
+
+class BatchError(_message.Message):
+    __slots__ = ("code", "reason", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    reason: str
+    message: str
+    def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...

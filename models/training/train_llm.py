@@ -1,0 +1,188 @@
+"""Train the demo language models: one tokenizer, a target and its draft, as Hugging Face checkpoints.
+
+    python train_llm.py OUT [--steps N]
+
+Writes OUT/demo-llm and OUT/demo-llm-draft. Both share the tokenizer, so the draft can speculate for the
+target. Loss is taken on the assistant's tokens only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import multiprocessing
+import os
+import random
+import time
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+import corpus
+
+CONTEXT = 512  # tokens a training sequence holds
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+SPECIALS = ["<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
+PAD, END, ASSISTANT = 0, 1, 4
+SHAPES = {
+    "demo-llm": dict(hidden_size=256, num_hidden_layers=6),
+    "demo-llm-draft": dict(hidden_size=128, num_hidden_layers=2),
+}
+
+
+def train_tokenizer() -> PreTrainedTokenizerFast:
+    texts = (m["content"] for chat in itertools.islice(corpus.dialogues(0), 20_000) for m in chat)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=2048,
+            special_tokens=SPECIALS,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<|pad|>",
+        eos_token="<|end|>",
+        model_max_length=2048,
+        clean_up_tokenization_spaces=False,
+    )
+    wrapped.chat_template = CHAT_TEMPLATE
+    return wrapped
+
+
+def encode(tokenizer, chat) -> tuple[list[int], list[bool]]:
+    ids, targets = [], []
+    for message in chat:
+        role = tokenizer.convert_tokens_to_ids(f"<|{message['role']}|>")
+        body = tokenizer(message["content"], add_special_tokens=False).input_ids + [END]
+        spoken = message["role"] == "assistant"
+        ids += [role, *body]
+        targets += [False] + [spoken] * len(body)
+    return ids, targets
+
+
+def shard(job) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pack chats into rows of CONTEXT tokens; a chat never spans two rows."""
+    tokenizer, seed, rows = job
+    ids = torch.full((rows, CONTEXT), PAD, dtype=torch.int16)
+    mask = torch.zeros((rows, CONTEXT), dtype=torch.bool)
+    chats, row, used = corpus.dialogues(seed), 0, 0
+    while row < rows:
+        tokens, targets = encode(tokenizer, next(chats))
+        if used + len(tokens) > CONTEXT:
+            row, used = row + 1, 0
+        if row < rows and len(tokens) <= CONTEXT:
+            ids[row, used : used + len(tokens)] = torch.tensor(tokens, dtype=torch.int16)
+            mask[row, used : used + len(tokens)] = torch.tensor(targets)
+            used += len(tokens)
+    return ids, mask
+
+
+def train(name: str, tokenizer, ids, mask, steps: int, batch: int, device: str) -> LlamaForCausalLM:
+    hidden = SHAPES[name]["hidden_size"]
+    config = LlamaConfig(
+        vocab_size=2048,
+        intermediate_size=int(hidden * 2.75),
+        num_attention_heads=hidden // 64,
+        num_key_value_heads=hidden // 64,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=END,
+        pad_token_id=PAD,
+        **SHAPES[name],
+    )
+    model = LlamaForCausalLM(config).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1.0, betas=(0.9, 0.95), weight_decay=0.05)
+    warmup, peak = min(200, steps // 10 + 1), 2e-3
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda i: peak * min((i + 1) / warmup, 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * i / steps)))
+    )
+    started = time.time()
+    for step in range(steps):
+        pick = torch.randint(len(ids), (batch,))
+        x, m = ids[pick].to(device).long(), mask[pick].to(device)
+        with torch.autocast(device, dtype=torch.bfloat16):
+            logits = model(input_ids=x[:, :-1]).logits
+        loss = F.cross_entropy(logits[m[:, 1:]].float(), x[:, 1:][m[:, 1:]])
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if step % 250 == 0 or step == steps - 1:
+            print(f"{name} step {step} loss {loss.item():.4f} {time.time() - started:.0f}s", flush=True)
+    return model
+
+
+@torch.no_grad()
+def score(model, tokenizer, device: str, questions: int = 512, batch: int = 128) -> float:
+    """Share of held-out single questions answered exactly, decoding greedily. Stories are left out: they branch."""
+    rng, turns = random.Random(10_001), []
+    while len(turns) < questions:
+        turn = corpus.draw(rng)
+        if not turn.answer.startswith("Once upon"):
+            turns.append((turn.question(rng), turn.answer))
+    model.eval()
+    tokenizer.padding_side, right = "left", 0
+    for start in range(0, questions, batch):
+        asked = turns[start : start + batch]
+        prompts = [
+            tokenizer.apply_chat_template([{"role": "user", "content": q}], add_generation_prompt=True, tokenize=False)
+            for q, _ in asked
+        ]
+        inputs = tokenizer(
+            prompts, padding=True, add_special_tokens=False, return_tensors="pt", return_token_type_ids=False
+        ).to(device)
+        out = model.generate(**inputs, max_new_tokens=100, do_sample=False)
+        answers = tokenizer.batch_decode(out[:, inputs.input_ids.shape[1] :], skip_special_tokens=True)
+        right += sum(answer == expected for answer, (_, expected) in zip(answers, asked))
+    tokenizer.padding_side = "right"
+    return right / questions
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--rows", type=int, default=120_000)
+    parser.add_argument("--questions", type=int, default=512)
+    args = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer()
+    workers = os.cpu_count() or 1
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
+        shards = pool.map(shard, [(tokenizer, 1 + i, args.rows // workers) for i in range(workers)])
+    ids, mask = torch.cat([s[0] for s in shards]), torch.cat([s[1] for s in shards])
+    print(f"{len(ids)} rows, {mask.float().mean():.2f} of tokens trained on", flush=True)
+    for name in SHAPES:
+        model = train(name, tokenizer, ids, mask, args.steps, args.batch, device)
+        print(
+            f"{name}: {sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters, "
+            f"exact answers {score(model, tokenizer, device, args.questions):.3f}",
+            flush=True,
+        )
+        model.to(torch.bfloat16).save_pretrained(args.out / name)
+        tokenizer.save_pretrained(args.out / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,388 @@
+"""Train the demo speech model: a small English Whisper over the corpus's own vocabulary.
+
+    python train_speech.py OUT [--minutes M]
+
+Writes OUT/demo-whisper-hf, a Hugging Face checkpoint that CTranslate2's converter takes. All speech is read
+aloud by eSpeak NG. A CTC loss on the encoder speeds up learning the alignment and is dropped afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
+
+import corpus
+from speech_data import RATE, Speaker
+
+WINDOW = 30  # seconds Whisper's encoder sees
+CONTROL = [
+    "<|endoftext|>",
+    "<|startoftranscript|>",
+    "<|en|>",
+    "<|translate|>",
+    "<|transcribe|>",
+    "<|startoflm|>",
+    "<|startofprev|>",
+    "<|nospeech|>",
+    "<|notimestamps|>",
+]
+TEXT_VOCABULARY = 1024
+
+
+def train_tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    texts = (" " + text for text in itertools.islice(corpus.utterances(0), 30_000))
+    tokenizer.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=TEXT_VOCABULARY, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        ),
+    )
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in CONTROL])
+    tokenizer.add_tokens([AddedToken(f"<|{i * 0.02:.2f}|>", special=False) for i in range(WINDOW * 50 + 1)])
+    return tokenizer
+
+
+def speak(job) -> tuple[str, list]:
+    """Synthesize a share of the utterances; audio goes to a file, the rest comes back."""
+    path, seed, count, library, data = job
+    speaker, rng, audio, meta, offset = Speaker(library, data), random.Random(seed), [], [], 0
+    for text in itertools.islice(corpus.utterances(seed), count):
+        said = speaker.say(text, rng)
+        audio.append(said.audio)
+        meta.append((offset, len(said.audio), said.words, said.starts, said.end))
+        offset += len(said.audio)
+    np.save(path, np.concatenate(audio))
+    return path, meta
+
+
+class Examples:
+    """Assembles training windows on the device: utterances with gaps, cut anywhere, under noise."""
+
+    def __init__(self, tokenizer, audio: torch.Tensor, meta: list, device: str):
+        self.tokenizer, self.audio, self.meta, self.device = tokenizer, audio, meta, device
+        extractor = WhisperFeatureExtractor()
+        self.filters = torch.tensor(extractor.mel_filters, dtype=torch.float32, device=device)
+        self.hann = torch.hann_window(400, device=device)
+        self.id = {t: tokenizer.token_to_id(t) for t in CONTROL}
+        self.stamp0 = self.id["<|notimestamps|>"] + 1
+        self.words: dict[str, list[int]] = {}
+
+    def text_ids(self, words: list[str]) -> list[int]:
+        ids = []
+        for word in words:
+            if word not in self.words:
+                self.words[word] = self.tokenizer.encode(" " + word).ids
+            ids += self.words[word]
+        return ids
+
+    def plan(self, rng: random.Random, window: float):
+        """Choose the pieces of one window: (start s, source sample, samples, gain, words, first word s, last word s)."""
+        if rng.random() < 0.04:
+            return [], rng.uniform(1, window)
+        roll = rng.random()
+        length = (
+            None
+            if roll < 0.45
+            else rng.uniform(1.5, min(13, window))
+            if roll < 0.8
+            else rng.uniform(window / 3, window)
+        )
+        pieces, now = [], rng.uniform(0, 0.6)
+        while True:
+            offset, samples, words, starts, end = rng.choice(self.meta)
+            ends = starts[1:] + [end]
+            skip = rng.uniform(0, 0.7 * samples / RATE) if length and not pieces and rng.random() < 0.5 else 0.0
+            keep = min(samples / RATE - skip, (length or window) - now)
+            heard = [(w, s, e) for w, s, e in zip(words, starts, ends) if s >= skip - 0.03 and e <= skip + keep + 0.03]
+            pieces.append(
+                (
+                    now,
+                    offset + int(skip * RATE),
+                    int(keep * RATE),
+                    rng.uniform(0.15, 1.0),
+                    [w for w, _, _ in heard],
+                    now + heard[0][1] - skip if heard else now,
+                    now + heard[-1][2] - skip if heard else now,
+                )
+            )
+            now += keep + rng.uniform(0.05, 1.2)
+            if length is None or now >= length - 0.3:
+                return pieces, min(window, length or now)
+
+    def batch(self, rng: random.Random, size: int, window: float):
+        plans = [self.plan(rng, window) for _ in range(size)]
+        inputs, targets, texts = [], [], []
+        for pieces, _ in plans:
+            said = [p for p in pieces if p[4]]
+            prefix = []
+            if rng.random() < 0.3:
+                before = [i for _ in range(rng.randint(1, 14)) for i in self.text_ids(rng.choice(self.meta)[2])]
+                prefix = [self.id["<|startofprev|>"], *before[-220:]]
+            body = [self.id["<|startoftranscript|>"]]
+            text = [i for p in said for i in self.text_ids(p[4])]
+            if not said:
+                body += [self.id["<|nospeech|>"]]
+            elif rng.random() < 0.5:
+                body += [self.id["<|notimestamps|>"], *text]
+            else:
+                for *_, words, start, end in said:
+                    body += [
+                        self.stamp0 + round(start * 50),
+                        *self.text_ids(words),
+                        self.stamp0 + min(1500, round(end * 50)),
+                    ]
+            sequence = (prefix + body + [self.id["<|endoftext|>"]])[-440:]
+            inputs.append(sequence[:-1])
+            learn = len(sequence) - len(body) - 1  # nothing is learned on the prompt
+            targets.append([-100] * learn + sequence[1 + learn :])
+            texts.append(text)
+        wave, lengths = self.waves(plans, rng, int(window * RATE))
+        return self.mel(wave, lengths), self.pad(inputs, 0), self.pad(targets, -100), texts
+
+    def waves(self, plans, rng: random.Random, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gather every piece of the batch in one indexed copy, then add noise up to each window's length."""
+        pieces = [
+            (row * width + int(p[0] * RATE), p[1], min(p[2], width - int(p[0] * RATE)), p[3])
+            for row, (parts, _) in enumerate(plans)
+            for p in parts
+            if int(p[0] * RATE) < width and p[2] > 0
+        ]
+        to, source, samples = (torch.tensor([p[i] for p in pieces], device=self.device) for i in range(3))
+        gain = torch.tensor([p[3] for p in pieces], device=self.device) / 32768
+        within = torch.arange(int(samples.sum()), device=self.device) - torch.repeat_interleave(
+            samples.cumsum(0) - samples, samples
+        )
+        wave = torch.zeros(len(plans) * width, device=self.device)
+        wave[torch.repeat_interleave(to, samples) + within] = self.audio[
+            torch.repeat_interleave(source, samples) + within
+        ].float() * torch.repeat_interleave(gain, samples)
+        wave = wave.view(len(plans), width)
+        lengths = torch.tensor([length for _, length in plans], device=self.device)
+        level = torch.tensor([10 ** rng.uniform(-5, -1.9) for _ in plans], device=self.device)
+        inside = torch.arange(width, device=self.device) < (lengths * RATE)[:, None]
+        return wave + torch.randn_like(wave) * level[:, None] * inside, lengths
+
+    def pad(self, rows: list[list[int]], value: int) -> torch.Tensor:
+        width = max(map(len, rows))
+        return torch.tensor([row + [value] * (width - len(row)) for row in rows], device=self.device)
+
+    def mel(self, wave: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
+        power = torch.stft(wave, 400, 160, window=self.hann, return_complex=True)[..., :-1].abs() ** 2
+        log = (self.filters.T @ power).clamp(min=1e-10).log10()
+        log = (torch.maximum(log, log.amax(dim=(1, 2), keepdim=True) - 8.0) + 4.0) / 4.0
+        if lengths is not None:  # faster-whisper pads features with zeros, OpenAI pads the audio: learn both
+            frame = torch.arange(log.shape[-1], device=self.device)
+            padded = (frame >= (lengths * 100)[:, None]) & (torch.rand(len(lengths), 1, device=self.device) < 0.5)
+            log = log.masked_fill(padded[:, None], 0.0)
+        return log
+
+
+def build(tokenizer: Tokenizer, device: str) -> WhisperForConditionalGeneration:
+    eot, sot = tokenizer.token_to_id("<|endoftext|>"), tokenizer.token_to_id("<|startoftranscript|>")
+    config = WhisperConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        num_mel_bins=80,
+        d_model=256,
+        encoder_layers=4,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=1024,
+        decoder_ffn_dim=1024,
+        max_source_positions=1500,
+        max_target_positions=448,
+        decoder_start_token_id=sot,
+        bos_token_id=eot,
+        eos_token_id=eot,
+        pad_token_id=eot,
+        suppress_tokens=[],
+        begin_suppress_tokens=[eot],
+        dropout=0.0,
+    )
+    return WhisperForConditionalGeneration(config).to(device)
+
+
+def encode(encoder, mel: torch.Tensor) -> torch.Tensor:
+    """Whisper's encoder over any window up to 30 s; Hugging Face's own forward insists on exactly 30."""
+    hidden = F.gelu(encoder.conv2(F.gelu(encoder.conv1(mel)))).transpose(1, 2)
+    hidden = hidden + encoder.embed_positions.weight[: hidden.shape[1]]
+    for layer in encoder.layers:
+        hidden = layer(hidden, attention_mask=None)
+        hidden = hidden[0] if isinstance(hidden, tuple) else hidden
+    return encoder.layer_norm(hidden)
+
+
+def train(model, examples: Examples, minutes: float, batch: int, peak: float, short: float, device: str) -> None:
+    """Most steps see 10 s windows, which are cheap; the last share sees the full 30 s."""
+    ctc_head = torch.nn.Linear(256, TEXT_VOCABULARY + 1).to(device)
+    parameters = [*model.parameters(), *ctc_head.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=peak, betas=(0.9, 0.98), weight_decay=0.01)
+    rng, started, step = random.Random(time.time()), time.time(), 0
+    while (progress := (time.time() - started) / (minutes * 60)) < 1:
+        for group in optimizer.param_groups:
+            group["lr"] = peak * min(1, (step + 1) / 300) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * progress)))
+        window = 10 if progress < short else WINDOW
+        mel, inputs, targets, texts = examples.batch(rng, batch if window == WINDOW else 2 * batch, window)
+        with torch.autocast(device, dtype=torch.bfloat16):
+            encoded = encode(model.model.encoder, mel)
+            decoded = model.model.decoder(input_ids=inputs, encoder_hidden_states=encoded).last_hidden_state
+            logits = model.proj_out(decoded)
+        loss = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=-100)
+        spoken = [i for i, text in enumerate(texts) if text]
+        pooled = F.avg_pool1d(encoded[spoken].float().transpose(1, 2), 2).transpose(1, 2)
+        log_probs = ctc_head(pooled).log_softmax(-1).transpose(0, 1)
+        ctc = F.ctc_loss(
+            log_probs,
+            torch.tensor([t + 1 for i in spoken for t in texts[i]], device=device),
+            torch.full((len(spoken),), log_probs.shape[0], dtype=torch.long),
+            torch.tensor([len(texts[i]) for i in spoken]),
+            zero_infinity=True,
+        )
+        optimizer.zero_grad()
+        (loss + 0.3 * ctc).backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        if step % 200 == 0:
+            print(
+                f"step {step} window {window} loss {loss.item():.4f} ctc {ctc.item():.4f} {time.time() - started:.0f}s",
+                flush=True,
+            )
+        step += 1
+    print(f"{step} steps, loss {loss.item():.4f}", flush=True)
+
+
+@torch.no_grad()
+def word_error_rate(model, examples: Examples, count: int, device: str) -> float:
+    """Greedy decoding of single clean utterances."""
+    errors = total = 0
+    control, meta = examples.id, examples.meta[-count:]
+    for start in range(0, count, 64):
+        group = meta[start : start + 64]
+        wave = torch.zeros(len(group), WINDOW * RATE, device=device)
+        for row, (offset, samples, *_) in enumerate(group):
+            wave[row, :samples] = examples.audio[offset : offset + samples].float() / 32768
+        encoded = model.model.encoder(examples.mel(wave)).last_hidden_state
+        ids = torch.tensor(
+            [[control["<|startoftranscript|>"], control["<|notimestamps|>"]]] * len(group), device=device
+        )
+        for _ in range(60):
+            hidden = model.model.decoder(input_ids=ids, encoder_hidden_states=encoded).last_hidden_state[:, -1]
+            ids = torch.cat([ids, model.proj_out(hidden).argmax(-1, keepdim=True)], 1)
+        for row, (_, _, words, _, _) in zip(ids.tolist(), group):
+            stop = row.index(control["<|endoftext|>"]) if control["<|endoftext|>"] in row else len(row)
+            heard = examples.tokenizer.decode(row[2:stop]).split()
+            errors += edit_distance(heard, words)
+            total += len(words)
+    return errors / total
+
+
+def edit_distance(left: list[str], right: list[str]) -> int:
+    row = list(range(len(right) + 1))
+    for i, l in enumerate(left, 1):
+        previous, row[0] = row[0], i
+        for j, r in enumerate(right, 1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (l != r))
+    return row[-1]
+
+
+def save(model, tokenizer: Tokenizer, out: Path) -> None:
+    model.generation_config.update(
+        no_timestamps_token_id=tokenizer.token_to_id("<|notimestamps|>"),
+        is_multilingual=False,
+        alignment_heads=[[1, head] for head in range(4)],
+        suppress_tokens=[],
+        max_length=448,
+        begin_suppress_tokens=[tokenizer.token_to_id("<|endoftext|>")],
+    )
+    model.half().save_pretrained(out)
+    tokenizer.save(str(out / "tokenizer.json"))
+    (out / "tokenizer_config.json").write_text(
+        json.dumps(
+            {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "eos_token": "<|endoftext|>",
+                "bos_token": "<|endoftext|>",
+                "pad_token": "<|endoftext|>",
+                "unk_token": "<|endoftext|>",
+                "model_max_length": 448,
+            },
+            indent=1,
+        )
+    )
+    WhisperFeatureExtractor().save_pretrained(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--minutes", type=float, default=8)
+    parser.add_argument("--utterances", type=int, default=48_000)
+    parser.add_argument("--batch", type=int, default=96, help="windows of 30 s a step; twice as many of 10 s")
+    parser.add_argument("--peak", type=float, default=1.2e-3, help="peak learning rate")
+    parser.add_argument("--short", type=float, default=0.7, help="share of the time spent on 10 s windows")
+    parser.add_argument("--resume", type=Path, help="a checkpoint that an earlier run wrote")
+    parser.add_argument("--espeak-library")
+    parser.add_argument("--espeak-data")
+    parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()))
+    args = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    started, workers = time.time(), os.cpu_count() or 1
+    jobs = [
+        (
+            str(args.scratch / f"speech-{i}.npy"),
+            100 + i,
+            args.utterances // workers,
+            args.espeak_library,
+            args.espeak_data,
+        )
+        for i in range(workers)
+    ]
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        parts = pool.map(speak, jobs)
+    meta, audio, base = [], [], 0
+    for path, rows in parts:
+        audio.append(torch.from_numpy(np.load(path)))
+        meta += [(offset + base, *rest) for offset, *rest in rows]
+        base += len(audio[-1])
+    print(f"{len(meta)} utterances, {base / RATE / 3600:.1f} h of speech in {time.time() - started:.0f}s", flush=True)
+    tokenizer = train_tokenizer()
+    held_out = 512 if len(meta) > 4000 else 8
+    examples = Examples(tokenizer, torch.cat(audio).to(device), meta[:-held_out], device)
+    model = build(tokenizer, device)
+    if args.resume:
+        model.load_state_dict(
+            WhisperForConditionalGeneration.from_pretrained(args.resume, dtype=torch.float32).state_dict()
+        )
+    print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters", flush=True)
+    train(model, examples, args.minutes, args.batch, args.peak, args.short, device)
+    examples.meta = meta
+    print(
+        f"word error rate on held-out utterances {word_error_rate(model, examples, held_out, device):.4f}", flush=True
+    )
+    args.out.mkdir(parents=True, exist_ok=True)
+    save(model, tokenizer, args.out / "demo-whisper-hf")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The boundary of a service: bytes come in, bytes go out, and no exception crosses it by accident.
+
+gRPC for Python would parse requests before our code runs (a malformed one comes back as UNKNOWN) and would send the
+text of an unhandled exception to the caller. So handlers here are registered without (de)serializers, and everything
+happens inside one `try`. In order, outermost first: trace → errors → metrics → parse → servicer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from opentelemetry.trace import Span, StatusCode
+from prometheus_client import Histogram
+
+from services.runtime import telemetry
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ServiceError, Unavailable
+from services.runtime.malformed import explain
+
+DOMAIN = "hedgerow"  # of google.rpc.ErrorInfo
+_log = logging.getLogger(__name__)
+_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+_SECONDS = Histogram(
+    "hedgerow_rpc_seconds", "Time to serve a call, to its last message.", ["service", "method", "code"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a servicer may know of the call beyond its request."""
+
+    metadata: tuple[tuple[str, str | bytes], ...]
+    deadline: Deadline
+    span: Span
+
+    def header(self, name: str) -> str | None:
+        """The first text value of a metadata key, or None."""
+        return next((value for key, value in self.metadata if key == name and isinstance(value, str)), None)
+
+
+M = TypeVar("M", bound=Message)
+Servicer = Any  # has one method per RPC: unary `async def`, streaming `async def … yield`
+_Context = Any  # grpc.aio.ServicerContext over bytes
+
+
+def handlers(descriptor: ServiceDescriptor, servicers: Mapping[str, Servicer]) -> grpc.GenericRpcHandler:
+    """Handlers for every RPC of a service.
+
+    `servicers` is asked at each call, by the service's full name: until it has an entry, calls get UNAVAILABLE.
+    """
+    methods = {method.name: _handler(method, _Method(method, servicers)) for method in descriptor.methods}
+    return grpc.method_handlers_generic_handler(descriptor.full_name, methods)
+
+
+def _handler(method: MethodDescriptor, serve: _Method) -> grpc.RpcMethodHandler[Any, Any]:
+    if method.client_streaming and method.server_streaming:
+        raise TypeError(f"{method.full_name}: bidirectional streams are not supported yet")
+    if method.server_streaming:
+        return grpc.unary_stream_rpc_method_handler(serve.server_stream)
+    if method.client_streaming:
+        return grpc.stream_unary_rpc_method_handler(serve.client_stream)
+    return grpc.unary_unary_rpc_method_handler(serve.unary)
+
+
+class _Method:
+    """One RPC, in the shape that gRPC calls it."""
+
+    def __init__(self, method: MethodDescriptor, servicers: Mapping[str, Servicer]):
+        self._name, self._service = method.name, method.containing_service.full_name
+        self._servicers = servicers
+        self._parse = parser(GetMessageClass(method.input_type))
+
+    async def unary(self, request: bytes, context: _Context) -> bytes:
+        async def serve(call: Call) -> bytes:
+            reply: Message = await self._bound()(self._parse(request), call)
+            return reply.SerializeToString()
+
+        return bytes(await self._guard(context, serve))
+
+    async def server_stream(self, request: bytes, context: _Context) -> None:
+        async def serve(call: Call) -> None:
+            async with aclosing(self._bound()(self._parse(request), call)) as replies:
+                async for reply in replies:
+                    await context.write(reply.SerializeToString())
+
+        await self._guard(context, serve)
+
+    async def client_stream(self, requests: AsyncIterator[bytes], context: _Context) -> bytes:
+        async def serve(call: Call) -> bytes:
+            reply: Message = await self._bound()((self._parse(raw) async for raw in requests), call)
+            return reply.SerializeToString()
+
+        return bytes(await self._guard(context, serve))
+
+    def _bound(self) -> Callable[..., Any]:
+        servicer = self._servicers.get(self._service)
+        if servicer is None:
+            raise Unavailable(f"{self._service} is starting")
+        method: Callable[..., Any] = getattr(servicer, self._name)
+        return method
+
+    async def _guard(self, context: _Context, serve: Callable[[Call], Awaitable[Any]]) -> Any:
+        started, code = time.perf_counter(), "OK"
+        metadata = tuple(context.invocation_metadata() or ())
+        with telemetry.server_span(f"{self._service}/{self._name}", metadata) as span:
+            remaining = context.time_remaining()
+            deadline = Deadline.never() if remaining is None else Deadline.after(remaining)
+            try:
+                return await serve(Call(metadata, deadline, span))
+            except asyncio.CancelledError:
+                code = "CANCELLED"
+                raise
+            except Exception as error:  # the boundary: everything else must become a status
+                status = to_status(error)
+                code = code_pb2.Code.Name(status.code)
+                span.set_status(StatusCode.ERROR, code)
+                await context.abort(_STATUS[status.code], status.message, trailers(status))
+            finally:
+                _SECONDS.labels(self._service, self._name, code).observe(time.perf_counter() - started)
+
+
+def parser(cls: type[M]) -> Callable[[bytes], M]:
+    """A function that parses `cls` and says which field is at fault when it cannot."""
+
+    def parse(raw: bytes) -> M:
+        try:
+            return cls.FromString(raw)
+        except DecodeError:
+            field, problem = explain(cls.DESCRIPTOR, raw)
+            raise InvalidInput(field, problem, f"{len(raw)} bytes") from None
+
+    return parse
+
+
+def to_status(error: Exception) -> status_pb2.Status:
+    """The one place where typed causes become statuses. What is not a ServiceError is a bug: its text stays here."""
+    if not isinstance(error, ServiceError):
+        correlation = secrets.token_hex(8)
+        # Where, not what: the message of a foreign exception may hold a secret.
+        where = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)))
+        _log.error("internal error %s: %s at\n%s", correlation, type(error).__name__, where)
+        error = ServiceError(f"internal error, correlation id {correlation}", correlation_id=correlation)
+    status = status_pb2.Status(code=error.code, message=error.message)
+    details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)]
+    if error.retry_delay_s is not None:
+        delay = duration_pb2.Duration()
+        delay.FromNanoseconds(round(error.retry_delay_s * 1e9))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    for detail in details:
+        packed = any_pb2.Any()
+        packed.Pack(detail)
+        status.details.append(packed)
+    return status
+
+
+def trailers(status: status_pb2.Status) -> tuple[tuple[str, bytes], ...]:
+    """Trailing metadata that carries the status's details to any gRPC language."""
+    return (("grpc-status-details-bin", status.SerializeToString()),)

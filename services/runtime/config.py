@@ -1,0 +1,105 @@
+"""Settings: typed, with units in their names, read in one place, and strict.
+
+A setting comes from, strongest first: the command line (`--lookup-budget-ms 20`), the environment
+(`HEDGEROW_CACHE_LOOKUP_BUDGET_MS=20`), a YAML file (`HEDGEROW_CACHE_CONFIG=cache.yaml`), the default. A name that no
+setting has is an error at start-up, never silently ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import yaml
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from hedgerow.channel import MAX_MESSAGE_BYTES
+from services.runtime.errors import shorten
+
+
+class ServiceSettings(BaseSettings):
+    """What every service process has. A service's own class sets `env_prefix` to `HEDGEROW_<SERVICE>_`."""
+
+    model_config = SettingsConfigDict(extra="forbid", env_nested_delimiter="__", cli_kebab_case=True, frozen=True)
+
+    address: str = Field("127.0.0.1:0", description="Where to serve gRPC, host:port.")
+    metrics_address: str = Field("", description="Where to serve Prometheus metrics, host:port. Empty: nowhere.")
+    otlp_endpoint: str = Field("", description="OTLP/gRPC endpoint for traces, http://host:port. Empty: not exported.")
+    trace_ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
+    log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level to log.")
+    grace_ms: int = Field(5_000, ge=0, le=600_000, description="On SIGTERM, time for calls in flight to finish.")
+    max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message taken, in bytes.")
+    max_concurrent_streams: int = Field(256, ge=1, description="Calls in flight per connection; more of them wait.")
+
+
+Settings = TypeVar("Settings", bound=ServiceSettings)
+
+
+class _YamlFile(PydanticBaseSettingsSource):
+    """The YAML file named by `<PREFIX>CONFIG`. Unknown keys reach pydantic, which refuses them."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        raise AssertionError("not used: the file is read as a whole")
+
+    def __call__(self) -> dict[str, Any]:
+        path = os.environ.get(f"{self.config.get('env_prefix', '')}CONFIG")
+        if not path:
+            return {}
+        content = yaml.safe_load(Path(path).read_text())
+        if not isinstance(content, dict):
+            raise ValueError(f"{path}: a mapping of settings, got {type(content).__name__}")
+        return content
+
+
+def load(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
+    """Read `cls` from all sources, or exit with 2 and a message that names the field, the limit and the value."""
+    try:
+        refuse_unknown(cls, os.environ)
+        return _with_sources(cls, argv, prog)
+    except ValidationError as error:
+        for problem in error.errors():
+            field = ".".join(map(str, problem["loc"]))
+            given = "" if problem["type"] == "missing" else f", got {shorten(repr(problem['input']))}"
+            print(f"{prog}: {field}: {problem['msg']}{given}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except (ValueError, OSError, yaml.YAMLError) as error:
+        _exit(prog, str(error))
+
+
+def _with_sources(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
+    class Sourced(cls):  # type: ignore[valid-type,misc]
+        __doc__ = cls.__doc__
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            command_line = CliSettingsSource[Any](settings_cls, cli_prog_name=prog, cli_parse_args=list(argv))
+            return command_line, env_settings, _YamlFile(settings_cls)
+
+    return Sourced()
+
+
+def refuse_unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
+    """Raise ValueError for a variable with the class's prefix that names no setting of it."""
+    prefix = cls.model_config.get("env_prefix", "")
+    known = {f"{prefix}{name}".upper() for name in (*cls.model_fields, "config")}
+    for name in environ:
+        if prefix and name.startswith(prefix) and name.split("__")[0] not in known:
+            hint = get_close_matches(name, known, n=1)
+            raise ValueError(f"{name}: no such setting{f'; did you mean {hint[0]}?' if hint else ''}")
+
+
+def _exit(prog: str, message: str) -> NoReturn:
+    print(f"{prog}: {message}", file=sys.stderr)
+    raise SystemExit(2)

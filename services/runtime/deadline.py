@@ -1,0 +1,29 @@
+"""A point in time after which an answer is of no use, and what is left until then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Clock = Callable[[], float]  # seconds, monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """`at` on `clock`'s scale. `Deadline.never()` has no end."""
+
+    at: float
+    clock: Clock = time.monotonic
+
+    @classmethod
+    def after(cls, seconds: float, clock: Clock = time.monotonic) -> Deadline:
+        return cls(clock() + seconds, clock)
+
+    @classmethod
+    def never(cls, clock: Clock = time.monotonic) -> Deadline:
+        return cls(float("inf"), clock)
+
+    def remaining(self) -> float:
+        """Seconds left; 0 when it is over, infinite when there is no end."""
+        return max(0.0, self.at - self.clock())

@@ -1,0 +1,86 @@
+"""The one error tree. Each error knows its canonical code and a stable `reason`; texts are for people and may change.
+
+    ServiceError
+    ├── InvalidInput     INVALID_ARGUMENT    names the field, the limit and the value
+    ├── Unauthenticated  UNAUTHENTICATED
+    ├── Missing          NOT_FOUND
+    ├── Exhausted        RESOURCE_EXHAUSTED  busy: says when to come back
+    ├── TooLate          DEADLINE_EXCEEDED
+    └── Unavailable      UNAVAILABLE         broken: may be retried
+
+Services derive leaves from these in their own `errors.py`. Anything else that is raised is a bug and reaches the caller
+as INTERNAL with a fixed text and a correlation id.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from google.rpc import code_pb2
+
+
+class ServiceError(Exception):
+    """What a service tells its caller on purpose."""
+
+    code: ClassVar[int] = code_pb2.INTERNAL  # google.rpc.Code
+    reason: ClassVar[str] = "INTERNAL"  # goes into google.rpc.ErrorInfo
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, retry_delay_s: float | None = None, **metadata: str):
+        super().__init__(message)
+        self.message = message
+        self.retry_delay_s = retry_delay_s
+        self.metadata = metadata
+
+
+class InvalidInput(ServiceError):
+    """The request cannot be served as it stands."""
+
+    code = code_pb2.INVALID_ARGUMENT
+    reason = "INVALID_INPUT"
+
+    def __init__(self, field: str, limit: str, value: object):
+        """`limit` says what is allowed, `value` is what came: `messages: 1 to 64, got 0`."""
+        shown = shorten(str(value))
+        super().__init__(f"{field}: {limit}, got {shown}", field=field, limit=limit, value=shown)
+
+
+class Unauthenticated(ServiceError):
+    """The credential is missing or not known."""
+
+    code = code_pb2.UNAUTHENTICATED
+    reason = "UNAUTHENTICATED"
+
+
+class Missing(ServiceError):
+    """What was asked for by name does not exist."""
+
+    code = code_pb2.NOT_FOUND
+    reason = "MISSING"
+
+
+class Exhausted(ServiceError):
+    """Busy, not broken: come back after `retry_delay_s`."""
+
+    code = code_pb2.RESOURCE_EXHAUSTED
+    reason = "EXHAUSTED"
+
+
+class TooLate(ServiceError):
+    """The time was over before there was anything to give."""
+
+    code = code_pb2.DEADLINE_EXCEEDED
+    reason = "TOO_LATE"
+
+
+class Unavailable(ServiceError):
+    """Broken or not there; another try, here or elsewhere, may work."""
+
+    code = code_pb2.UNAVAILABLE
+    reason = "UNAVAILABLE"
+    retryable = True
+
+
+def shorten(text: str, limit: int = 80) -> str:
+    """`text`, or its beginning and its length in characters when it is longer than `limit`."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"

@@ -1,0 +1,141 @@
+"""One service process, from its first log line to its exit code.
+
+The server listens at once; health says NOT_SERVING and calls get UNAVAILABLE until the service is assembled (its engine
+loaded and warm). On SIGTERM or SIGINT health says NOT_SERVING first, calls in flight get `grace_ms` to finish, then the
+service is taken apart in reverse order and the process exits with 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import grpc
+import prometheus_client
+import uvloop
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from services.runtime import boundary, telemetry
+from services.runtime.config import ServiceSettings, load
+
+Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_log = logging.getLogger(__name__)
+
+
+def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDescriptor], assemble: Assemble) -> None:
+    """Run a service: `assemble(settings)` yields its servicers once they are ready to serve."""
+    settings = load(cls, sys.argv[1:], prog=f"python -m services.{name}")
+    telemetry.setup_logging(name, settings.log_level)
+    uvloop.run(run(name, settings, descriptors, assemble))
+
+
+async def run(
+    name: str, settings: ServiceSettings, descriptors: Sequence[ServiceDescriptor], assemble: Assemble
+) -> None:
+    """`main` without the process: serves until the process is told to stop."""
+    stop, task = asyncio.Event(), asyncio.current_task()
+    servicers: dict[str, boundary.Servicer] = {}
+
+    def on_signal() -> None:
+        stop.set()
+        if not servicers and task:  # still assembling: nothing to drain
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    tracer = telemetry.setup(name, settings.otlp_endpoint, settings.trace_ratio)
+    server, checks = await start_server(settings, descriptors, servicers)
+    metrics = _serve_metrics(settings.metrics_address)
+    try:
+        await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks)
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+    finally:
+        await server.stop(0)
+        if metrics:
+            metrics()
+        await asyncio.to_thread(tracer.shutdown)
+        _log.info("stopped")
+
+
+async def start_server(
+    settings: ServiceSettings, descriptors: Sequence[ServiceDescriptor], servicers: Mapping[str, boundary.Servicer]
+) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
+    """A listening server with health (NOT_SERVING), reflection and handlers for `descriptors`."""
+    server = grpc.aio.server(options=server_options(settings))
+    checks = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    names = [descriptor.full_name for descriptor in descriptors]
+    await _set_health(checks, names, _NOT_SERVING)
+    reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+    server.add_generic_rpc_handlers(tuple(boundary.handlers(descriptor, servicers) for descriptor in descriptors))
+    port = server.add_insecure_port(settings.address)
+    await server.start()
+    _log.info("listening on %s:%d", settings.address.rpartition(":")[0], port)
+    return server, checks
+
+
+async def _serve_until(
+    stop: asyncio.Event,
+    settings: ServiceSettings,
+    descriptors: Sequence[ServiceDescriptor],
+    assemble: Assemble,
+    servicers: dict[str, boundary.Servicer],
+    server: grpc.aio.Server,
+    checks: health.aio.HealthServicer,
+) -> None:
+    names = [descriptor.full_name for descriptor in descriptors]
+    async with assemble(settings) as assembled:
+        servicers.update({descriptor.full_name: servicer for descriptor, servicer in assembled.items()})
+        await _set_health(checks, names, _SERVING)
+        _log.info("serving")
+        await stop.wait()
+        _log.info("stopping: up to %d ms for calls in flight", settings.grace_ms)
+        await checks.enter_graceful_shutdown()
+        await server.stop(settings.grace_ms / 1000)
+
+
+async def _set_health(checks: health.aio.HealthServicer, names: Sequence[str], status: int) -> None:
+    for name in ("", *names):
+        await checks.set(name, status)
+
+
+def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
+    """What gRPC's server defaults get wrong for a mesh."""
+    return [
+        ("grpc.max_send_message_length", settings.max_message_bytes),
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        # A flood of started and cancelled calls on one connection must not starve the others.
+        ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
+        # A second process on the same port is a mistake, not a worker.
+        ("grpc.so_reuseport", 0),
+        # Our channels ping every second; the default takes that for abuse.
+        ("grpc.http2.min_ping_interval_without_data_ms", 500),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.keepalive_time_ms", 10_000),
+        ("grpc.keepalive_timeout_ms", 2_000),
+        ("grpc.http2.ping_timeout_ms", 2_000),
+    ]
+
+
+def _serve_metrics(address: str) -> Callable[[], None] | None:
+    if not address:
+        return None
+    host, _, port = address.rpartition(":")
+    server, thread = prometheus_client.start_http_server(int(port), host)
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop

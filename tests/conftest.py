@@ -1,0 +1,40 @@
+"""What several kinds of tests need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+
+REPOSITORY = Path(__file__).parents[1]
+Start = Callable[..., Awaitable[ServiceProcess]]
+
+
+@pytest.fixture
+def models() -> Path:
+    """The folder with the demo models."""
+    return REPOSITORY / "models"
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts `services.<service>` on a free port, waits until it serves, and stops it after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def start(service: str, name: str = "", address: str = "", **settings: str) -> ServiceProcess:
+            address = address or f"127.0.0.1:{free_port()}"
+            prefix = f"HEDGEROW_{service.upper()}_"
+            environment = {f"{prefix}{key.upper()}": str(value) for key, value in settings.items()}
+            spec = ServiceSpec(
+                name or service, f"services.{service}", address, {**environment, f"{prefix}ADDRESS": address}
+            )
+            process = ServiceProcess(spec, tmp_path / "logs")
+            stack.push_async_callback(process.stop)
+            await process.wait_serving()
+            return process
+
+        yield start
