@@ -1,13 +1,15 @@
 """One service process, from its first log line to its exit code.
 
-The server listens at once; health says NOT_SERVING and calls get UNAVAILABLE until the service is assembled (its engine
-loaded and warm). On SIGTERM or SIGINT health says NOT_SERVING first, calls in flight get `grace_ms` to finish, then the
-service is taken apart in reverse order and the process exits with 0.
+The server listens at once; health says NOT_SERVING and calls get UNAVAILABLE until the service is assembled (its
+engine loaded and warm). On SIGTERM or SIGINT health says NOT_SERVING first, a servicer that has a `drain` method is
+told to end the streams that would never end by themselves, calls in flight get `grace_ms` to finish, then the service
+is taken apart in reverse order and the process exits with 0.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -96,11 +98,16 @@ async def _serve_until(
     names = [descriptor.full_name for descriptor in descriptors]
     async with assemble(settings) as assembled:
         servicers.update({descriptor.full_name: servicer for descriptor, servicer in assembled.items()})
+        gc.collect()
+        gc.freeze()  # what is loaded by now stays: collecting it again and again would only cost the tail
         await _set_health(checks, names, _SERVING)
         _log.info("serving")
         await stop.wait()
         _log.info("stopping: up to %d ms for calls in flight", settings.grace_ms)
         await checks.enter_graceful_shutdown()
+        for servicer in assembled.values():
+            if hasattr(servicer, "drain"):
+                servicer.drain()
         await server.stop(settings.grace_ms / 1000)
 
 

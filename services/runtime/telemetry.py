@@ -72,7 +72,10 @@ def server_span(name: str, metadata: Iterable[tuple[str, str | bytes]]) -> Itera
 
 
 def start_span(name: str, kind: trace.SpanKind = trace.SpanKind.CLIENT) -> trace.Span:
-    """A child of the current span; the caller ends it."""
+    """A child of the current span; the caller ends it. Where nothing is recorded, it is the current span's stand-in."""
+    current = trace.get_current_span()
+    if not current.is_recording():
+        return trace.NonRecordingSpan(current.get_span_context())
     return _tracer.start_span(name, kind=kind, record_exception=False)
 
 
@@ -88,7 +91,7 @@ def trace_id(span: trace.Span | None = None) -> str:
 
 class _TraceIdFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        record.trace_id = trace_id()
+        record.trace_id = trace_id() if trace.get_current_span() is not trace.INVALID_SPAN else "-"
         return True
 
 

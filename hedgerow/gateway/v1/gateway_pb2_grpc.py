@@ -52,8 +52,8 @@ class GatewayServiceServicer:
     """
 
     def Generate(self, request, context):
-        """Answers one request. The stream is `accepted`, then any number of `delta`, `stage` and `patch`, then one `final`;
-        a stream that ends without `final` carries a status that says why. Safe to retry: nothing is changed but the cache.
+        """Answers one request. The events are `accepted`, then any number of `delta`, `stage` and `patch`, then one `final`; a
+        stream that ends without `final` carries a status that says why. Safe to retry: nothing is changed but the cache.
         Cancelling the call stops the engine.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -1,0 +1,55 @@
+"""Runs the gateway: `python -m services.gateway`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+
+from hedgerow.channel import open_channel
+from hedgerow.gateway.v1 import gateway_pb2
+from services.gateway.aftermath import Aftermath
+from services.gateway.answer import Backends
+from services.gateway.backends import Cache, Llm, Router, keep_up
+from services.gateway.config import GatewaySettings
+from services.gateway.near import NearCache
+from services.gateway.routes import Routes
+from services.gateway.servicer import GatewayServicer
+from services.runtime import serve
+
+_SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
+_SETTLE_S = 1.0
+
+
+@asynccontextmanager
+async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDescriptor, GatewayServicer]]:
+    async with AsyncExitStack() as stack:
+
+        async def connect(address: str) -> grpc.aio.Channel:
+            channel = await stack.enter_async_context(open_channel(address))
+            channel.get_state(try_to_connect=True)  # the first request must not pay for the handshake
+            return channel
+
+        cache = Cache(await connect(settings.cache_address)) if settings.cache_address else None
+        router = Router(await connect(settings.router_address)) if settings.router_address else None
+        llms = {name: Llm(await connect(address), name) for name, address in settings.llm_addresses.items()}
+        near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000)
+        routes, aftermath = Routes(settings.llm_addresses.keys()), Aftermath(cache, router, near)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(aftermath.run())]
+            if cache is not None:
+                tasks.append(group.create_task(keep_up(lambda: near.follow(cache))))
+            if router is not None:
+                tasks.append(group.create_task(keep_up(lambda: routes.follow(router))))
+                await routes.arrived(settings.ready_wait_ms / 1000)
+            yield {_SERVICE: GatewayServicer(settings, Backends(cache, llms, routes, near, aftermath))}
+            await aftermath.settle(_SETTLE_S)
+            for task in tasks:
+                task.cancel()
+
+
+if __name__ == "__main__":
+    serve.main("gateway", GatewaySettings, [_SERVICE], assemble)

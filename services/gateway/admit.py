@@ -1,0 +1,72 @@
+"""What a request must be before any work is done for it. Every refusal names the field, the limit and the value."""
+
+from __future__ import annotations
+
+import math
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.config import GatewaySettings
+from services.runtime.errors import InvalidInput
+
+_TIERS = frozenset(pb.Tier.values())
+_ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
+_MAX_STOPS, _MAX_STOP_CHARACTERS = 8, 64
+
+
+def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    """Raise `InvalidInput` for the first thing about `request` that cannot be served."""
+    _check_messages(request, settings)
+    if request.HasField("sampling"):
+        _check_sampling(request.sampling)
+    if request.HasField("budget_ms") and request.budget_ms < 1:
+        raise InvalidInput("budget_ms", "at least 1", request.budget_ms)
+    if request.model and request.model not in settings.llm_addresses:
+        raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
+    if request.tier not in _TIERS:
+        raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
+    if request.cache.HasField("min_similarity"):
+        _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
+    if request.images:
+        raise InvalidInput("images", "none while no vision service is configured", f"{len(request.images)} images")
+    if request.HasField("audio"):
+        raise InvalidInput("audio", "none while no audio service is configured", f"{len(request.audio.data)} bytes")
+
+
+def _check_messages(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    messages = request.messages
+    if not 1 <= len(messages) <= settings.max_messages:
+        raise InvalidInput("messages", f"1 to {settings.max_messages} messages", len(messages))
+    total = 0
+    for index, message in enumerate(messages):
+        if message.role not in _ROLES:
+            raise InvalidInput(f"messages[{index}].role", "a Role, 1 to 3", message.role)
+        if not message.content.strip():
+            raise InvalidInput(f"messages[{index}].content", "text that is not blank", repr(message.content))
+        total += len(message.content.encode())
+    if total > settings.max_content_bytes:
+        raise InvalidInput("messages", f"at most {settings.max_content_bytes} bytes of content", f"{total} bytes")
+    if messages[-1].role != chat_pb2.ROLE_USER:
+        last = chat_pb2.Role.Name(messages[-1].role)
+        raise InvalidInput(f"messages[{len(messages) - 1}].role", "ROLE_USER for the last message", last)
+
+
+def _check_sampling(sampling: chat_pb2.Sampling) -> None:
+    if sampling.HasField("temperature"):
+        _check_range("sampling.temperature", sampling.temperature, 0, 2)
+    if sampling.HasField("top_p"):
+        _check_range("sampling.top_p", sampling.top_p, 0, 1)
+        if sampling.top_p == 0:
+            raise InvalidInput("sampling.top_p", "above 0", sampling.top_p)
+    if sampling.HasField("max_tokens") and sampling.max_tokens < 1:
+        raise InvalidInput("sampling.max_tokens", "at least 1", sampling.max_tokens)
+    if len(sampling.stop) > _MAX_STOPS:
+        raise InvalidInput("sampling.stop", f"at most {_MAX_STOPS} strings", len(sampling.stop))
+    for index, stop in enumerate(sampling.stop):
+        if not 1 <= len(stop) <= _MAX_STOP_CHARACTERS:
+            raise InvalidInput(f"sampling.stop[{index}]", f"1 to {_MAX_STOP_CHARACTERS} characters", len(stop))
+
+
+def _check_range(field: str, value: float, low: float, high: float) -> None:
+    if math.isnan(value) or not low <= value <= high:
+        raise InvalidInput(field, f"{low} to {high}", f"{value:g}")

@@ -1,0 +1,23 @@
+"""What the gateway tells its callers, beyond the runtime's errors."""
+
+from __future__ import annotations
+
+from services.runtime.errors import TooLate, Unauthenticated, Unavailable
+
+
+class KeyUnknown(Unauthenticated):
+    """The API key is missing or not in the list."""
+
+    reason = "KEY_UNKNOWN"
+
+
+class ModelUnavailable(Unavailable):
+    """No model that could answer can be reached."""
+
+    reason = "MODEL_UNAVAILABLE"
+
+
+class BudgetSpent(TooLate):
+    """The call's own deadline was over before the answer could start."""
+
+    reason = "BUDGET_SPENT"

@@ -1,0 +1,187 @@
+"""The account of one answer: what each stage had and took, what went wrong, and the last event made from it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from opentelemetry.trace import Span
+from prometheus_client import Counter, Histogram
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.plan import Plan
+from services.runtime import telemetry
+from services.runtime.deadline import Clock
+
+_log = logging.getLogger(__name__)
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, 10, 30)
+_STAGE_SECONDS = Histogram("hedgerow_stage_seconds", "Time a stage took.", ["stage", "outcome"], buckets=_BUCKETS)
+_TTFT_SECONDS = Histogram("hedgerow_ttft_seconds", "Time to first text.", ["model", "cache"], buckets=_BUCKETS)
+_TOTAL_SECONDS = Histogram("hedgerow_total_seconds", "Time to the last event.", ["model", "cache"], buckets=_BUCKETS)
+_ANSWERS = Counter("hedgerow_answers", "Answers.", ["model", "finish_reason", "cache"])
+_DEGRADED = Counter("hedgerow_degraded", "Answers that are less than they could be.", ["reason"])
+_TOKENS = Counter("hedgerow_tokens", "Tokens.", ["model", "kind"])
+# `labels` takes a lock and formats its values each time; the labels here have few values.
+_stage_seconds, _ttft_seconds, _total_seconds = map(
+    cache, (_STAGE_SECONDS.labels, _TTFT_SECONDS.labels, _TOTAL_SECONDS.labels)
+)
+_answers, _tokens = map(cache, (_ANSWERS.labels, _TOKENS.labels))
+
+
+def _words(enum: Any, prefix: str) -> dict[int, str]:
+    """The values of a protobuf enum as lower-case words."""
+    return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
+
+
+_OUTCOMES = _words(pb.StageOutcome, "STAGE_OUTCOME_")
+_VERDICTS = _words(pb.CacheVerdict, "CACHE_VERDICT_")
+_REASONS = _words(chat_pb2.FinishReason, "FINISH_REASON_")
+
+
+@dataclass(slots=True)
+class Running:
+    """A stage under way. Who runs it sets `outcome` and `detail`; `budget_s` is what it has from its start."""
+
+    budget_s: float
+    span: Span
+    outcome: pb.StageOutcome = pb.STAGE_OUTCOME_OK
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Opened when a request is admitted. `reserve_s` is kept back of the budget for the last event."""
+
+    plan: Plan
+    span: Span
+    reserve_s: float
+    clock: Clock = time.monotonic
+    text: list[str] = field(default_factory=list)
+    stages: list[pb.Stage] = field(default_factory=list)
+    degraded: list[str] = field(default_factory=list)
+    cache: pb.CacheReport = field(default_factory=pb.CacheReport)
+    usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
+    model: str = ""
+    finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
+    ttft_s: float | None = None
+    opened: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.opened = self.clock()
+
+    def elapsed(self) -> float:
+        """Seconds since the request was admitted."""
+        return self.clock() - self.opened
+
+    def remaining(self) -> float:
+        """Seconds that stages may still use."""
+        return max(0.0, self.plan.budget_ms / 1000 - self.reserve_s - self.elapsed())
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Running]:
+        """Run a stage: its budget is its planned slice and all the time that earlier stages left unused."""
+        planned, started = self.plan[name], self.elapsed()
+        unused = max(0.0, planned.starts_ms / 1000 - started)
+        budget = min(planned.budget_ms / 1000 + unused, planned.stage.cap_ms / 1000, self.remaining())
+        running = Running(budget, telemetry.start_span(name))
+        try:
+            yield running
+        except BaseException as error:
+            running.outcome, running.detail = pb.STAGE_OUTCOME_FAILED, running.detail or type(error).__name__
+            raise
+        finally:
+            self._close(name, running, started)
+
+    def _close(self, name: str, running: Running, started: float) -> None:
+        spent = self.elapsed() - started
+        outcome = _OUTCOMES[running.outcome]
+        _stage_seconds(name, outcome).observe(spent)
+        if running.span.is_recording():
+            running.span.set_attributes(
+                {
+                    "hedgerow.stage.budget_ms": running.budget_s * 1000,
+                    "hedgerow.stage.spent_ms": spent * 1000,
+                    "hedgerow.stage.outcome": outcome,
+                    "hedgerow.stage.detail": running.detail,
+                }
+            )
+            running.span.end()
+        if running.outcome == pb.STAGE_OUTCOME_OVERRUN:
+            _log.warning("stage %s broke its budget of %.0f ms: %s", name, running.budget_s * 1000, running.detail)
+        self.stages.append(
+            pb.Stage(
+                name=name,
+                budget_ms=running.budget_s * 1000,
+                spent_ms=spent * 1000,
+                started_ms=started * 1000,
+                outcome=running.outcome,
+                detail=running.detail,
+            )
+        )
+
+    def accepted(self) -> pb.Accepted:
+        """The event that tells the plan."""
+        plan = [
+            pb.PlannedStage(
+                name=planned.stage.name,
+                budget_ms=planned.budget_ms,
+                required=planned.stage.required,
+                after=planned.stage.after,
+            )
+            for planned in self.plan.slices
+        ]
+        return pb.Accepted(trace_id=telemetry.trace_id(self.span), budget_ms=self.plan.budget_ms, plan=plan)
+
+    def add_text(self, text: str) -> None:
+        if self.ttft_s is None:
+            self.ttft_s = self.elapsed()
+        self.text.append(text)
+
+    def close(self) -> pb.Final:
+        """The last event; also puts the account on the span and into the metrics."""
+        total = self.elapsed()
+        final = pb.Final(
+            text="".join(self.text),
+            finish_reason=self.finish_reason,
+            model=self.model,
+            usage=self.usage,
+            cache=self.cache,
+            degraded=self.degraded,
+            stages=self.stages,
+            ttft_ms=None if self.ttft_s is None else self.ttft_s * 1000,
+            total_ms=total * 1000,
+            trace_id=telemetry.trace_id(self.span),
+            budget_ms=self.plan.budget_ms,
+        )
+        self._publish(total)
+        return final
+
+    def _publish(self, total: float) -> None:
+        verdict, reason = _VERDICTS[self.cache.verdict], _REASONS[self.finish_reason]
+        _answers(self.model, reason, verdict).inc()
+        _total_seconds(self.model, verdict).observe(total)
+        if self.ttft_s is not None:
+            _ttft_seconds(self.model, verdict).observe(self.ttft_s)
+        for label in self.degraded:
+            _DEGRADED.labels(label).inc()
+        if self.usage.completion_tokens:
+            _tokens(self.model, "prompt").inc(self.usage.prompt_tokens)
+            _tokens(self.model, "completion").inc(self.usage.completion_tokens)
+        if self.span.is_recording():
+            self.span.set_attributes(
+                {
+                    "hedgerow.budget_ms": self.plan.budget_ms,
+                    "hedgerow.total_ms": total * 1000,
+                    "hedgerow.ttft_ms": -1.0 if self.ttft_s is None else self.ttft_s * 1000,
+                    "hedgerow.model": self.model,
+                    "hedgerow.finish_reason": reason,
+                    "hedgerow.cache.verdict": verdict,
+                    "hedgerow.degraded": self.degraded,
+                }
+            )

@@ -1,0 +1,66 @@
+"""A plan is data: the stages of an answer, what they wait for, and the slice of the budget each is sure of.
+
+The arithmetic. Stages that wait for nothing start at once, each with the smaller of its cap and its share of the whole.
+A stage that waits gets no more than what is left after the slowest stage before it has used its whole slice, so along
+any path the slices never add up to more than the budget. Time that a stage does not use is not lost: a stage's real
+budget is counted when it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.gateway.config import StageBudgets
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage and its claim on the budget: `share` of the whole (0 to 1), never more than `cap_ms`."""
+
+    name: str
+    share: float
+    cap_ms: float
+    required: bool = False
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What a stage of a planned request is sure of, in milliseconds, and when it starts at the latest."""
+
+    stage: Stage
+    budget_ms: float
+    starts_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The slices of one request, in the order in which they may start. `budget_ms` is the whole."""
+
+    budget_ms: float
+    slices: tuple[Slice, ...]
+
+    def __getitem__(self, name: str) -> Slice:
+        return next(planned for planned in self.slices if planned.stage.name == name)
+
+
+def text_stages(budgets: StageBudgets, *, cached: bool) -> tuple[Stage, ...]:
+    """The stages of a text answer; without the cache where the request leaves it out."""
+    cache = Stage("cache", budgets.cache.share, budgets.cache.cap_ms)
+    router = Stage("router", budgets.router.share, budgets.router.cap_ms)
+    before = (cache, router) if cached else (router,)
+    names = tuple(stage.name for stage in before)
+    return (*before, Stage("llm", budgets.llm.share, budgets.llm.cap_ms, required=True, after=names))
+
+
+def make_plan(stages: Sequence[Stage], budget_ms: float) -> Plan:
+    """Split `budget_ms`. `stages` are in dependency order; each `after` names earlier ones."""
+    ends: dict[str, float] = {}
+    slices = []
+    for stage in stages:
+        starts = max((ends[name] for name in stage.after), default=0.0)
+        granted = min(stage.cap_ms, stage.share * budget_ms, budget_ms - starts)
+        ends[stage.name] = starts + granted
+        slices.append(Slice(stage, granted, starts))
+    return Plan(budget_ms, tuple(slices))

@@ -1,0 +1,85 @@
+"""The contract of the gateway: admit, open the ledger, hand over."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from google.rpc import code_pb2
+from opentelemetry.trace import Span
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admit import check
+from services.gateway.answer import Answer, Backends, Messages
+from services.gateway.config import GatewaySettings
+from services.gateway.errors import BudgetSpent
+from services.gateway.identity import Identity
+from services.gateway.ledger import Ledger
+from services.gateway.plan import make_plan, text_stages
+from services.runtime.boundary import Call, to_status
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ServiceError
+
+
+class GatewayServicer:
+    """Serves `hedgerow.gateway.v1.GatewayService`."""
+
+    def __init__(self, settings: GatewaySettings, backends: Backends):
+        self._settings, self._backends = settings, backends
+        self._identity = Identity(settings.api_keys)
+
+    async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
+        tenant = self._identity.tenant(call.header("authorization"))
+        async with aclosing(self._answer(request, tenant, call.deadline, call.span)) as messages:
+            async for message in messages:
+                yield message
+
+    async def GenerateBatch(
+        self, request: pb.GenerateBatchRequest, call: Call
+    ) -> AsyncIterator[pb.GenerateBatchResponse]:
+        tenant = self._identity.tenant(call.header("authorization"))
+        if not 1 <= len(request.requests) <= self._settings.max_batch:
+            raise InvalidInput("requests", f"1 to {self._settings.max_batch} requests", len(request.requests))
+        tasks = [
+            asyncio.create_task(self._item(index, item, tenant, call)) for index, item in enumerate(request.requests)
+        ]
+        try:
+            for done in asyncio.as_completed(tasks):
+                yield await done
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _item(self, index: int, request: pb.GenerateRequest, tenant: str, call: Call) -> pb.GenerateBatchResponse:
+        final = pb.Final()
+        try:
+            async with aclosing(self._answer(request, tenant, call.deadline, call.span)) as messages:
+                async for message in messages:
+                    final = message.events[-1].final  # the last event of the last message
+        except Exception as error:  # one item's failure does not end the others
+            status = to_status(error)
+            reason = error.reason if isinstance(error, ServiceError) else ServiceError.reason
+            problem = pb.BatchError(code=code_pb2.Code.Name(status.code), reason=reason, message=status.message)
+            return pb.GenerateBatchResponse(index=index, error=problem)
+        return pb.GenerateBatchResponse(index=index, final=final)
+
+    def _answer(self, request: pb.GenerateRequest, tenant: str, deadline: Deadline, span: Span) -> Messages:
+        check(request, self._settings)
+        budget_ms = self._budget_ms(request, deadline)
+        cached = self._backends.cache is not None and not request.cache.bypass
+        plan = make_plan(text_stages(self._settings.stages, cached=cached), budget_ms)
+        reserve_s = min(self._settings.finish_reserve_ms, budget_ms / 10) / 1000
+        return Answer(request, tenant, Ledger(plan, span, reserve_s), self._backends).messages()
+
+    def _budget_ms(self, request: pb.GenerateRequest, deadline: Deadline) -> float:
+        """The smallest of the request's budget, the most there is for anyone, and the call's own deadline."""
+        asked = request.budget_ms if request.HasField("budget_ms") else self._settings.default_budget_ms
+        left = deadline.remaining() * 1000
+        if math.isfinite(left):
+            left -= self._settings.finish_reserve_ms  # the last event has a way to go
+        if left <= 0:
+            raise BudgetSpent(f"deadline: {self._settings.finish_reserve_ms:.0f} ms or more, got less")
+        return min(asked, self._settings.max_budget_ms, left)

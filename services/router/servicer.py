@@ -1,0 +1,109 @@
+"""The contract of the router, over the table and the rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from hedgerow.router.v1 import router_pb2 as pb
+from services.router.table import Observation, Outcome, Table
+from services.runtime import routing
+from services.runtime.boundary import Call
+from services.runtime.errors import InvalidInput
+
+
+class RouterServicer:
+    """Serves `hedgerow.router.v1.RouterService`."""
+
+    def __init__(self, table: Table, publish_interval_s: float, refresh_s: float):
+        """Watchers get a changed table every `publish_interval_s` at most, and any table every `refresh_s` at least:
+        observations that leave the window change it too."""
+        self._table = table
+        self._publish_interval_s = publish_interval_s
+        self._refresh_s = refresh_s
+        self._changed = asyncio.Event()
+        self._draining = False
+
+    async def Route(self, request: pb.RouteRequest, call: Call) -> pb.RouteResponse:
+        demand = routing.Demand(
+            _tier(request.tier),
+            request.question,
+            request.budget_ms,
+            request.prompt_tokens,
+            request.max_tokens,
+            request.max_cost_usd if request.HasField("max_cost_usd") else None,
+        )
+        choice = routing.choose(routing.rank(self._table.models()), demand)
+        call.span.set_attribute("hedgerow.route.model", choice.model)
+        return pb.RouteResponse(
+            model=choice.model,
+            alternatives=choice.alternatives,
+            complexity=pb.Complexity.Name(choice.complexity),
+            fallback=choice.fallback,
+            reason=choice.reason,
+        )
+
+    async def WatchTable(self, request: pb.WatchTableRequest, call: Call) -> AsyncIterator[pb.WatchTableResponse]:
+        while not self._draining:
+            version = self._table.version
+            yield pb.WatchTableResponse(version=version, models=map(_model, self._table.models()))
+            await asyncio.sleep(self._publish_interval_s)  # what changes meanwhile travels together
+            if version == self._table.version:
+                await self._wait_for_change()
+
+    async def Observe(self, requests: AsyncIterator[pb.ObserveRequest], call: Call) -> pb.ObserveResponse:
+        taken = 0
+        async for request in requests:
+            taken += self._table.observe([_observation(seen) for seen in request.observations])
+            self._wake()
+        return pb.ObserveResponse(taken=taken)
+
+    async def ListModels(self, request: pb.ListModelsRequest, call: Call) -> pb.ListModelsResponse:
+        return pb.ListModelsResponse(models=map(_model, self._table.models()))
+
+    def drain(self) -> None:
+        """End the watches, which would otherwise hold up the shutdown."""
+        self._draining = True
+        self._wake()
+
+    async def _wait_for_change(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._refresh_s):
+                await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _tier(number: int) -> routing.Tier:
+    try:
+        return routing.Tier(number)
+    except ValueError:
+        raise InvalidInput("tier", "a ModelTier, 0 to 3", number) from None
+
+
+def _observation(seen: pb.Observation) -> Observation:
+    try:
+        outcome = Outcome(seen.outcome)
+    except ValueError:
+        raise InvalidInput("observations.outcome", "an ObservedOutcome, 1 to 3", seen.outcome) from None
+    return Observation(seen.model, seen.ttft_ms if seen.HasField("ttft_ms") else None, seen.total_ms, outcome)
+
+
+def _latency(latency: routing.Latency) -> pb.Latency:
+    return pb.Latency(p50_ms=latency.p50_ms, p95_ms=latency.p95_ms, p99_ms=latency.p99_ms, samples=latency.samples)
+
+
+def _model(model: routing.Model) -> pb.Model:
+    return pb.Model(
+        name=model.name,
+        tier=pb.ModelTier.Name(model.tier),
+        context_tokens=model.context_tokens,
+        prompt_usd_per_mtok=model.prompt_usd_per_mtok,
+        completion_usd_per_mtok=model.completion_usd_per_mtok,
+        ttft=_latency(model.ttft),
+        total=_latency(model.total),
+        failure_rate=model.failure_rate,
+    )

@@ -1,0 +1,84 @@
+"""The table of models: the catalogue, with live latency in place of expectations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from services.router.config import ModelSettings
+from services.router.digest import WindowedDigest
+from services.runtime.deadline import Clock
+from services.runtime.routing import Latency, Model, Tier
+
+
+class Outcome(IntEnum):
+    """How a generation ended. Numbers as in the contract."""
+
+    OK = 1
+    BUDGET = 2
+    FAILED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One generation, as a gateway saw it. `ttft_ms` is None where no token came."""
+
+    model: str
+    ttft_ms: float | None
+    total_ms: float
+    outcome: Outcome
+
+
+class _Row:
+    def __init__(self, settings: ModelSettings, window_s: float, clock: Clock):
+        self._settings = settings
+        self._ttft, self._total, self._failures = (WindowedDigest(window_s, clock) for _ in range(3))
+
+    def observe(self, seen: Observation) -> None:
+        self._failures.add(float(seen.outcome is Outcome.FAILED))
+        if seen.ttft_ms is not None:
+            self._ttft.add(seen.ttft_ms)
+        # An answer that was cut off would have taken longer: its total is a lower bound, and the best there is.
+        if seen.outcome is not Outcome.FAILED:
+            self._total.add(seen.total_ms)
+
+    def model(self) -> Model:
+        settings = self._settings
+        return Model(
+            settings.name,
+            Tier[settings.tier.upper()],
+            settings.context_tokens,
+            settings.prompt_usd_per_mtok,
+            settings.completion_usd_per_mtok,
+            ttft=self._ttft.latency() or _expected(settings.expected_ttft_ms),
+            total=self._total.latency() or _expected(settings.expected_total_ms),
+            failure_rate=self._failures.mean(),
+        )
+
+
+class Table:
+    """All models. `version` grows with each call of `observe` that changed something."""
+
+    def __init__(self, catalogue: Iterable[ModelSettings], window_s: float, clock: Clock = time.monotonic):
+        self._rows = {settings.name: _Row(settings, window_s, clock) for settings in catalogue}
+        self.version = 1
+
+    def observe(self, observations: Iterable[Observation]) -> int:
+        """Take observations in; returns how many were of models in the catalogue."""
+        taken = 0
+        for seen in observations:
+            row = self._rows.get(seen.model)
+            if row:
+                row.observe(seen)
+                taken += 1
+        self.version += bool(taken)
+        return taken
+
+    def models(self) -> list[Model]:
+        return [row.model() for row in self._rows.values()]
+
+
+def _expected(milliseconds: float) -> Latency:
+    return Latency(milliseconds, milliseconds, milliseconds)

@@ -1,0 +1,144 @@
+"""The choice of a model: pure rules over a table of models and their live latency.
+
+They live here and not in the router because they have two callers that must never disagree: the router, which answers
+`Route`, and every gateway, which chooses by itself on the table that the router pushes (docs/adr/0002).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Tier(IntEnum):
+    """The class of a model; a tier admits the ones above it. Numbers as in the contracts."""
+
+    UNSPECIFIED = 0
+    FAST = 1
+    BALANCED = 2
+    QUALITY = 3
+
+
+class Complexity(IntEnum):
+    """How hard a question looks. Numbers as in the contracts."""
+
+    UNSPECIFIED = 0
+    SIMPLE = 1
+    COMPLEX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Percentiles in milliseconds; `samples` of 0 says that they are the configured expectation."""
+
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One row of the table. `failure_rate` is the share of recent requests that failed, 0 to 1."""
+
+    name: str
+    tier: Tier
+    context_tokens: int
+    prompt_usd_per_mtok: float
+    completion_usd_per_mtok: float
+    ttft: Latency
+    total: Latency
+    failure_rate: float = 0.0
+
+    def cost_usd(self, prompt_tokens: int, completion_tokens: int) -> float:
+        millionths = prompt_tokens * self.prompt_usd_per_mtok + completion_tokens * self.completion_usd_per_mtok
+        return millionths / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a question asks of a model. `max_tokens` of 0 is not known; `max_cost_usd` of None has no limit."""
+
+    tier: Tier
+    question: str
+    budget_ms: float
+    prompt_tokens: int
+    max_tokens: int = 0
+    max_cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A model, others to try when it fails (best first), and why."""
+
+    model: str
+    alternatives: tuple[str, ...]
+    complexity: Complexity
+    fallback: bool
+    reason: str
+
+
+_COMPLEX = re.compile(
+    r"\b(why|compare|contrast|explain how|step by step|prove|derive|design|refactor|debug|implement|analy[sz]e|evaluate"
+    r"|essay|stor(y|ies)|poem|summari[sz]e|translate|plan|trade-?offs?|pros and cons|write (a|an|some|me))\b|```",
+    re.IGNORECASE,
+)
+_MANY_WORDS = 60  # a question this long holds more than one demand
+_BROKEN = 0.5  # a model that fails more often than this comes after all others
+
+
+_LABELS = {
+    (tier, complexity): f"{tier.name.lower()}{f' ({complexity.name.lower()})' if complexity else ''}"
+    for tier in Tier
+    for complexity in Complexity
+}
+
+
+def classify(question: str) -> Complexity:
+    """Judge a question by its words: a few microseconds, against 1 to 3 ms for a small classifier."""
+    demanding = _COMPLEX.search(question) or question.count("?") > 1 or len(question.split()) > _MANY_WORDS
+    return Complexity.COMPLEX if demanding else Complexity.SIMPLE
+
+
+def rank(models: Iterable[Model]) -> list[Model]:
+    """Fastest first; those that fail more often than not come last."""
+    return sorted(models, key=lambda model: (model.failure_rate > _BROKEN, model.total.p50_ms))
+
+
+def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
+    """The fastest model that meets tier, budget, context length and cost; else the fastest there is, said so.
+
+    A budget is met when 95 of 100 recent answers were complete within it. `ranked` comes from `rank` and is not empty.
+    """
+    complexity, tier = Complexity.UNSPECIFIED, demand.tier
+    if tier is Tier.UNSPECIFIED:
+        complexity = classify(demand.question)
+        tier = Tier.QUALITY if complexity is Complexity.COMPLEX else Tier.FAST
+    missing = {model.name: _shortfall(model, tier, demand) for model in ranked}
+    fitting = [model for model in ranked if not missing[model.name]]
+    # The context is a hard limit: a model that cannot hold the prompt stands in for nothing.
+    standing_in = [model for model in ranked if missing[model.name] not in ("", "context")]
+    order = [model.name for model in (*fitting, *(standing_in or ([] if fitting else ranked)))]
+    label = _LABELS[tier, complexity]
+    if fitting:
+        reason = f"fastest {label} model within {demand.budget_ms:.0f} ms"
+    else:
+        lacking = ", ".join(f"{name}: {what}" for name, what in missing.items())
+        reason = f"no {label} model within {demand.budget_ms:.0f} ms ({lacking}); the fastest stands in"
+    return Choice(order[0], tuple(order[1:]), complexity, not fitting, reason)
+
+
+def _shortfall(model: Model, tier: Tier, demand: Demand) -> str:
+    """Which demand the model misses first; empty when it meets all."""
+    if model.context_tokens < demand.prompt_tokens + max(demand.max_tokens, 1):
+        return "context"
+    if model.tier < tier:
+        return "tier"
+    if model.total.p95_ms > demand.budget_ms:
+        return "budget"
+    most = demand.max_tokens or model.context_tokens - demand.prompt_tokens
+    if demand.max_cost_usd is not None and model.cost_usd(demand.prompt_tokens, most) > demand.max_cost_usd:
+        return "cost"
+    return ""
