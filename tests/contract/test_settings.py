@@ -1,0 +1,103 @@
+"""Every service's settings are described, strict and bounded, and `docs/settings.md` lists them as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from docs import settings as page
+from docs.settings import Setting
+from services.runtime.config import ServiceSettings, load
+
+CLASSES = page.settings_classes()
+SETTINGS = [
+    pytest.param(cls, at, id=at.variable + at.path.partition("[]")[2]) for cls in CLASSES for at in page.settings(cls)
+]
+LIMITS = {"minimum": -1, "exclusiveMinimum": 0, "maximum": 1, "exclusiveMaximum": 0}  # and the step that breaks each
+
+each_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+each_setting = pytest.mark.parametrize(("cls", "setting"), SETTINGS)
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("HEDGEROW_"):
+            monkeypatch.delenv(name)
+
+
+def complaints(cls: type[ServiceSettings], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What start-up prints when it refuses the environment; nothing when it takes it."""
+    with contextlib.suppress(SystemExit):
+        load(cls, [], prog="service")
+    return capsys.readouterr().err.splitlines()
+
+
+def beyond(setting: Setting) -> Iterator[tuple[str, Any, Any]]:
+    """(kind, limit, a value just outside) for each limit of a number."""
+    for kind, step in LIMITS.items():
+        if kind in setting.schema:
+            yield kind, setting.schema[kind], setting.schema[kind] + step
+
+
+def give(setting: Setting, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set `setting` by its environment variable."""
+    if "[]" in setting.path:
+        value = [{setting.path.rpartition(".")[2]: value}]
+    monkeypatch.setenv(setting.variable, value if isinstance(value, str) else json.dumps(value))
+
+
+def test_every_service_has_one_settings_class_with_its_own_prefix() -> None:
+    for cls in CLASSES:
+        assert cls.model_config.get("env_prefix") == f"HEDGEROW_{cls.__module__.split('.')[1].upper()}_"
+    assert len({cls.__module__ for cls in CLASSES}) == len(CLASSES)
+
+
+@each_setting
+def test_every_setting_says_what_it_is(cls: type[ServiceSettings], setting: Setting) -> None:
+    assert len(setting.schema.get("description", "")) > 5
+
+
+@each_setting
+def test_every_number_has_a_least_value(cls: type[ServiceSettings], setting: Setting) -> None:
+    if setting.schema.get("type") in ("integer", "number"):
+        assert setting.schema.keys() & {"minimum", "exclusiveMinimum"}
+
+
+@each_setting
+def test_a_value_beyond_a_limit_is_refused_by_field_limit_and_value(
+    cls: type[ServiceSettings], setting: Setting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for _, limit, value in beyond(setting):
+        give(setting, value, monkeypatch)
+        named = [line for line in complaints(cls, capsys) if setting.path.replace("[]", ".0") in line]
+        assert any(f"{limit:g}" in line and f"got {value!r}" in line.replace("'", "") for line in named), named
+
+
+@each_setting
+def test_every_default_is_valid_and_may_be_given_alone(
+    cls: type[ServiceSettings], setting: Setting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    default = setting.schema.get("default")
+    if default is None or "[]" in setting.path:
+        return
+    give(setting, default, monkeypatch)
+    assert not [line for line in complaints(cls, capsys) if line.startswith(f"service: {setting.path.split('.')[0]}")]
+
+
+@each_class
+def test_an_unknown_variable_is_refused_by_name(
+    cls: type[ServiceSettings], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"{cls.model_config.get('env_prefix', '')}GRACE_MILLIS"
+    monkeypatch.setenv(name, "1")
+    assert complaints(cls, capsys)[0].startswith(f"service: {name}: no such setting; did you mean ")
+
+
+def test_the_page_lists_the_settings_as_they_are() -> None:
+    assert page.PAGE.read_text() == page.render(), "run `make docs`"

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+
+from services.runtime import probe
+
+Answer = Callable[..., HealthCheckResponse]
+
+
+class FakeError(grpc.RpcError):
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+
+class FakeChannel:
+    """Answers each call by `answer(request, timeout=…)`."""
+
+    def __init__(self, answer: Answer):
+        self._answer = answer
+
+    def __enter__(self) -> FakeChannel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def unary_unary(self, *_: object, **__: object) -> Answer:
+        return self._answer
+
+    unary_stream = unary_unary
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
+    """Makes every channel the probe opens answer so."""
+
+    def use(answer: Answer) -> None:
+        monkeypatch.setattr(grpc, "insecure_channel", lambda address: FakeChannel(answer))
+
+    return use
+
+
+def says(status: HealthCheckResponse.ServingStatus.ValueType) -> Answer:
+    return lambda request, timeout: HealthCheckResponse(status=status)
+
+
+def refuses(request: Any, timeout: float) -> HealthCheckResponse:
+    raise FakeError
+
+
+def test_a_serving_service_is_healthy(answers: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    answers(says(HealthCheckResponse.SERVING))
+    assert probe.main("127.0.0.1:50050") == 0
+    assert capsys.readouterr().out == "SERVING\n"
+
+
+def test_a_service_that_loads_or_drains_is_not_healthy(answers: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    answers(says(HealthCheckResponse.NOT_SERVING))
+    assert probe.main("127.0.0.1:50050") == 1
+    assert capsys.readouterr().out == "NOT_SERVING\n"
+
+
+def test_a_service_that_is_not_there_is_not_healthy(answers: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    answers(refuses)
+    assert probe.main("127.0.0.1:50050") == 1
+    assert capsys.readouterr().out == "UNAVAILABLE\n"
+
+
+def test_a_service_that_hangs_is_given_up_after_the_time(answers: Any) -> None:
+    given: list[float] = []
+
+    def hang(request: Any, timeout: float) -> HealthCheckResponse:
+        given.append(timeout)
+        raise FakeError
+
+    answers(hang)
+    probe.main("127.0.0.1:50050", timeout_s=0.25)
+    assert given == [0.25]

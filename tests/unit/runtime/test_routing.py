@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from services.runtime.routing import Complexity, Demand, Latency, Model, Tier, choose, classify, rank
+
+
+def model(name: str, tier: Tier, total_ms: float, **changes: object) -> Model:
+    latency = Latency(total_ms, total_ms * 2, total_ms * 3)
+    facts = {"context_tokens": 2048, "prompt_usd_per_mtok": 1.0, "completion_usd_per_mtok": 2.0, **changes}
+    return Model(name, tier, ttft=latency, total=latency, **facts)  # type: ignore[arg-type]
+
+
+FAST, QUALITY = model("small", Tier.FAST, 100), model("large", Tier.QUALITY, 400)
+
+
+def demand(**changes: object) -> Demand:
+    facts = {
+        "tier": Tier.UNSPECIFIED,
+        "question": "What is latency?",
+        "budget_ms": 5_000,
+        "prompt_tokens": 10,
+        **changes,
+    }
+    return Demand(**facts)  # type: ignore[arg-type]
+
+
+def test_a_simple_question_goes_to_the_fastest_model():
+    choice = choose(rank([QUALITY, FAST]), demand())
+    assert (choice.model, choice.complexity, choice.fallback) == ("small", Complexity.SIMPLE, False)
+    assert choice.alternatives == ("large",)
+
+
+def test_a_complex_question_goes_to_a_quality_model():
+    assert choose(rank([FAST, QUALITY]), demand(question="Tell me a story about a fox.")).model == "large"
+
+
+def test_a_tier_admits_the_ones_above_it():
+    balanced = choose(rank([FAST, QUALITY]), demand(tier=Tier.BALANCED))
+    assert (balanced.model, balanced.complexity) == ("large", Complexity.UNSPECIFIED)
+
+
+def test_the_fastest_stands_in_when_no_model_meets_the_budget_and_it_is_said():
+    choice = choose(rank([FAST, QUALITY]), demand(tier=Tier.QUALITY, budget_ms=300))
+    assert (choice.model, choice.fallback) == ("small", True)
+    assert "large: budget" in choice.reason
+    assert "small: tier" in choice.reason
+
+
+def test_a_model_that_cannot_hold_the_prompt_stands_in_for_nothing():
+    tiny = model("tiny", Tier.QUALITY, 1, context_tokens=8)
+    choice = choose(rank([tiny, FAST]), demand(tier=Tier.QUALITY))
+    assert (choice.model, choice.alternatives) == ("small", ())
+
+
+def test_a_model_that_costs_too_much_is_passed_over():
+    cheap = model("cheap", Tier.FAST, 200, completion_usd_per_mtok=0.1, prompt_usd_per_mtok=0.1)
+    assert choose(rank([FAST, cheap]), demand(max_tokens=100, max_cost_usd=0.000_05)).model == "cheap"
+
+
+def test_a_model_that_mostly_fails_comes_last():
+    broken = model("broken", Tier.FAST, 1, failure_rate=0.9)
+    assert [row.name for row in rank([broken, FAST])] == ["small", "broken"]
+
+
+@pytest.mark.parametrize("question", ["What is the capital of France?", "Hello.", "Count from 1 to 5."])
+def test_looking_something_up_is_simple(question: str):
+    assert classify(question) is Complexity.SIMPLE
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Why is the sky blue?", "Compare Go with Rust.", "Who is he? And she?", "word " * 61, "Fix this: ```x = 1```"],
+)
+def test_reasoning_long_text_and_several_demands_are_complex(question: str):
+    assert classify(question) is Complexity.COMPLEX
