@@ -29,14 +29,20 @@ class Aftermath:
     def __init__(self, cache: Cache | None, router: Router | None, near: NearCache):
         self._cache, self._router, self._near = cache, router, near
         self._stores: asyncio.Queue[tuple[bytes, cache_pb2.StoreRequest]] = asyncio.Queue(_QUEUE)
+        self._pending: dict[bytes, cache_pb2.Answer] = {}
         self._observations: asyncio.Queue[router_pb2.Observation] = asyncio.Queue(_QUEUE)
 
     def store(self, question: bytes, request: cache_pb2.StoreRequest) -> None:
         """Have the cache keep an answer; `question` is the near cache's key for it."""
         try:
             self._stores.put_nowait((question, request))
+            self._pending[question] = request.answer
         except asyncio.QueueFull:
             _DROPPED.labels("store").inc()
+
+    def pending(self, question: bytes) -> cache_pb2.Answer | None:
+        """The answer that is on its way to the cache: who asks again at once finds it too."""
+        return self._pending.get(question)
 
     def observe(self, observation: router_pb2.Observation) -> None:
         """Tell the router how a generation went."""
@@ -74,6 +80,7 @@ class Aftermath:
             except ServiceError:
                 _DROPPED.labels("store").inc()
             finally:
+                self._pending.pop(question, None)
                 self._stores.task_done()
 
     async def _batches(self) -> AsyncIterator[router_pb2.ObserveRequest]:

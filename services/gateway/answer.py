@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from hedgerow.cache.v1 import cache_pb2
@@ -69,11 +70,13 @@ class Answer:
         if cache is None:
             self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
         else:
-            async for message in self._from_cache(cache):
-                yield message
+            async with aclosing(self._from_cache(cache)) as messages:
+                async for message in messages:
+                    yield message
         if not self._ledger.text:
-            async for message in self._from_model():
-                yield message
+            async with aclosing(self._from_model()) as messages:
+                async for message in messages:
+                    yield message
         storable = cache is not None and self._is_storable()
         self._outbox.append(pb.Event(final=self._ledger.close()))
         try:
@@ -94,10 +97,7 @@ class Answer:
         self._question = _question(self._request, self._tenant)
         self._question_key = self._question.SerializeToString(deterministic=True)
         with self._ledger.stage("cache") as stage:
-            copy = self._backends.near.get(self._question_key)
-            if copy is not None:
-                self._take(copy.answer, pb.CACHE_VERDICT_EXACT, copy.key, 1.0)
-                stage.detail = "exact, kept in the gateway"
+            if self._take_near(stage):
                 return
             lookup = cache.lookup(self._lookup_request(), stage.budget_s, telemetry.propagate(stage.span))
             try:
@@ -112,6 +112,17 @@ class Answer:
             finally:
                 lookup.cancel()
 
+    def _take_near(self, stage: Running) -> bool:
+        """Whether this gateway has the answer itself."""
+        copy, pending = self._backends.near.get(self._question_key), None
+        if copy is not None:
+            self._take(copy.answer, pb.CACHE_VERDICT_EXACT, copy.key, 1.0)
+            stage.detail = "exact, kept in the gateway"
+        elif pending := self._backends.aftermath.pending(self._question_key):
+            self._take(pending, pb.CACHE_VERDICT_EXACT, "", 1.0)
+            stage.detail = "exact, on its way to the cache"
+        return bool(copy or pending)
+
     def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> None:
         verdict = _VERDICTS.get(found.verdict, pb.CACHE_VERDICT_MISS)
         similarity = found.similarity if found.HasField("similarity") else None
@@ -121,8 +132,9 @@ class Answer:
         if verdict == pb.CACHE_VERDICT_MISS:
             self._ledger.cache = pb.CacheReport(verdict=verdict, similarity=similarity)
             return
-        self._take(found.answer, verdict, found.key, similarity)
-        if verdict == pb.CACHE_VERDICT_EXACT:
+        exact = verdict == pb.CACHE_VERDICT_EXACT
+        self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
+        if exact:
             self._backends.near.put(self._question_key, found.answer, found.key, self._tenant, found.ttl_ms)
 
     def _take(self, answer: cache_pb2.Answer, verdict: pb.CacheVerdict, key: str, similarity: float | None) -> None:

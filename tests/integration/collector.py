@@ -1,0 +1,60 @@
+"""A real OTLP/gRPC endpoint that keeps the spans it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+
+@dataclass(frozen=True)
+class SeenSpan:
+    service: str
+    name: str
+    span_id: bytes
+    parent_id: bytes
+    attributes: dict[str, object]
+
+
+@dataclass
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):
+    """Spans by trace id in hexadecimal. `address` is host:port."""
+
+    address: str = ""
+    traces: dict[str, list[SeenSpan]] = field(default_factory=dict)
+
+    async def Export(self, request, context) -> trace_service_pb2.ExportTraceServiceResponse:
+        for resource in request.resource_spans:
+            service = next(kv.value.string_value for kv in resource.resource.attributes if kv.key == "service.name")
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    attributes = {kv.key: _value(kv.value) for kv in span.attributes}
+                    seen = SeenSpan(service, span.name, span.span_id, span.parent_span_id, attributes)
+                    self.traces.setdefault(span.trace_id.hex(), []).append(seen)
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+    async def wait_for(self, trace_id: str, services: set[str], timeout_s: float = 15) -> list[SeenSpan]:
+        """The trace's spans, once every service has sent its own."""
+        async with asyncio.timeout(timeout_s):
+            while not services <= {span.service for span in self.traces.get(trace_id, [])}:
+                await asyncio.sleep(0.05)
+        return self.traces[trace_id]
+
+
+def _value(value) -> object:
+    kind = value.WhichOneof("value")
+    return [_value(item) for item in value.array_value.values] if kind == "array_value" else getattr(value, kind or "")
+
+
+@asynccontextmanager
+async def collecting() -> AsyncIterator[Collector]:
+    collector, server = Collector(), grpc.aio.server()
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
+    collector.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    yield collector
+    await server.stop(0)

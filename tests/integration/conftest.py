@@ -1,0 +1,43 @@
+"""The demo mesh, on the real engines, once for all tests that only ask it questions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+import hedgerow
+from hedgerow.cli.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
+from hedgerow.cli.processes import free_port
+from tests.integration.collector import Collector, collecting
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def collector() -> AsyncIterator[Collector]:
+    async with collecting() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def mesh(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> AsyncIterator[Mesh]:
+    """Gateway, cache, router and both models, which send their spans to `collector`."""
+    state: Path = tmp_path_factory.mktemp("mesh")
+    specs = demo_mesh(
+        [free_port() for _ in SERVICES], state, default_models_dir(), otlp_endpoint=f"http://{collector.address}"
+    )
+    async with Mesh(specs, state) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client(mesh: Mesh) -> AsyncIterator[hedgerow.AsyncClient]:
+    """The SDK, connected to the mesh's gateway."""
+    async with hedgerow.AsyncClient(address(mesh, "gateway")) as connected:
+        yield connected
+
+
+def address(mesh: Mesh, name: str) -> str:
+    """Where a service of the mesh serves, host:port."""
+    return next(service.spec.address for service in mesh.services if service.spec.name == name)

@@ -1,0 +1,178 @@
+"""Questions to the whole mesh, answered by the demo models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import signal
+import sys
+
+import grpc
+import pytest
+
+import hedgerow
+from hedgerow.channel import open_channel
+from hedgerow.cli.mesh import Mesh
+from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
+from tests.integration.collector import Collector
+from tests.integration.conftest import address
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+FRANCE, PARIS = "What is the capital of France?", "The capital of France is Paris."
+
+
+async def stored(client: hedgerow.AsyncClient, question: str, **options) -> hedgerow.Answer:
+    """Ask until the answer comes from the cache: it is stored after its client has the last event."""
+    async with asyncio.timeout(10):
+        while (answer := await client.ask(question, **options)).cache.verdict != "exact":
+            await asyncio.sleep(0.05)
+    return answer
+
+
+async def test_a_question_is_answered_and_then_again_from_the_cache(client: hedgerow.AsyncClient):
+    system = f"You are a small demo assistant. Answer briefly. {random.random()}"  # no other test's entry
+    first = await client.ask(FRANCE, system=system, temperature=0)
+    assert (first.text, first.finish_reason, first.cache.verdict) == (PARIS, "stop", "miss")
+    assert first.degraded == ()
+    assert {stage.name for stage in first.stages} == {"cache", "router", "llm"}
+    again = await stored(client, FRANCE, system=system, temperature=0)
+    assert (again.text, again.model, again.cache.similarity) == (PARIS, first.model, 1)
+
+
+async def test_a_paraphrase_hits_at_a_threshold_that_admits_it_and_another_country_never_does(
+    client: hedgerow.AsyncClient,
+):
+    await stored(client, FRANCE)
+    paraphrase = await client.ask("Tell me the capital of France.", min_similarity=0.85)
+    assert (paraphrase.text, paraphrase.cache.verdict) == (PARIS, "semantic")
+    assert 0.85 <= paraphrase.cache.similarity < 1
+    other = await client.ask("Tell me the capital of Spain.", min_similarity=0.5)
+    assert (other.text, other.cache.verdict) == ("The capital of Spain is Madrid.", "miss")
+
+
+async def test_an_answer_ends_at_its_budget_with_what_there_is(client: hedgerow.AsyncClient):
+    answer = await client.ask("Tell me a story about a fox.", budget_ms=300, tier="quality", cache="bypass")
+    assert answer.finish_reason == "budget"
+    assert "llm:budget" in answer.degraded
+    assert answer.text.startswith("Once upon a time")
+
+
+async def test_the_quality_tier_speculates(client: hedgerow.AsyncClient):
+    answer = await client.ask("What is 7 plus 5?", tier="quality", cache="bypass")
+    assert (answer.text, answer.model) == ("7 plus 5 is 12.", "demo-llm")
+    assert 0 < answer.usage.accepted_tokens <= answer.usage.drafted_tokens
+
+
+async def test_a_conversation_keeps_its_earlier_turns(client: hedgerow.AsyncClient):
+    turns = [
+        hedgerow.Message("user", FRANCE),
+        hedgerow.Message("assistant", PARIS),
+        hedgerow.Message("user", "What is the capital of Spain?"),
+    ]
+    assert (await client.ask(turns)).text == "The capital of Spain is Madrid."
+
+
+async def test_a_request_is_one_trace_with_every_stage_and_its_budget(
+    client: hedgerow.AsyncClient, collector: Collector
+):
+    answer = await client.ask("What is the opposite of hot?", tier="quality", cache="use", max_tokens=77)
+    spans = await collector.wait_for(answer.trace_id, {"gateway", "cache", "llm"})
+    by_name = {span.name: span for span in spans}
+    root = by_name["hedgerow.gateway.v1.GatewayService/Generate"]
+    assert root.parent_id == b""
+    assert root.attributes["hedgerow.cache.verdict"] == "miss"
+    for name in ("cache", "router", "llm"):
+        stage = by_name[name]
+        assert stage.parent_id == root.span_id
+        assert stage.attributes["hedgerow.stage.budget_ms"] > 0
+        assert stage.attributes["hedgerow.stage.outcome"] == "ok"
+    served = {span.service: span for span in spans if span.service != "gateway"}
+    assert served["cache"].parent_id == by_name["cache"].span_id
+    assert served["llm"].parent_id == by_name["llm"].span_id
+    assert served["llm"].attributes["gen_ai.request.model"] == "demo-llm"
+    assert served["llm"].attributes["gen_ai.usage.output_tokens"] == answer.usage.completion_tokens
+
+
+async def test_a_client_that_leaves_stops_the_engine(client: hedgerow.AsyncClient, mesh: Mesh):
+    async with open_channel(address(mesh, "llm-quality")) as channel:
+        llm = llm_pb2_grpc.LLMServiceStub(channel)
+
+        async def running() -> int:
+            return (await llm.GetModel(llm_pb2.GetModelRequest(), timeout=5)).running
+
+        stream = client.stream("Tell me a long story about a fox.", tier="quality", cache="bypass")
+        async with stream:
+            async for event in stream:
+                if isinstance(event, hedgerow.TextDelta):
+                    assert await running() == 1
+                    break
+        async with asyncio.timeout(5):
+            while await running():
+                await asyncio.sleep(0.005)
+
+
+async def test_killing_the_cache_mid_traffic_costs_no_request_and_no_entry(client: hedgerow.AsyncClient, mesh: Mesh):
+    question = "What is the capital of Portugal?"
+    await stored(client, question)
+    cache = next(service for service in mesh.services if service.spec.name == "cache")
+    killed = cache.process
+    killed.signal(signal.SIGKILL)
+    answers = [await client.ask(f"What is {number} plus {number}?") for number in range(10)]
+    assert [answer.text for answer in answers] == [f"{n} plus {n} is {2 * n}." for n in range(10)]
+    async with asyncio.timeout(60):
+        while (answer := await client.ask(question)).cache.verdict != "exact":
+            assert answer.text == "The capital of Portugal is Lisbon."
+            await asyncio.sleep(0.1)
+    assert cache.process is not killed
+
+
+async def test_a_batch_answers_each_item_and_one_failure_ends_no_other(client: hedgerow.AsyncClient):
+    results = dict([item async for item in client.batch([FRANCE, " ", "What is the capital of Italy?"])])
+    assert results[0].text == PARIS
+    assert isinstance(results[1], hedgerow.InvalidArgument)
+    assert results[2].text == "The capital of Italy is Rome."
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"messages": ""}, "messages[0].content"),
+        ({"messages": FRANCE, "budget_ms": -1}, "budget_ms"),
+        ({"messages": FRANCE, "model": "gpt-0"}, "model"),
+        ({"messages": "a" * 300_000}, "messages"),
+        ({"messages": "a" * 10_000_000}, "request"),
+        ({"messages": FRANCE, "json_schema": "{"}, "response_format"),
+    ],
+)
+async def test_bad_input_is_refused_with_the_fields_name(client: hedgerow.AsyncClient, options, field):
+    with pytest.raises(hedgerow.InvalidArgument) as refused:
+        await client.ask(options.pop("messages"), **options)
+    assert refused.value.message.startswith(field)
+
+
+async def test_invalid_utf8_is_refused_with_the_fields_path(mesh: Mesh):
+    raw = b"\x0a\x08\x08\x02\x12\x04\xff\xfe\xfd\xfc"  # messages { role: USER, content: four bytes of no text }
+    async with open_channel(address(mesh, "gateway")) as channel:
+        call = channel.unary_stream("/hedgerow.gateway.v1.GatewayService/Generate")(raw, timeout=5)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call.read()
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.value.details() == "messages[0].content: valid UTF-8, got 10 bytes"
+
+
+async def hedgerow_command(mesh: Mesh, *arguments: str) -> tuple[int, dict]:
+    """Exit code and the JSON object on standard output."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hedgerow.cli", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    return process.returncode, json.loads(output)
+
+
+async def test_ask_prints_one_json_object(mesh: Mesh):
+    code, answer = await hedgerow_command(mesh, "ask", FRANCE, "--json", "--gateway", address(mesh, "gateway"))
+    assert code == 0
+    assert answer["text"] == PARIS
+    assert answer["cache"]["verdict"] in {"miss", "exact"}
+    assert all({"name", "budget_ms", "spent_ms", "outcome"} <= stage.keys() for stage in answer["stages"])

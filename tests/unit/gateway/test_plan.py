@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.gateway.config import StageBudgets
+from services.gateway.plan import Stage, make_plan, text_stages
+
+CLAIMS = st.tuples(st.floats(0.01, 1), st.floats(0.1, 10_000))
+
+
+def test_stages_that_wait_for_nothing_start_at_once_and_the_model_after_the_slowest():
+    plan = make_plan(text_stages(StageBudgets(), cached=True), 1_000)
+    assert [(planned.stage.name, planned.starts_ms) for planned in plan.slices] == [
+        ("cache", 0),
+        ("router", 0),
+        ("llm", 200),
+    ]
+    assert plan["llm"].budget_ms == 800
+
+
+def test_a_cap_holds_a_share_down():
+    assert make_plan(text_stages(StageBudgets(), cached=True), 30_000)["cache"].budget_ms == 200
+
+
+def test_the_cache_has_no_slice_where_it_is_left_out():
+    names = [stage.name for stage in text_stages(StageBudgets(), cached=False)]
+    assert names == ["router", "llm"]
+
+
+def test_a_stage_that_is_not_planned_is_not_found():
+    with pytest.raises(StopIteration):
+        make_plan((), 1)["cache"]
+
+
+@given(budget_ms=st.floats(1, 1e6), first=CLAIMS, second=CLAIMS, third=CLAIMS)
+def test_slices_along_any_path_never_exceed_the_budget(budget_ms, first, second, third):
+    stages = (Stage("a", *first), Stage("b", *second), Stage("c", *third, after=("a", "b")))
+    plan = make_plan(stages, budget_ms)
+    assert all(planned.budget_ms >= 0 for planned in plan.slices)
+    for before in ("a", "b"):
+        assert plan[before].budget_ms + plan["c"].budget_ms <= budget_ms * (1 + 1e-9)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from services.router.config import ModelSettings, RouterSettings
+from services.router.digest import WindowedDigest
+from services.router.table import Observation, Outcome, Table
+from tests.clock import PausedClock
+
+WINDOW_S = 60.0
+CATALOGUE = [ModelSettings(name="small", tier="fast", context_tokens=100, expected_ttft_ms=40, expected_total_ms=150)]
+
+
+def seen(total_ms: float, outcome: Outcome = Outcome.OK, ttft_ms: float | None = 20) -> Observation:
+    return Observation("small", ttft_ms, total_ms, outcome)
+
+
+def test_expectations_hold_until_there_are_observations():
+    (model,) = Table(CATALOGUE, WINDOW_S, PausedClock()).models()
+    assert (model.ttft.p50_ms, model.total.p95_ms, model.total.samples) == (40, 150, 0)
+
+
+def test_observations_take_the_place_of_expectations():
+    table = Table(CATALOGUE, WINDOW_S, PausedClock())
+    assert table.observe([seen(500), seen(500), seen(700)]) == 3
+    (model,) = table.models()
+    assert model.total.p50_ms == pytest.approx(500, rel=0.02)
+    assert model.total.samples == 3
+
+
+def test_observations_leave_with_the_window():
+    clock = PausedClock()
+    table = Table(CATALOGUE, WINDOW_S, clock)
+    table.observe([seen(500)])
+    clock.advance(WINDOW_S * 2)
+    assert table.models()[0].total.samples == 0
+
+
+def test_an_unknown_model_is_not_taken_and_changes_nothing():
+    table = Table(CATALOGUE, WINDOW_S, PausedClock())
+    before = table.version
+    assert table.observe([Observation("other", 1, 1, Outcome.OK)]) == 0
+    assert table.version == before
+
+
+def test_failures_count_in_the_failure_rate_and_not_in_the_latency():
+    table = Table(CATALOGUE, WINDOW_S, PausedClock())
+    table.observe([seen(1, Outcome.FAILED, None), seen(100)])
+    (model,) = table.models()
+    assert model.failure_rate == pytest.approx(0.5)
+    assert model.total.samples == 1
+
+
+def test_a_digest_keeps_old_and_new_slices_of_its_window_apart():
+    clock = PausedClock()
+    digest = WindowedDigest(WINDOW_S, clock)
+    digest.add(1_000)
+    clock.advance(WINDOW_S * 0.9)
+    digest.add(10)
+    assert digest.latency().samples == 2
+    clock.advance(WINDOW_S * 0.5)
+    assert digest.latency().p99_ms == pytest.approx(10, rel=0.02)
+
+
+def test_two_models_of_one_name_are_refused():
+    with pytest.raises(ValidationError, match="names must be unique"):
+        RouterSettings(models=CATALOGUE * 2)
