@@ -22,12 +22,12 @@ setup: $(STAMP)  ## Make .venv with the locked versions
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -x $(UV) || (echo "setup: making .venv" && $(PYTHON) -m venv .venv && $(BIN)/python -m pip install -q uv==$(UV_VERSION))
-	@echo "setup: installing $$(grep -c == requirements.lock) packages (about 4 GB; 15 s to some minutes)"
-	@$(UV) pip sync -q --python $(BIN)/python $(TORCH) requirements.lock
+	@echo "setup: installing $$(grep -c == requirements.lock) packages (about 4 GB; one to some minutes)"
+	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python $(TORCH) requirements.lock
 	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@touch $@
 
-demo: setup  ## Start the mesh, ask five questions, stop it
+demo: setup  ## Start the mesh, ask it questions, stop it
 	@$(BIN)/hedgerow demo
 
 up: setup  ## Start the mesh and keep it running

@@ -20,7 +20,7 @@ import hedgerow
 from bench.stats import percentiles
 from hedgerow.channel import open_channel
 from hedgerow.cli.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
-from hedgerow.cli.processes import free_port
+from hedgerow.cli.processes import free_ports
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 
 SAMPLES = 30
@@ -38,7 +38,7 @@ async def run(progress: Progress) -> dict[str, object]:
     """Start the demo mesh, measure, stop it. One to two minutes."""
     with tempfile.TemporaryDirectory() as folder:
         progress("cancel: starting the demo mesh")
-        specs = demo_mesh([free_port() for _ in SERVICES], Path(folder), default_models_dir())
+        specs = demo_mesh(free_ports(len(SERVICES)), Path(folder), default_models_dir())
         at = {spec.name: spec.address for spec in specs}
         async with Mesh(specs, Path(folder)), open_channel(at["llm-quality"]) as channel:
             engine = _Engine(channel)

@@ -21,7 +21,7 @@ from rich.table import Table
 from bench.stats import percentiles
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_ports
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
 
@@ -152,7 +152,8 @@ class _Mesh:
 
 @asynccontextmanager
 async def _mesh(folder: Path, progress: Progress) -> AsyncIterator[_Mesh]:
-    addresses = {name: f"127.0.0.1:{free_port()}" for name in ("llm", "floor", "router", "cache", "gateway")}
+    names = ("llm", "floor", "router", "cache", "gateway")
+    addresses = {name: f"127.0.0.1:{port}" for name, port in zip(names, free_ports(len(names)), strict=True)}
     async with AsyncExitStack() as stack:
         pids = {}
         for spec in _specs(addresses, folder):

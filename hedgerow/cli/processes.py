@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class ServiceProcess:
         self.spec = spec
         self.log = log_dir / f"{spec.name}.log"
         log_dir.mkdir(parents=True, exist_ok=True)
-        with self.log.open("wb") as output:
+        with self.log.open("ab") as output:  # what it said before a restart stays
             self._process = subprocess.Popen(
                 [sys.executable, "-m", spec.module],
                 env={**os.environ, **spec.environment},
@@ -60,6 +61,13 @@ class ServiceProcess:
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._process.poll()
+
+    async def wait(self, poll_s: float = 0.05) -> int:
+        """Return its exit code when it ends, and end what it may have left behind."""
+        while self.exit_code is None:  # noqa: ASYNC110  # a process sets no event
+            await asyncio.sleep(poll_s)
+        self._end_session()
+        return self._process.returncode
 
     async def wait_serving(self, timeout_s: float = 120.0) -> None:
         """Return when health says SERVING; raise `ServiceFailed` when the process ends or the time is over."""
@@ -84,10 +92,14 @@ class ServiceProcess:
         """SIGTERM, then SIGKILL to its whole session after `timeout_s`. Returns the exit code."""
         self.signal(signal.SIGTERM)
         try:
-            return await asyncio.to_thread(self._process.wait, timeout_s)
-        except subprocess.TimeoutExpired:
+            return await asyncio.wait_for(self.wait(), timeout_s)
+        except TimeoutError:
+            self._end_session()
+            return await self.wait()
+
+    def _end_session(self) -> None:
+        with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-            return await asyncio.to_thread(self._process.wait)
 
 
 async def check_health(address: str, timeout_s: float) -> str:
@@ -101,9 +113,15 @@ async def check_health(address: str, timeout_s: float) -> str:
         return health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
 
 
+def free_ports(count: int) -> list[int]:
+    """TCP ports on loopback, all different, that were free a moment ago."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
 def free_port() -> int:
-    """A TCP port on loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One of `free_ports`."""
+    return free_ports(1)[0]

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 import hedgerow
 from hedgerow.cli.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
-from hedgerow.cli.processes import free_port
+from hedgerow.cli.processes import free_ports
 from tests.integration.collector import Collector, collecting
 
 
@@ -25,7 +25,7 @@ async def mesh(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -
     """Gateway, cache, router and both models, which send their spans to `collector`."""
     state: Path = tmp_path_factory.mktemp("mesh")
     specs = demo_mesh(
-        [free_port() for _ in SERVICES], state, default_models_dir(), otlp_endpoint=f"http://{collector.address}"
+        free_ports(len(SERVICES)), state, default_models_dir(), otlp_endpoint=f"http://{collector.address}"
     )
     async with Mesh(specs, state) as running:
         yield running

@@ -1,0 +1,267 @@
+"""What the llm service costs over vLLM itself, and what speculation, the prefix cache and the warm-up are worth.
+
+The service (a process of its own, over gRPC) and vLLM's `AsyncLLM` (in this process) have the same settings, are loaded
+side by side and are asked in turns, one at a time, so that whatever else the machine does meets both alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from hedgerow.channel import open_channel
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
+
+NAME = "llm"
+ROUNDS = 20  # stories per path; each path is asked once a round
+PREFIXES = 10  # long prompts, each asked twice
+START_S = 300.0
+MODELS = Path(__file__).parents[1] / "models"
+ANIMALS = ("fox", "owl", "bear", "rabbit", "turtle", "wolf", "mouse", "heron", "otter", "badger")  # the model knows
+SPECULATION: dict[str, dict[str, Any] | None] = {
+    "off": None,
+    "ngram": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2},
+    "draft": {"method": "draft_model", "model": str(MODELS / "demo-llm-draft"), "num_speculative_tokens": 4},
+}
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One answer."""
+
+    first_s: float  # to the first text
+    total_s: float
+    tokens: int
+    accepted: int  # of those, proposed by speculation
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens / self.total_s
+
+    @property
+    def accepted_per_step(self) -> float:
+        """A step yields what was accepted and one token more."""
+        return self.accepted / (self.tokens - self.accepted)
+
+
+Ask = Callable[[str, int], Awaitable[Sample]]  # a prompt and the most tokens
+
+
+async def run(progress: Progress) -> dict[str, object]:
+    """Start what is needed, measure, stop it. About four minutes, most of it loading."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with _Services(Path(folder), progress) as services:
+            starting = services.start("draft", SPECULATION["draft"])
+            async with _raw(SPECULATION["draft"], progress) as raw:
+                draft = await starting
+                progress(f"llm: {ROUNDS} stories each from vLLM and from the service, in turns")
+                pair = await _in_turns({"raw": raw, "service": draft}, ROUNDS)
+            prefix = await _prefix_cache(draft, progress)
+            off, ngram, cold = await asyncio.gather(
+                services.start("off", SPECULATION["off"]),
+                services.start("ngram", SPECULATION["ngram"]),
+                services.start("ngram-cold", SPECULATION["ngram"], WARM_UP="false"),
+            )
+            warmup = await _warm_up(cold, ngram, progress)
+            progress(f"llm: {ROUNDS} stories each without speculation, with ngram and with a draft model, in turns")
+            speculation = await _in_turns({"off": off, "ngram": ngram, "draft": draft}, ROUNDS)
+    return _result(pair, speculation, prefix, warmup)
+
+
+def _result(
+    pair: Mapping[str, Sequence[Sample]],
+    speculation: Mapping[str, Sequence[Sample]],
+    prefix_cache: dict[str, float],
+    warmup: dict[str, float],
+) -> dict[str, object]:
+    ratios = [s.tokens_per_s / r.tokens_per_s for s, r in zip(pair["service"], pair["raw"], strict=True)]
+    speeds = {name: median(sample.tokens_per_s for sample in samples) for name, samples in speculation.items()}
+    return {
+        **{name: _speed(samples) for name, samples in pair.items()},
+        "service_over_raw": round(median(ratios), 3),
+        "speculation": {
+            name: {
+                "tokens_per_s": round(speeds[name], 1),
+                "accepted_per_step": round(median(sample.accepted_per_step for sample in samples), 2),
+                "over_off": round(speeds[name] / speeds["off"], 2),
+            }
+            for name, samples in speculation.items()
+        },
+        "prefix_cache": prefix_cache,
+        "warmup": warmup,
+        "samples": {"stories": ROUNDS, "prefixes": PREFIXES, "warmup": 1},
+    }
+
+
+def _speed(samples: Sequence[Sample]) -> dict[str, float]:
+    return {
+        "tokens_per_s": round(median(sample.tokens_per_s for sample in samples), 1),
+        "ttft_ms": round(median(sample.first_s for sample in samples) * 1000, 2),
+    }
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """The result, for people."""
+    count = result["samples"]
+    table = Table("what", "tokens/s", "first text, ms", "accepted per step", title="The llm service, medians")
+    for name, title in (("raw", "vLLM, draft model"), ("service", "the service, draft model")):
+        table.add_row(title, f"{result[name]['tokens_per_s']:.1f}", f"{result[name]['ttft_ms']:.1f}", "")
+    table.add_section()
+    for name, row in result["speculation"].items():
+        speed = f"{row['tokens_per_s']:.1f} ({row['over_off']:.2f}×)"
+        table.add_row(f"the service, speculation {name}", speed, "", f"{row['accepted_per_step']:.2f}")
+    table.add_section()
+    for name in ("cold", "warm"):
+        table.add_row(f"prefix cache, {name}", "", f"{result['prefix_cache'][f'{name}_ttft_ms']:.1f}", "")
+    for name in ("without", "with"):
+        table.add_row(f"first request, {name} warm-up", "", f"{result['warmup'][f'{name}_ms']:.1f}", "")
+    table.caption = (
+        f"The service gives {result['service_over_raw']:.1%} of vLLM's tokens/s. {count['stories']} stories per row, "
+        f"{count['prefixes']} long prompts, {count['warmup']} first request."
+    )
+    return table
+
+
+async def _in_turns(paths: Mapping[str, Ask], rounds: int) -> dict[str, list[Sample]]:
+    """Each path gets the same stories; who is asked first changes with the round."""
+    samples: dict[str, list[Sample]] = {name: [] for name in paths}
+    names = list(paths)
+    for number, animal in zip(range(-1, rounds), itertools.cycle(ANIMALS)):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            sample = await paths[name](f"Tell me a long story about a {animal}.", 256)
+            if number >= 0:  # the round before the first is not counted
+                samples[name].append(sample)
+    return samples
+
+
+async def _prefix_cache(ask: Ask, progress: Progress) -> dict[str, float]:
+    progress(f"llm: {PREFIXES} long prompts, each twice")
+    cold, warm = [], []
+    for number in range(PREFIXES):
+        facts = "".join(f"- Fact {number}.{line}: the fox lives near the river.\n" for line in range(50))
+        prompt = f"Context:\n{facts}\nQuestion: Where does the fox live?"
+        cold.append((await ask(prompt, 1)).first_s * 1000)
+        warm.append((await ask(prompt, 1)).first_s * 1000)
+    return {"cold_ttft_ms": round(median(cold), 2), "warm_ttft_ms": round(median(warm), 2)}
+
+
+async def _warm_up(cold: Ask, warm: Ask, progress: Progress) -> dict[str, float]:
+    progress("llm: the first request of a service that did not warm up and of one that did")
+    prompt = "Tell me a story about a fox. Tell me a story about a fox."
+    without, with_ = await cold(prompt, 32), await warm(prompt, 32)
+    return {"without_ms": round(without.total_s * 1000, 1), "with_ms": round(with_.total_s * 1000, 1)}
+
+
+def _settings(speculative: dict[str, Any] | None) -> dict[str, Any]:
+    """What both engines are told."""
+    settings = {"model": str(MODELS / "demo-llm"), "max_model_len": 2048, "max_num_seqs": 16, "enforce_eager": True}
+    return {**settings, "speculative_config": speculative} if speculative else settings
+
+
+class _Services(AsyncExitStack):
+    """Starts llm services, and stops them all in the end."""
+
+    def __init__(self, folder: Path, progress: Progress):
+        super().__init__()
+        self._folder, self._progress = folder, progress
+
+    def start(self, name: str, speculative: dict[str, Any] | None, **settings: str) -> Awaitable[Ask]:
+        """Start it now, whenever the result is awaited: that is, once it serves."""
+        self._progress(f"llm: starting the service, {name}")
+        address = f"127.0.0.1:{free_port()}"
+        engine = {f"VLLM__{field.upper()}": _text(value) for field, value in _settings(speculative).items()}
+        environment = {"ADDRESS": address, **engine, **settings}
+        prefixed = {f"HEDGEROW_LLM_{key}": value for key, value in environment.items()}
+        process = ServiceProcess(ServiceSpec(f"llm-{name}", "services.llm", address, prefixed), self._folder)
+        self.push_async_callback(process.stop)
+        return self._serving(process)
+
+    async def _serving(self, process: ServiceProcess) -> Ask:
+        await process.wait_serving(START_S)
+        channel = await self.enter_async_context(open_channel(process.spec.address))
+        stub = llm_pb2_grpc.LLMServiceStub(channel)  # type: ignore[no-untyped-call]
+        return lambda prompt, max_tokens: _ask_service(stub, prompt, max_tokens)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+async def _ask_service(stub: Any, prompt: str, max_tokens: int) -> Sample:
+    request = llm_pb2.GenerateRequest(
+        messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=prompt)],
+        sampling=chat_pb2.Sampling(temperature=0, max_tokens=max_tokens),
+    )
+    started, first, finish = time.perf_counter(), 0.0, llm_pb2.Finish()
+    async for reply in stub.Generate(request, timeout=60):
+        first = first or time.perf_counter() - started
+        finish = reply.finish
+    total = time.perf_counter() - started
+    return Sample(first, total, finish.usage.completion_tokens, finish.usage.accepted_tokens)
+
+
+@asynccontextmanager
+async def _raw(speculative: dict[str, Any] | None, progress: Progress) -> AsyncIterator[Ask]:
+    """vLLM as an application would use it."""
+    from services.llm.config import VllmSettings
+    from services.llm.vllm_args import engine_args, environment, set_environment
+
+    settings = VllmSettings(**_settings(speculative))
+    progress("llm: loading vLLM")
+
+    def load() -> Any:
+        set_environment(environment(settings))
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        return AsyncLLM.from_engine_args(engine_args(settings))
+
+    with _environment_restored():
+        engine = await asyncio.to_thread(load)
+    try:
+        yield lambda prompt, max_tokens: _ask_raw(engine, prompt, max_tokens)
+    finally:
+        await asyncio.to_thread(engine.shutdown, 0.2)
+
+
+@contextmanager
+def _environment_restored() -> Iterator[None]:
+    """What is meant for vLLM's processes must not reach those of the services, which see to it themselves."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+async def _ask_raw(engine: Any, prompt: str, max_tokens: int) -> Sample:
+    from vllm.sampling_params import RequestOutputKind, SamplingParams
+
+    started, first = time.perf_counter(), 0.0
+    conversation = [{"role": "user", "content": prompt}]
+    rendered = engine.get_tokenizer().apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+    params = SamplingParams(temperature=0, max_tokens=max_tokens, output_kind=RequestOutputKind.DELTA)
+    tokens, speculation = 0, None
+    async for output in engine.generate(rendered, params, uuid.uuid4().hex):
+        first = first or time.perf_counter() - started
+        tokens += len(output.outputs[0].token_ids)
+        speculation = output.outputs[0].spec_decode_metrics
+    total = time.perf_counter() - started
+    accepted = sum(kept * steps for kept, steps in enumerate(speculation.histogram)) if speculation else 0
+    return Sample(first, total, tokens, accepted)

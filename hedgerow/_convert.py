@@ -1,0 +1,85 @@
+"""Protos to events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hedgerow._events import (
+    Accepted,
+    Answer,
+    CacheReport,
+    Patch,
+    PlannedStage,
+    StageReport,
+    TextDelta,
+    Timings,
+    Usage,
+)
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+
+
+def _labels(enum: Any, prefix: str) -> dict[int, Any]:
+    """`FINISH_REASON_STOP` → `stop`, by number."""
+    return {value.number: value.name.removeprefix(prefix).lower() for value in enum.DESCRIPTOR.values}
+
+
+_FINISH = _labels(chat_pb2.FinishReason, "FINISH_REASON_")
+_VERDICT = _labels(pb.CacheVerdict, "CACHE_VERDICT_")
+_OUTCOME = _labels(pb.StageOutcome, "STAGE_OUTCOME_")
+
+
+def accepted(message: pb.Accepted) -> Accepted:
+    plan = tuple(PlannedStage(s.name, s.budget_ms, s.required, tuple(s.after)) for s in message.plan)
+    return Accepted(message.trace_id, message.budget_ms, plan)
+
+
+def stage(message: pb.Stage) -> StageReport:
+    return StageReport(
+        message.name,
+        message.budget_ms,
+        message.spent_ms,
+        message.started_ms,
+        _OUTCOME.get(message.outcome, "unspecified"),
+        message.detail,
+    )
+
+
+def delta(message: pb.TextDelta) -> TextDelta:
+    return TextDelta(message.text, message.tokens)
+
+
+def patch(message: pb.Patch) -> Patch:
+    return Patch(message.stage, message.text)
+
+
+def answer(message: pb.Final, timings: Timings) -> Answer:
+    return Answer(
+        text=message.text,
+        finish_reason=_FINISH.get(message.finish_reason, "unspecified"),
+        model=message.model,
+        usage=_usage(message.usage),
+        cache=_cache(message.cache),
+        degraded=tuple(message.degraded),
+        stages=tuple(map(stage, message.stages)),
+        ttft_ms=message.ttft_ms if message.HasField("ttft_ms") else None,
+        total_ms=message.total_ms,
+        trace_id=message.trace_id,
+        budget_ms=message.budget_ms,
+        timings=timings,
+    )
+
+
+def _usage(message: chat_pb2.Usage) -> Usage:
+    return Usage(
+        message.prompt_tokens,
+        message.completion_tokens,
+        message.cached_prompt_tokens,
+        message.drafted_tokens,
+        message.accepted_tokens,
+    )
+
+
+def _cache(message: pb.CacheReport) -> CacheReport:
+    similarity = message.similarity if message.HasField("similarity") else None
+    return CacheReport(_VERDICT.get(message.verdict, "unspecified"), similarity, message.key)

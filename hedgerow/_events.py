@@ -1,0 +1,115 @@
+"""What comes out of an answer, as plain values. Times are milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+FinishReason: TypeAlias = Literal["unspecified", "stop", "length", "budget", "cancelled", "interrupted"]
+CacheVerdict: TypeAlias = Literal["unspecified", "miss", "exact", "semantic", "bypass", "unavailable"]
+StageOutcome: TypeAlias = Literal["unspecified", "ok", "overrun", "failed", "skipped", "replaced"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """A stage before it ran."""
+
+    name: str
+    budget_ms: float  # the most it may take
+    required: bool  # whether the answer needs it
+    after: tuple[str, ...]  # the stages it waits for
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The request is admitted, and this is the plan. Always the first event."""
+
+    trace_id: str  # W3C, 32 hexadecimal digits
+    budget_ms: float  # the time for the whole answer
+    plan: tuple[PlannedStage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """A stage that ended."""
+
+    name: str
+    budget_ms: float  # the slice it had
+    spent_ms: float
+    started_ms: float  # after the request was admitted
+    outcome: StageOutcome
+    detail: str  # for people
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More text. Tokens that arrived together travel together."""
+
+    text: str
+    tokens: int  # 0 where they are not known: an answer from the cache
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What a stage brought after its slice was over."""
+
+    stage: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer cost, in tokens. All zero for an answer from the cache."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_prompt_tokens: int
+    drafted_tokens: int  # proposed by speculative decoding
+    accepted_tokens: int  # of them, kept by the model
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReport:
+    """What the cache said."""
+
+    verdict: CacheVerdict
+    similarity: float | None  # of the nearest stored question, 0 to 1; None where none was compared
+    key: str  # of the entry that answered
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """What the client itself measured, from sending the request. None where there was nothing to measure."""
+
+    first_token_ms: float | None
+    per_output_token_ms: float | None  # mean time between tokens, after the first event that brought some
+    first_sentence_ms: float | None
+    total_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, and an account of it. `ttft_ms` and `total_ms` are the gateway's, `timings` the client's own."""
+
+    text: str
+    finish_reason: FinishReason
+    model: str
+    usage: Usage
+    cache: CacheReport
+    degraded: tuple[str, ...]  # stable labels; empty: the answer is whole
+    stages: tuple[StageReport, ...]
+    ttft_ms: float | None
+    total_ms: float
+    trace_id: str
+    budget_ms: float
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """The answer is complete, or as complete as it gets. Always the last event."""
+
+    answer: Answer
+
+
+Event: TypeAlias = Accepted | StageReport | TextDelta | Patch | Final

@@ -1,0 +1,107 @@
+"""A call while it is read: messages in, events and typed errors out. No I/O here; both clients share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from hedgerow import _convert
+from hedgerow._errors import HedgerowError, Internal, error_for
+from hedgerow._events import Answer, Event, Final, TextDelta
+from hedgerow._meter import Meter
+from hedgerow._sentences import SentenceSplitter
+from hedgerow._status import from_rpc_error
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+
+
+class Incoming:
+    """One answer as it is read."""
+
+    def __init__(self, target: str, timeout_s: float):
+        self._target, self._timeout_s = target, timeout_s
+        self._meter = Meter()
+        self._trace_id: str | None = None
+        self._over = False
+
+    def events(self, message: pb.GenerateResponse) -> list[Event]:
+        """The events in a message, without those of a kind that is newer than this SDK."""
+        return [event for each in message.events if (event := self._event(each))]
+
+    def _event(self, message: pb.Event) -> Event | None:
+        match message.WhichOneof("kind"):
+            case "delta":
+                self._meter.text(message.delta.text, message.delta.tokens)
+                return _convert.delta(message.delta)
+            case "stage":
+                return _convert.stage(message.stage)
+            case "patch":
+                return _convert.patch(message.patch)
+            case "accepted":
+                self._trace_id = message.accepted.trace_id
+                return _convert.accepted(message.accepted)
+            case "final":
+                self._over = True
+                return Final(_convert.answer(message.final, self._meter.timings()))
+        return None
+
+    def failed(self, error: grpc.RpcError) -> None:
+        """Raise what gRPC raised as a typed error, unless the answer was complete by then."""
+        if not self._over:
+            self._over = True
+            raise from_rpc_error(error, self._target, self._timeout_s, self._trace_id) from error
+
+    def ended(self) -> None:
+        """Raise when a stream said goodbye without an answer."""
+        if not self._over:
+            self._over = True
+            raise Internal("the stream ended without a final event", reason="NO_FINAL", trace_id=self._trace_id)
+
+
+class IncomingBatch:
+    """The results of a batch as they are read."""
+
+    def __init__(self, size: int):
+        self._missing = set(range(size))
+        self._meter = Meter()
+
+    def result(self, message: pb.GenerateBatchResponse) -> tuple[int, Answer | HedgerowError]:
+        """An item's position and what became of it."""
+        self._missing.discard(message.index)
+        if message.HasField("final"):
+            return message.index, _convert.answer(message.final, self._meter.timings())
+        error = message.error
+        return message.index, error_for(error.code, error.message, reason=error.reason)
+
+    def ended(self) -> None:
+        """Raise when a stream said goodbye before every item had its result."""
+        if self._missing:
+            raise Internal(f"the stream ended without results for {sorted(self._missing)}", reason="NO_FINAL")
+
+
+class Callbacks:
+    """What `ask` tells its caller while the answer arrives."""
+
+    def __init__(
+        self,
+        on_token: Callable[[str], Any] | None,
+        on_sentence: Callable[[str], Any] | None,
+        on_complete: Callable[[Answer], Any] | None,
+    ):
+        self._on_token, self._on_sentence, self._on_complete = on_token, on_sentence, on_complete
+        self._sentences = SentenceSplitter()
+
+    def notify(self, event: Event) -> Iterator[Any]:
+        """Call what is due, and yield what each call returned: the asyncio client awaits coroutines."""
+        match event:
+            case TextDelta(text):
+                if self._on_token:
+                    yield self._on_token(text)
+                if self._on_sentence:
+                    yield from map(self._on_sentence, self._sentences.feed(text))
+            case Final(answer):
+                if self._on_sentence:
+                    yield from map(self._on_sentence, self._sentences.flush())
+                if self._on_complete:
+                    yield self._on_complete(answer)

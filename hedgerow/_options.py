@@ -1,0 +1,46 @@
+"""What a request may say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Required, TypeAlias, TypedDict
+
+Role: TypeAlias = Literal["system", "user", "assistant"]
+Tier: TypeAlias = Literal["fast", "balanced", "quality"]
+Callback: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation. `Message(**turn)` takes the shape that chat APIs share."""
+
+    role: Role
+    content: str
+
+
+Messages: TypeAlias = str | Sequence[Message]  # a text is one message of the user's
+
+
+class Options(TypedDict, total=False):
+    """How to answer. What is not given, or None, is the gateway's or the model's choice."""
+
+    system: str | None  # instructions, put before the messages
+    tier: Tier | None  # the class of model
+    model: str | None  # one model by name; overrules the router
+    budget_ms: int | None  # the whole time the answer may take; the client's default where not given
+    max_tokens: int | None
+    temperature: float | None  # 0 to 2; 0 is greedy
+    top_p: float | None
+    stop: str | Sequence[str]  # strings that end the answer and are not part of it
+    seed: int | None
+    json_schema: str | Mapping[str, Any] | None  # the answer is made to match; excludes `regex`
+    regex: str | None  # the whole answer is made to match
+    cache: Literal["use", "bypass"]
+    min_similarity: float | None  # the least cosine similarity for a semantic hit, 0.5 to 1; 1 turns them off
+
+
+class Request(Options, total=False):
+    """One item of a batch: its messages, and options that overrule the batch's."""
+
+    messages: Required[Messages]

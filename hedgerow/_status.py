@@ -1,0 +1,63 @@
+"""gRPC's errors to the SDK's, with `google.rpc.ErrorInfo` and `RetryInfo` where the gateway sent them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from hedgerow._errors import DeadlineExceeded, HedgerowError, Unavailable, error_for
+
+_NOBODY_THERE = ("failed to connect", "errors resolving", "dns resolution failed")
+
+
+def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float, trace_id: str | None = None) -> HedgerowError:
+    """The typed error for what a call of `timeout_s` to `target` raised. `error` is a sync or an asyncio one."""
+    call: Any = error
+    status = _status(call)
+    if status is None:
+        return _without_details(call, target, timeout_s, trace_id)
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    for detail in status.details:
+        _ = detail.Unpack(info) or detail.Unpack(retry)
+    return error_for(
+        call.code().name,
+        status.message,
+        reason=info.reason,
+        metadata=info.metadata,
+        retry_delay_s=retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None,
+        trace_id=trace_id or info.metadata.get("trace_id"),
+    )
+
+
+def no_gateway(target: str, detail: str = "") -> Unavailable:
+    """Nobody answers at `target`."""
+    metadata = {"target": target, **({"detail": detail} if detail else {})}
+    return Unavailable(f"no gateway at {target}", reason="NO_GATEWAY", metadata=metadata)
+
+
+def _status(call: Any) -> status_pb2.Status | None:
+    try:
+        return rpc_status.from_call(call)
+    except ValueError:  # details that contradict the status: trust the status
+        return None
+
+
+def _without_details(call: Any, target: str, timeout_s: float, trace_id: str | None) -> HedgerowError:
+    """What gRPC itself says: the connection failed, or our own deadline passed."""
+    code, text = call.code(), call.details() or ""
+    if code is grpc.StatusCode.UNAVAILABLE and text.lower().startswith(_NOBODY_THERE):
+        return no_gateway(target, text)
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return Unavailable(
+            f"lost the connection to the gateway at {target}: {text}", reason="CONNECTION_LOST", trace_id=trace_id
+        )
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceeded(
+            f"the gateway at {target} had not finished after {timeout_s:g} s",
+            reason="CLIENT_DEADLINE",
+            trace_id=trace_id,
+        )
+    return error_for(code.name, text or code.name, trace_id=trace_id)

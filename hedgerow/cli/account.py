@@ -1,0 +1,43 @@
+"""What an answer was worth saying about itself: lines for people, one object for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from hedgerow import Answer
+from hedgerow.cli.waterfall import short
+
+
+def account_lines(answer: Answer) -> list[str]:
+    """What stands below the waterfall: what came, how fast, and under which trace."""
+    return [" · ".join(_what(answer)), " · ".join(_how_fast(answer)), f"trace {answer.trace_id}"]
+
+
+def _what(answer: Answer) -> Iterator[str]:
+    similarity = f" {answer.cache.similarity:.2f}" if answer.cache.similarity is not None else ""
+    yield answer.model or "no model"
+    yield answer.finish_reason
+    yield f"cache {answer.cache.verdict}{similarity}"
+    if answer.usage.drafted_tokens:
+        yield f"{answer.usage.accepted_tokens} of {answer.usage.drafted_tokens} drafted tokens accepted"
+    if answer.degraded:
+        yield f"degraded: {', '.join(answer.degraded)}"
+
+
+def _how_fast(answer: Answer) -> Iterator[str]:
+    if answer.ttft_ms is not None:
+        yield f"▲ first token {short(answer.ttft_ms)} ms"
+    yield f"total {short(answer.total_ms)} of {short(answer.budget_ms)} ms"
+    if (
+        tokens := answer.usage.completion_tokens
+    ):  # over the whole answer: tokens that travel together have no time between them
+        yield f"{tokens * 1000 / answer.total_ms:.0f} tokens/s"
+
+
+def as_object(answer: Answer) -> dict[str, Any]:
+    """`ttft_ms` and `total_ms` are the gateway's; `client` holds what this program measured."""
+    fields = asdict(answer)
+    fields["client"] = fields.pop("timings")
+    return fields

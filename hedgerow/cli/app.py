@@ -1,0 +1,24 @@
+"""All commands in one place. Each loads what it needs when it runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import typer
+
+from hedgerow.cli.ask import ask
+from hedgerow.cli.bench import bench
+from hedgerow.cli.chat import chat
+from hedgerow.cli.demo import demo
+from hedgerow.cli.status import status
+from hedgerow.cli.up import up
+
+app = typer.Typer(
+    help="A latency mesh for AI inference: answers under an explicit time budget.",
+    epilog='Start with `hedgerow demo`. Then `hedgerow up`, and in another terminal `hedgerow ask "Who are you?"`.',
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help is short and needs no rich
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (up, ask, chat, status, demo, bench):
+    app.command()(command)

@@ -1,0 +1,90 @@
+"""`hedgerow ask`: one question, and where the time went."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hedgerow.cli import options
+
+if TYPE_CHECKING:
+    from hedgerow import Options
+
+COMPLETE = ("stop", "length", "budget")  # a spent budget is no failure: it is what was asked for
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="The question; - reads it from stdin.", metavar="QUESTION|-")],
+    as_json: options.AsJson = False,
+    budget_ms: options.BudgetMs = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither look the answer up nor store it.")] = False,
+    similarity: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S", help="Least similarity at which a stored answer to a like question will do, 0.5 to 1."
+        ),
+    ] = None,
+    tier: options.Tier = None,
+    model: options.Model = None,
+    max_tokens: Annotated[int | None, typer.Option(metavar="N", help="The most tokens to generate.")] = None,
+    temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
+    system: options.System = None,
+    waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
+    gateway: options.Gateway = "127.0.0.1:50050",
+    api_key: options.ApiKey = None,
+) -> None:
+    """Ask one question, and see where the time went.
+
+    The answer comes as it is written. Below it, one bar for each stage: bright is the time it took, dim what was left
+    of its slice of the budget. Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
+
+    \b
+    Examples:
+      hedgerow ask "What is the capital of France?"
+      hedgerow ask --budget-ms 300 "Tell me a story about a fox."
+      hedgerow ask --json - < question.txt | jq .finish_reason
+    """
+    text = sys.stdin.read() if question == "-" else question
+    choices: Options = {
+        "budget_ms": budget_ms,
+        "cache": "bypass" if no_cache else "use",
+        "min_similarity": similarity,
+        "tier": tier.value if tier else None,
+        "model": model,
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "system": system,
+    }
+    if as_json:
+        _ask_json(text, choices, gateway, api_key)
+    else:
+        _ask(text, choices, gateway, api_key, waterfall)
+
+
+def _ask(text: str, choices: Options, gateway: str, api_key: str | None, waterfall: bool) -> None:
+    from rich.console import Console
+
+    from hedgerow import Client
+    from hedgerow.cli.failures import reported
+    from hedgerow.cli.screen import print_account, written_as_it_comes
+
+    with reported(), Client(gateway, api_key=api_key) as client, written_as_it_comes() as write:
+        answer = client.ask(text, on_token=write, **choices)
+    if waterfall:
+        print_account(Console(), answer)
+    raise typer.Exit(answer.finish_reason not in COMPLETE)
+
+
+def _ask_json(text: str, choices: Options, gateway: str, api_key: str | None) -> None:
+    import json
+
+    from hedgerow import Client
+    from hedgerow.cli.account import as_object
+    from hedgerow.cli.failures import reported
+
+    with reported(as_json=True), Client(gateway, api_key=api_key) as client:
+        answer = client.ask(text, **choices)
+    print(json.dumps(as_object(answer)))
+    raise typer.Exit(answer.finish_reason not in COMPLETE)

@@ -1,0 +1,85 @@
+"""What a mesh is doing: a live table in a terminal, a line for each change elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from hedgerow.cli.mesh import Mesh
+from hedgerow.cli.processes import ServiceSpec
+from hedgerow.cli.supervisor import Change
+
+_COLOURS = {"serving": "green", "died": "red", "starting": "yellow"}
+
+
+class Board:
+    """Hears each change. Inside `with`, while services start, a terminal shows a table; outside, lines."""
+
+    def __init__(self, console: Console, names: list[str]):
+        self._console = console
+        self._began = time.monotonic()
+        self._latest = {name: Change(name, "starting") for name in names}
+        self._serving_after_s: dict[str, float] = {}
+        self._live: Live | None = None
+
+    def __call__(self, change: Change) -> None:
+        self._latest[change.service] = change
+        if change.state == "serving":
+            self._serving_after_s.setdefault(change.service, time.monotonic() - self._began)
+        if self._live is None and change.state != "stopping":
+            detail = f": {change.detail}" if change.detail else ""
+            self._console.print(
+                f"{change.service} {change.state}{detail}", markup=False, highlight=False, soft_wrap=True
+            )
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self._progress, refresh_per_second=8, transient=True
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        if self._live:
+            live, self._live = self._live, None
+            live.stop()
+
+    def _progress(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for name, change in self._latest.items():
+            waiting = change.state in ("starting", "stopping")
+            mark = Spinner("dots") if waiting else Text("●", _COLOURS.get(change.state, "dim"))
+            after = self._serving_after_s.get(name, time.monotonic() - self._began)
+            table.add_row(
+                mark, name, Text(change.state, _COLOURS.get(change.state, "dim")), Text(f"{after:.1f} s", "dim")
+            )
+        return table
+
+    def services(self, mesh: Mesh) -> Table:
+        """What runs where, once all serve."""
+        table = Table("service", "address", "health", "pid", "ready after", box=None)
+        for service in mesh.services:
+            pid = str(service.process.pid) if service.process else ""
+            after = f"{self._serving_after_s[service.spec.name]:.1f} s"
+            table.add_row(service.spec.name, service.spec.address, Text("SERVING", "green"), pid, after)
+        return table
+
+
+@asynccontextmanager
+async def started(specs: Sequence[ServiceSpec], state_dir: Path, board: Board) -> AsyncIterator[Mesh]:
+    """A mesh whose start the board shows."""
+    async with AsyncExitStack() as stack:
+        with board:
+            mesh = await stack.enter_async_context(Mesh(specs, state_dir, board))
+        yield mesh

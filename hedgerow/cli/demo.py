@@ -1,0 +1,126 @@
+"""`hedgerow demo`: the mesh, a handful of questions, and what each shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hedgerow import Answer, Options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hedgerow import AsyncClient
+
+CAPITAL = "What is the capital of France?"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A question, and what its answer must be."""
+
+    title: str
+    question: str
+    options: Options = field(default_factory=Options)
+    verdict: str = ""  # of the cache; empty: any
+    finish_reasons: tuple[str, ...] = ("stop",)
+    contains: str = ""
+    speculates: bool = False  # the draft's tokens must show
+
+    def shortfall(self, answer: Answer) -> str:
+        """What was expected and did not come; empty when all did."""
+        if self.verdict and answer.cache.verdict != self.verdict:
+            return f"cache verdict {self.verdict}, got {answer.cache.verdict}"
+        if answer.finish_reason not in self.finish_reasons:
+            return f"an answer that ends with {' or '.join(self.finish_reasons)}, got {answer.finish_reason}"
+        if self.contains not in answer.text:
+            return f"an answer with {self.contains!r}, got {answer.text!r}"
+        if self.speculates and not answer.usage.drafted_tokens:
+            return "tokens drafted by the small model, got none"
+        return ""
+
+
+STEPS = (
+    Step("A question", CAPITAL, verdict="miss", contains="Paris"),
+    Step("The same again: no model is asked", CAPITAL, verdict="exact", contains="Paris"),
+    Step(
+        "The same in other words: the cache knows what it means",
+        "Tell me the capital of France.",
+        {"min_similarity": 0.8},
+        verdict="semantic",
+        contains="Paris",
+    ),
+    Step(
+        "A long story in 300 ms: what there was by then, and no error",
+        "Tell me a long story about a fox.",
+        {"budget_ms": 300, "tier": "quality"},
+        finish_reasons=("budget", "stop"),  # a fast machine may make it, a very busy one may not have begun
+    ),
+    Step(
+        "The larger model, with the smaller one drafting for it",
+        "What is 7 plus 5?",
+        {"tier": "quality"},
+        contains="12",
+        speculates=True,
+    ),
+)
+
+
+def demo() -> None:
+    """Start the mesh on free ports, ask it five questions, and stop it. Takes about a minute.
+
+    Exits with 1 when an answer is not what it must be.
+    """
+    import asyncio
+    from tempfile import TemporaryDirectory
+
+    from rich.console import Console
+
+    from hedgerow.cli.failures import fail, reported
+    from hedgerow.cli.mesh import MeshError
+    from hedgerow.cli.processes import ServiceFailed
+
+    with TemporaryDirectory(prefix="hedgerow-demo-") as folder, reported():
+        try:
+            shortfalls = asyncio.run(_run(Path(folder), Console(highlight=False)))
+        except (MeshError, ServiceFailed) as error:
+            fail(str(error))
+    if shortfalls is None:
+        raise typer.Exit(130)  # told to stop
+    if shortfalls:
+        fail("\n".join(shortfalls))
+
+
+async def _run(folder: Path, console: Console) -> list[str] | None:
+    """What fell short; None when it was told to stop."""
+    from hedgerow import AsyncClient
+    from hedgerow.cli.board import Board, started
+    from hedgerow.cli.mesh import SERVICES, default_models_dir, demo_mesh
+    from hedgerow.cli.processes import free_ports
+    from hedgerow.cli.signals import cancelled_by_signals
+
+    specs = demo_mesh(free_ports(len(SERVICES)), folder, default_models_dir())
+    board = Board(console, [spec.name for spec in specs])
+    console.print("Starting five services: a gateway, a cache, a router and two models.")
+    with cancelled_by_signals():
+        async with started(specs, folder, board) as mesh, AsyncClient(specs[-1].address) as client:
+            console.print(board.services(mesh))
+            await client.prewarm()
+            return [shortfall for step in STEPS if (shortfall := await _ask(client, step, console))]
+    return None
+
+
+async def _ask(client: AsyncClient, step: Step, console: Console) -> str:
+    from hedgerow.cli.screen import print_account, written_as_it_comes
+
+    console.rule(step.title, align="left", style="dim")
+    console.print(f"[bold]›[/] {step.question}")
+    with written_as_it_comes() as write:
+        answer = await client.ask(step.question, on_token=write, **step.options)
+    print_account(console, answer)
+    console.print()
+    shortfall = step.shortfall(answer)
+    return f"{step.title}: expected {shortfall}" if shortfall else ""

@@ -1,0 +1,192 @@
+"""A mesh of service processes on this machine, and the shape of the demo's."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from hedgerow.cli.processes import ServiceFailed, ServiceSpec
+from hedgerow.cli.supervisor import Change, Report, Supervisor
+
+DEFAULT_BASE_PORT = 50050
+DEFAULT_STATE_DIR = Path(".hedgerow")
+MESH_FILE = "mesh.json"
+
+# By port, from the base port on. The gateway comes first: it is what callers know.
+SERVICES = ("gateway", "cache", "router", "llm-fast", "llm-quality")
+
+# The router's catalogue. Prices are made up: they only have to differ.
+DEMO_MODELS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "demo-llm-draft",
+        "tier": "fast",
+        "context_tokens": 2048,
+        "prompt_usd_per_mtok": 0.05,
+        "completion_usd_per_mtok": 0.10,
+        "expected_ttft_ms": 40,
+        "expected_total_ms": 150,
+    },
+    {
+        "name": "demo-llm",
+        "tier": "quality",
+        "context_tokens": 2048,
+        "prompt_usd_per_mtok": 0.25,
+        "completion_usd_per_mtok": 0.50,
+        "expected_ttft_ms": 60,
+        "expected_total_ms": 400,
+    },
+)
+
+
+class MeshError(Exception):
+    """The mesh cannot be started here and now."""
+
+
+class PortInUse(MeshError):
+    """Somebody else has a port that a service needs."""
+
+
+def default_models_dir() -> Path:
+    """`HEDGEROW_MODELS_DIR`, or `models/` beside the package in a source checkout."""
+    given = os.environ.get("HEDGEROW_MODELS_DIR")
+    return Path(given).resolve() if given else Path(__file__).parents[2] / "models"
+
+
+def demo_mesh(
+    ports: int | Sequence[int],
+    state_dir: Path,
+    models_dir: Path,
+    *,
+    otlp_endpoint: str = "",
+    overrides: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[ServiceSpec]:
+    """The demo's five services, the front (the gateway) last.
+
+    `ports` is the first of five in a row, or five in the order of `SERVICES`. `overrides` are environment variables by
+    service name. Raises `MeshError` where the demo models are missing.
+    """
+    for model in DEMO_MODELS:
+        if not (models_dir / model["name"]).is_dir():
+            raise MeshError(
+                f"no model {model['name']} in {models_dir}; set HEDGEROW_MODELS_DIR to the folder that has it"
+            )
+    numbers = range(ports, ports + len(SERVICES)) if isinstance(ports, int) else ports
+    at = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, numbers, strict=True)}
+    fast, quality = (models_dir / model["name"] for model in DEMO_MODELS)
+    draft = {"method": "draft_model", "model": str(fast), "num_speculative_tokens": 4}
+    settings: dict[str, dict[str, str]] = {
+        "cache": {"DATABASE": str(state_dir.resolve() / "cache.db")},
+        "router": {"MODELS": json.dumps(DEMO_MODELS)},
+        "llm-fast": _llm(fast),
+        "llm-quality": {**_llm(quality), "VLLM__SPECULATIVE_CONFIG": json.dumps(draft)},
+        "gateway": {
+            "CACHE_ADDRESS": at["cache"],
+            "ROUTER_ADDRESS": at["router"],
+            "LLM_ADDRESSES": json.dumps({fast.name: at["llm-fast"], quality.name: at["llm-quality"]}),
+        },
+    }
+    specs = []
+    for name, own in settings.items():
+        service = name.partition("-")[0]
+        everywhere = {"ADDRESS": at[name], **({"OTLP_ENDPOINT": otlp_endpoint} if otlp_endpoint else {})}
+        environment = {f"HEDGEROW_{service.upper()}_{key}": value for key, value in {**everywhere, **own}.items()}
+        environment.update((overrides or {}).get(name, {}))
+        specs.append(ServiceSpec(name, f"services.{service}", at[name], environment))
+    return specs
+
+
+def _llm(model: Path) -> dict[str, str]:
+    """vLLM on whatever this machine has; eager, because the demo's models start sooner than they compile."""
+    return {
+        "MODEL_NAME": model.name,
+        "VLLM__MODEL": str(model),
+        "VLLM__MAX_MODEL_LEN": "2048",
+        "VLLM__MAX_NUM_SEQS": "16",
+        "VLLM__ENFORCE_EAGER": "true",
+    }
+
+
+class Mesh:
+    """`async with Mesh(specs, state_dir)`: all services serve inside, and none is left after.
+
+    All start at once, and one that ends later is started again. The last of `specs` is the front: it is stopped first,
+    so that calls in flight still find the others. `report` hears of each change. Raises `MeshError` or `ServiceFailed`.
+    """
+
+    def __init__(self, specs: Sequence[ServiceSpec], state_dir: Path, report: Report = lambda _: None):
+        self._state_dir, self._report = state_dir, report
+        self.services = [Supervisor(spec, state_dir / "logs", self._on_change) for spec in specs]
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._claim(stack)
+            stack.push_async_callback(self._stop)
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()  # not told of `exc`: a task group would wrap it
+
+    def _claim(self, stack: AsyncExitStack) -> None:
+        """Make sure that the state folder and the ports are ours alone."""
+        self._state_dir.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self._state_dir, os.O_RDONLY)
+        stack.callback(os.close, folder)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MeshError(f"another mesh uses {self._state_dir}") from None
+        for supervisor in self.services:
+            _refuse_busy_port(supervisor.spec)
+            (self._state_dir / "logs" / f"{supervisor.spec.name}.log").unlink(missing_ok=True)
+        stack.callback((self._state_dir / MESH_FILE).unlink, missing_ok=True)
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        try:
+            async with asyncio.TaskGroup() as starting:
+                started = [starting.create_task(supervisor.start()) for supervisor in self.services]
+        except* ServiceFailed as failed:
+            raise failed.exceptions[0] from None
+        keeping = await stack.enter_async_context(asyncio.TaskGroup())
+        for supervisor, task in zip(self.services, started, strict=True):
+            keeper = keeping.create_task(supervisor.keep_running(task.result()))
+            stack.callback(keeper.cancel)
+
+    async def _stop(self) -> None:
+        *others, front = self.services
+        await front.stop()
+        await asyncio.gather(*(supervisor.stop() for supervisor in others))
+
+    def _on_change(self, change: Change) -> None:
+        if change.state in ("starting", "serving"):
+            self._write_mesh_file()
+        self._report(change)
+
+    def _write_mesh_file(self) -> None:
+        services = [
+            {"name": service.spec.name, "address": service.spec.address, "pid": service.process.pid}
+            for service in self.services
+            if service.process
+        ]
+        unfinished = self._state_dir / f"{MESH_FILE}.new"
+        unfinished.write_text(json.dumps({"services": services}, indent=2) + "\n")
+        unfinished.replace(self._state_dir / MESH_FILE)
+
+
+def _refuse_busy_port(spec: ServiceSpec) -> None:
+    host, _, port = spec.address.rpartition(":")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left is free
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            raise PortInUse(f"port {port}, which {spec.name} needs, is in use") from None

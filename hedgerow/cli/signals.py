@@ -1,0 +1,38 @@
+"""Being told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def cancelled_by_signals() -> Iterator[None]:
+    """The first SIGINT, SIGTERM or SIGHUP cancels the current task and ends the block without an error.
+
+    Later ones are ignored: a second Ctrl-C must not leave half of the services behind.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    told = False
+
+    def on_signal() -> None:
+        nonlocal told
+        if not told:
+            told = True
+            task.cancel()
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        task.uncancel()
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,71 @@
+"""The SDK's public surface. A name is added here on purpose, and removed only with a major version."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import hedgerow
+
+EXPORTED = [
+    "Accepted",
+    "Answer",
+    "AnswerStream",
+    "AsyncAnswerStream",
+    "AsyncClient",
+    "CacheReport",
+    "Cancelled",
+    "Client",
+    "DeadlineExceeded",
+    "Event",
+    "Final",
+    "HedgerowError",
+    "Internal",
+    "InvalidArgument",
+    "Message",
+    "NotFound",
+    "Options",
+    "Patch",
+    "PermissionDenied",
+    "PlannedStage",
+    "Request",
+    "ResourceExhausted",
+    "StageReport",
+    "TextDelta",
+    "Timings",
+    "Unauthenticated",
+    "Unavailable",
+    "Usage",
+]
+
+
+def test_the_exported_names_are_these() -> None:
+    assert hedgerow.__all__ == EXPORTED
+
+
+def test_every_exported_name_is_there() -> None:
+    assert [name for name in EXPORTED if not hasattr(hedgerow, name)] == []
+
+
+def test_everything_public_in_the_package_is_exported() -> None:
+    named = {name for name, value in vars(hedgerow).items() if getattr(value, "__module__", "").startswith("hedgerow.")}
+    assert {name for name in named if not name.startswith("_")} <= set(EXPORTED)
+
+
+def test_every_error_can_be_caught_as_one() -> None:
+    errors = [getattr(hedgerow, name) for name in EXPORTED]
+    tree = {error.__name__ for error in errors if isinstance(error, type) and issubclass(error, hedgerow.HedgerowError)}
+    assert tree == {cls.__name__ for cls in hedgerow.HedgerowError.__subclasses__()} | {"HedgerowError"}
+
+
+def test_importing_the_package_does_not_load_grpc() -> None:
+    probe = "import sys, hedgerow; sys.exit('grpc' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+
+
+def test_the_sdk_needs_nothing_of_the_services() -> None:
+    probe = (
+        "import sys, hedgerow; hedgerow.Client; hedgerow.AsyncClient; "
+        "sys.exit(bool({'services', 'typer', 'rich', 'pydantic', 'opentelemetry'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0

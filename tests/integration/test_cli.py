@@ -1,0 +1,192 @@
+"""The command line as its users run it: a process, its output and its exit code. The gateway is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.cli.processes import free_port
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from tests.integration.scripted_gateway import (
+    TRACE_ID,
+    Hold,
+    Refusal,
+    ScriptedGateway,
+    accepted,
+    answer,
+    deltas,
+    serve_script,
+)
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[ScriptedGateway]:
+    async with serve_script() as served:
+        yield served
+
+
+async def launch(*arguments: str, **environment: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hedgerow.cli", *arguments,
+        stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+async def run(*arguments: str, stdin: str = "", **environment: str) -> tuple[int | None, str, str]:
+    process = await launch(*arguments, **environment)
+    out, err = await process.communicate(stdin.encode())
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_asking_prints_the_answer_and_where_the_time_went(gateway: ScriptedGateway) -> None:
+    gateway.script = answer("It is ", "Paris.")
+    code, out, err = await run("ask", "What is the capital of France?", "--gateway", gateway.target)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "It is Paris."
+    assert any(line.startswith("llm ") and "█" in line for line in lines)
+    assert "demo-llm · stop · cache miss 0.25 · 2 of 4 drafted tokens accepted" in lines
+    assert lines[-1] == f"trace {TRACE_ID}"
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in out
+
+
+async def test_a_question_may_come_from_stdin_and_the_answer_alone_go_out(gateway: ScriptedGateway) -> None:
+    gateway.script = answer("Paris.")
+    code, out, _ = await run("ask", "-", "--no-waterfall", stdin="Which city?\n", HEDGEROW_TARGET=gateway.target)
+    assert (code, out) == (0, "Paris.\n")
+    assert gateway.requests[0].messages[0].content == "Which city?\n"
+
+
+async def test_options_reach_the_gateway(gateway: ScriptedGateway) -> None:
+    gateway.script = answer("Paris.")
+    await run(
+        "ask", "?", "--gateway", gateway.target, "--api-key", "secret", "--budget-ms", "300", "--no-cache",
+        "--similarity", "0.5", "--tier", "quality", "--model", "demo-llm", "--max-tokens", "9", "--temperature", "0.5",
+        "--system", "Be brief.",
+    )  # fmt: skip
+    assert gateway.requests == [
+        pb.GenerateRequest(
+            messages=[
+                chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content="Be brief."),
+                chat_pb2.Message(role=chat_pb2.ROLE_USER, content="?"),
+            ],
+            tier=pb.TIER_QUALITY,
+            model="demo-llm",
+            budget_ms=300,
+            sampling=chat_pb2.Sampling(max_tokens=9, temperature=0.5),
+            cache=pb.CachePolicy(bypass=True, min_similarity=0.5),
+        )
+    ]
+    assert gateway.metadata["authorization"] == "Bearer secret"
+
+
+async def test_json_is_one_object_and_nothing_else(gateway: ScriptedGateway) -> None:
+    gateway.script = answer("It is ", "Paris.")
+    code, out, err = await run("ask", "?", "--json", "--gateway", gateway.target)
+    said = json.loads(out)
+    assert (code, err, said["text"], said["finish_reason"]) == (0, "", "It is Paris.", "stop")
+    assert said["ttft_ms"] == 41.5
+    assert said["client"]["first_token_ms"] > 0
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        (chat_pb2.FINISH_REASON_LENGTH, 0),
+        (chat_pb2.FINISH_REASON_BUDGET, 0),
+        (chat_pb2.FINISH_REASON_INTERRUPTED, 1),
+    ],
+)
+async def test_only_an_interrupted_answer_fails(gateway: ScriptedGateway, reason: Any, code: int) -> None:
+    gateway.script = answer("It is ", finish_reason=reason)
+    for form in ("--json", "--no-waterfall"):
+        assert (await run("ask", "?", form, "--gateway", gateway.target))[0] == code
+
+
+async def test_an_error_in_the_middle_keeps_the_text_and_says_why(gateway: ScriptedGateway) -> None:
+    gateway.script = [accepted(), *deltas("It is "), Refusal("UNAVAILABLE", "no model answers", "NO_MODEL")]
+    code, out, err = await run("ask", "?", "--gateway", gateway.target)
+    assert (code, out) == (1, "It is \n")
+    assert err == f"hedgerow: no model answers (trace {TRACE_ID})\n"
+
+
+async def test_without_a_gateway_the_error_says_how_to_start_one() -> None:
+    target = f"127.0.0.1:{free_port()}"
+    message = f'no gateway at {target}; start one with "hedgerow up"'
+    assert await run("ask", "?", "--gateway", target) == (1, "", f"hedgerow: {message}\n")
+    code, out, err = await run("ask", "?", "--json", "--gateway", target)
+    assert (code, err) == (1, "")
+    assert json.loads(out) == {"error": {"code": "UNAVAILABLE", "reason": "NO_GATEWAY", "message": message}}
+
+
+async def test_ctrl_c_stops_the_engine_at_once(gateway: ScriptedGateway) -> None:
+    gateway.script = [accepted(), *deltas("It is "), Hold()]
+    process = await launch("ask", "?", "--gateway", gateway.target)
+    assert process.stdout is not None
+    assert await process.stdout.read(5) == b"It is"
+    process.send_signal(signal.SIGINT)
+    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    _, err = await process.communicate()
+    assert process.returncode not in (0, None)
+    assert b"Traceback" not in err
+
+
+async def test_chat_remembers_what_was_said_until_told_to_forget(gateway: ScriptedGateway) -> None:
+    gateway.script = answer("Paris.")
+    typed = "Capital of France?\n\nAnd of Spain?\n/reset\nHi.\n/help\n/quit\nnever sent\n"
+    code, out, err = await run("chat", "--gateway", gateway.target, stdin=typed)
+    assert (code, err) == (0, "")
+    said = [[message.content for message in request.messages] for request in gateway.requests]
+    assert said == [["Capital of France?"], ["Capital of France?", "Paris.", "And of Spain?"], ["Hi."]]
+    assert out.count("Paris.\n") == 3
+
+
+async def test_ctrl_c_in_a_chat_stops_the_answer_and_not_the_chat(gateway: ScriptedGateway) -> None:
+    gateway.script = [accepted(), *deltas("It is "), Hold()]
+    process = await launch("chat", "--gateway", gateway.target)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"Which city?\n")
+    await process.stdout.readuntil(b"It is ")
+    process.send_signal(signal.SIGINT)
+    await asyncio.wait_for(gateway.cancelled.wait(), 5)
+    out, err = await process.communicate(b"/quit\n")
+    assert (process.returncode, err) == (0, b"")
+    assert b"(stopped)" in out
+
+
+async def test_chat_goes_on_after_an_error(gateway: ScriptedGateway) -> None:
+    gateway.script = [Refusal("RESOURCE_EXHAUSTED", "too busy", "SHED")]
+    code, _, err = await run("chat", "--gateway", gateway.target, stdin="One?\nTwo?\n")
+    assert (code, err) == (0, "hedgerow: too busy\n" * 2)
+    assert [len(request.messages) for request in gateway.requests] == [1, 1]
+
+
+async def test_status_fails_when_a_service_does_not_serve(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    (tmp_path / "mesh.json").write_text(json.dumps({"services": [{"name": "cache", "address": address, "pid": 1}]}))
+    code, out, _ = await run("status", "--json", "--state-dir", str(tmp_path))
+    assert code == 1
+    assert json.loads(out) == {"services": [{"name": "cache", "address": address, "health": "UNREACHABLE"}]}
+
+
+async def test_up_names_a_busy_port_and_how_to_choose_others(gateway: ScriptedGateway, tmp_path: Path) -> None:
+    port = int(gateway.target.rpartition(":")[2])
+    code, _, err = await run("up", "--base-port", str(port), "--state-dir", str(tmp_path))
+    assert code == 1
+    assert err == (
+        f"hedgerow: port {port}, which gateway needs, is in use; "
+        f"choose others, for example: hedgerow up --base-port {port + 1000}\n"
+    )
+    assert not (tmp_path / "mesh.json").exists()

@@ -1,0 +1,129 @@
+"""A mesh of real processes: started together, kept running, stopped in order. The services are scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from hedgerow.cli.mesh import MESH_FILE, Mesh, MeshError, PortInUse
+from hedgerow.cli.processes import ServiceFailed, ServiceSpec, check_health, free_ports
+from hedgerow.cli.supervisor import Change
+
+
+def scripted(*names: str, **environment: str) -> list[ServiceSpec]:
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(len(names))]
+    return [
+        ServiceSpec(name, "tests.integration.scripted_service", at, {"SCRIPTED_ADDRESS": at, **environment})
+        for name, at in zip(names, addresses, strict=True)
+    ]
+
+
+class Changes:
+    """Hears what happens, and waits for it."""
+
+    def __init__(self) -> None:
+        self.seen: list[Change] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, change: Change) -> None:
+        self.seen.append(change)
+        self._more.set()
+
+    def of(self, state: str) -> list[str]:
+        return [change.service for change in self.seen if change.state == state]
+
+    async def reach(self, state: str, count: int) -> None:
+        async with asyncio.timeout(30):
+            while len(self.of(state)) < count:
+                self._more.clear()
+                await self._more.wait()
+
+
+async def test_all_serve_inside_and_none_is_left_after(tmp_path: Path) -> None:
+    changes, specs = Changes(), scripted("back", "other", "front")
+    async with Mesh(specs, tmp_path, changes) as mesh:
+        assert [await check_health(spec.address, 1) for spec in specs] == ["SERVING"] * 3
+        pids = [service.process.pid for service in mesh.services if service.process]
+        listed = json.loads((tmp_path / MESH_FILE).read_text())["services"]
+        assert listed == [
+            {"name": spec.name, "address": spec.address, "pid": pid} for spec, pid in zip(specs, pids, strict=True)
+        ]
+    assert changes.of("stopped")[0] == "front"
+    assert not (tmp_path / MESH_FILE).exists()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_a_service_that_dies_is_started_again_and_said_so(tmp_path: Path) -> None:
+    changes, specs = Changes(), scripted("back", "front")
+    async with Mesh(specs, tmp_path, changes) as mesh:
+        victim = mesh.services[0].process
+        assert victim is not None
+        os.kill(victim.pid, signal.SIGKILL)
+        await changes.reach("serving", 3)
+        again = mesh.services[0].process
+        assert again is not None
+        assert again.pid != victim.pid
+        assert await check_health(specs[0].address, 1) == "SERVING"
+        assert json.loads((tmp_path / MESH_FILE).read_text())["services"][0]["pid"] == again.pid
+    [died] = [change for change in changes.seen if change.state == "died"]
+    assert died.service == "back"
+    assert "exit code -9" in died.detail
+    assert "scripted service serving" in died.detail  # the end of its log
+
+
+async def test_a_service_that_cannot_start_stops_the_others_and_shows_its_log(tmp_path: Path) -> None:
+    changes = Changes()
+    specs = [*scripted("good"), *scripted("bad", SCRIPTED_EXIT_CODE="3")]
+    with pytest.raises(ServiceFailed, match=r"bad ended with exit code 1:\nscripted to fail with 3"):
+        async with Mesh(specs, tmp_path, changes):
+            pass
+    assert await check_health(specs[0].address, 0.5) == "UNREACHABLE"
+    assert not (tmp_path / MESH_FILE).exists()
+
+
+async def test_a_busy_port_is_named_before_anything_starts(tmp_path: Path) -> None:
+    specs, changes = scripted("one", "two"), Changes()
+    async with Mesh(specs[1:], tmp_path / "first"):
+        with pytest.raises(PortInUse, match=f"port {specs[1].address.rpartition(':')[2]}, which two needs, is in use"):
+            async with Mesh(specs, tmp_path / "second", changes):
+                pass
+    assert changes.seen == []
+
+
+async def test_a_state_folder_belongs_to_one_mesh(tmp_path: Path) -> None:
+    async with Mesh(scripted("one"), tmp_path):
+        with pytest.raises(MeshError, match="another mesh uses"):
+            async with Mesh(scripted("two"), tmp_path):
+                pass
+        assert (tmp_path / MESH_FILE).exists()
+
+
+async def test_an_error_inside_comes_out_as_it_is_and_stops_the_mesh(tmp_path: Path) -> None:
+    specs = scripted("one")
+    with pytest.raises(KeyError, match="mine"):
+        async with Mesh(specs, tmp_path):
+            raise KeyError("mine")
+    assert await check_health(specs[0].address, 0.5) == "UNREACHABLE"
+
+
+async def test_giving_up_while_services_start_leaves_nothing(tmp_path: Path) -> None:
+    changes, specs = Changes(), scripted("one", "two")
+
+    async def start() -> None:
+        async with Mesh(specs, tmp_path, changes):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(start())
+    await changes.reach("starting", 2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert changes.of("stopped")[0] == "two"
+    assert sorted(changes.of("stopped")) == ["one", "two"]

@@ -1,0 +1,54 @@
+"""What an answer says about itself."""
+
+from __future__ import annotations
+
+import json
+
+from hedgerow import Answer, CacheReport, Usage
+from hedgerow.cli.account import account_lines, as_object
+from tests.unit.cli.answers import TRACE_ID, an_answer
+
+
+def test_people_read_what_came_how_fast_and_under_which_trace() -> None:
+    assert account_lines(an_answer()) == [
+        "demo-llm · stop · cache miss 0.42",
+        "▲ first token 75 ms · total 280 of 300 ms · 71 tokens/s",
+        f"trace {TRACE_ID}",
+    ]
+
+
+def test_what_is_special_about_an_answer_is_said() -> None:
+    answer = an_answer(
+        usage=Usage(12, 20, 0, 16, 12),
+        degraded=("llm:budget",),
+        finish_reason="budget",
+        cache=CacheReport("bypass", None, ""),
+    )
+    assert account_lines(answer)[0] == (
+        "demo-llm · budget · cache bypass · 12 of 16 drafted tokens accepted · degraded: llm:budget"
+    )
+
+
+def test_an_answer_from_the_cache_has_no_rate() -> None:
+    answer = an_answer(usage=Usage(0, 0, 0, 0, 0), ttft_ms=0.2, total_ms=0.3)
+    assert account_lines(answer)[1] == "▲ first token 0.2 ms · total 0.3 of 300 ms"
+
+
+def test_programs_read_one_object_with_both_sides_of_the_measurement() -> None:
+    said = json.loads(json.dumps(as_object(an_answer())))
+    assert said["cache"] == {"verdict": "miss", "similarity": 0.42, "key": ""}
+    assert said["stages"][2] == {
+        "name": "llm",
+        "budget_ms": 270,
+        "spent_ms": 250,
+        "started_ms": 30,
+        "outcome": "overrun",
+        "detail": "demo-llm: cut off",
+    }
+    assert said["client"] == {
+        "first_token_ms": 80,
+        "per_output_token_ms": 10,
+        "first_sentence_ms": 90,
+        "total_ms": 285,
+    }
+    assert sorted(said) == sorted([*(name for name in Answer.__dataclass_fields__ if name != "timings"), "client"])

@@ -1,0 +1,119 @@
+"""The command line, as far as it goes without a gateway."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from hedgerow import Unavailable
+from hedgerow.cli.app import app
+from hedgerow.cli.bench import benches
+from hedgerow.cli.demo import Step
+from hedgerow.cli.failures import explain, fail, reported
+from hedgerow.cli.screen import written_as_it_comes
+from hedgerow.cli.status import known_addresses
+from tests.unit.cli.answers import an_answer
+
+
+@pytest.mark.parametrize("command", ["up", "ask", "chat", "status", "bench"])
+def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"    hedgerow {command}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["ask"], ["ask", "?", "--tier", "best"], ["ask", "?", "--budget-ms", "soon"], ["fly"], ["up", "--port"]],
+)
+def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Usage:" in result.stderr
+
+
+def test_help_loads_neither_grpc_nor_rich() -> None:
+    probe = (
+        "import sys; from typer.testing import CliRunner; from hedgerow.cli.app import app; "
+        "CliRunner().invoke(app, ['--help']); sys.exit(bool({'grpc', 'rich', 'google.protobuf'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+
+
+def test_an_error_says_what_to_do() -> None:
+    error = Unavailable("no gateway at x:1", reason="NO_GATEWAY", retry_delay_s=1.5, trace_id="abc")
+    assert explain(error) == 'no gateway at x:1; start one with "hedgerow up"; try again in 1.5 s (trace abc)'
+
+
+def test_a_failure_is_a_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as caught:
+        fail("it broke")
+    assert caught.value.exit_code == 1
+    assert capsys.readouterr() == ("", "hedgerow: it broke\n")
+
+
+def test_a_failure_as_json_is_one_object_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as caught, reported(as_json=True):
+        raise Unavailable("it broke", reason="BROKEN")
+    assert caught.value.exit_code == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"error": {"code": "UNAVAILABLE", "reason": "BROKEN", "message": "it broke"}}
+    assert err == ""
+
+
+def test_streamed_text_ends_its_line_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with written_as_it_comes() as write:
+        write("a\n")
+        write("b")
+        write("")
+    with written_as_it_comes() as write:
+        write("c\n")
+    with written_as_it_comes():
+        pass
+    assert capsys.readouterr().out == "a\nb\nc\n"
+
+
+def test_a_terminal_is_not_given_control_codes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with written_as_it_comes() as write:
+        write("a\x1b[2Jb\x07\tc\x9b\n")
+    assert capsys.readouterr().out == "a[2Jb\tc\n"
+
+
+def test_addresses_come_from_the_running_mesh_or_are_the_defaults(tmp_path: Path) -> None:
+    assert known_addresses(tmp_path)["gateway"] == "127.0.0.1:50050"
+    listed = {"services": [{"name": "cache", "address": "127.0.0.1:7", "pid": 1}]}
+    (tmp_path / "mesh.json").write_text(json.dumps(listed))
+    assert known_addresses(tmp_path) == {"cache": "127.0.0.1:7"}
+
+
+def test_a_bench_is_a_module_that_runs_and_shows_a_table(tmp_path: Path) -> None:
+    (tmp_path / "speed.py").write_text(
+        '"""How fast.\n\nMore."""\nasync def run(progress): ...\ndef table(result): ...\n'
+    )
+    (tmp_path / "helper.py").write_text("def run(): ...\n")
+    assert benches(tmp_path) == {"speed": "How fast."}
+    assert benches(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "shortfall"),
+    [
+        (Step("", "", verdict="miss", contains="Paris"), ""),
+        (Step("", "", verdict="exact"), "cache verdict exact, got miss"),
+        (Step("", "", finish_reasons=("budget",)), "an answer that ends with budget, got stop"),
+        (Step("", "", contains="Rome"), "an answer with 'Rome', got 'It is Paris.'"),
+        (Step("", "", speculates=True), "tokens drafted by the small model, got none"),
+    ],
+)
+def test_the_demo_says_what_it_expected(step: Step, shortfall: str) -> None:
+    assert step.shortfall(an_answer()) == shortfall
