@@ -1,0 +1,136 @@
+"""The entries on disk: one SQLite file in WAL mode, owned by one process and used by one thread of it.
+
+`synchronous=FULL` makes a commit survive the loss of power, not of the process alone; concurrent stores share commits.
+Source: https://www.sqlite.org/wal.html
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from services.cache.entries import Entry
+from services.cache.errors import DatabaseRefused
+from services.cache.vectors import Vector
+
+Statement = tuple[str, Sequence[tuple[object, ...]]]  # SQL, and the parameters of each time it runs
+
+APPLICATION_ID = 0x48444743  # `HDGC`: marks the file as ours
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE entries (
+    key TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    partition BLOB NOT NULL,
+    asked TEXT NOT NULL,
+    answer BLOB NOT NULL,
+    expires_at_ms INTEGER NOT NULL,
+    used_at_ms INTEGER NOT NULL,
+    embedded_by TEXT NOT NULL,
+    embedding BLOB  -- little-endian float32; NULL where the question was too long to embed
+);
+CREATE INDEX entries_by_tenant ON entries (tenant);
+"""
+
+
+def insert(entry: Entry, embedded_by: str, vector: Vector | None) -> Statement:
+    """Write an entry over any of the same key."""
+    embedding = None if vector is None else vector.astype("<f4").tobytes()
+    columns = (entry.key, entry.tenant, entry.partition, entry.asked, entry.answer, entry.expires_at_ms)
+    row = (*columns, entry.used_at_ms, embedded_by, embedding)
+    return "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [row]
+
+
+def delete(keys: Iterable[str]) -> Statement:
+    """Delete entries by key."""
+    return "DELETE FROM entries WHERE key = ?", [(key,) for key in keys]
+
+
+def delete_tenant(tenant: str) -> Statement:
+    """Delete all entries of a tenant."""
+    return "DELETE FROM entries WHERE tenant = ?", [(tenant,)]
+
+
+def touch(entries: Iterable[Entry]) -> Statement:
+    """Write when entries were last used."""
+    return "UPDATE entries SET used_at_ms = ? WHERE key = ?", [(entry.used_at_ms, entry.key) for entry in entries]
+
+
+class Database:
+    """An open file. `path` may be empty: a file of SQLite's own that vanishes when it is closed."""
+
+    def __init__(self, path: str):
+        """Open the file, or create it. Raises `DatabaseRefused`, and leaves the file alone, when it is not usable."""
+        try:
+            if path:
+                _check_header(Path(path))
+            self._connection = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+        except (OSError, sqlite3.Error, DatabaseRefused) as error:
+            raise DatabaseRefused(f"database {path}: {error}; nothing in it was changed") from error
+
+    def _prepare(self) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process on the same file must fail, not interleave
+        if not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            # Before WAL, so that the header of the file itself says whose it is.
+            marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {_VERSION};"
+            self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
+        version = execute("PRAGMA user_version").fetchone()[0]
+        if version != _VERSION:
+            raise DatabaseRefused(f"it has format {version}, and this version of the service reads format {_VERSION}")
+        damage = execute("PRAGMA quick_check(1)").fetchone()[0]
+        if damage != "ok":
+            raise DatabaseRefused(f"it is damaged: {damage.splitlines()[-1]}")
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = FULL")
+
+    def load(self, embedded_by: str, now_ms: int) -> Iterator[tuple[Entry, Vector | None]]:
+        """Every entry whose time is not over, least recently used first, with its embedding if `embedded_by` made it.
+
+        Entries whose time is over are deleted.
+        """
+        self._connection.execute("DELETE FROM entries WHERE expires_at_ms <= ?", (now_ms,))
+        rows = self._connection.execute("SELECT * FROM entries ORDER BY used_at_ms")
+        for *columns, made_by, embedding in rows:
+            known = embedding is not None and made_by == embedded_by
+            yield Entry(*columns), np.frombuffer(embedding, "<f4") if known else None
+
+    def apply(self, statements: Iterable[Statement]) -> None:
+        """Run statements in one transaction: when this returns they are on disk; when it raises, none of them is."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            for sql, parameters in statements:
+                self._connection.executemany(sql, parameters)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Close the file; everything applied stays in it."""
+        self._connection.close()
+
+
+def _check_header(path: Path) -> None:
+    """Look at the file before SQLite does: opening a foreign one could already change it.
+
+    Source: https://www.sqlite.org/fileformat.html#the_database_header
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        header = file.read(100)
+    if header and not header.startswith(b"SQLite format 3\0"):
+        raise DatabaseRefused("it is not an SQLite database")
+    if header and int.from_bytes(header[68:72]) != APPLICATION_ID:
+        raise DatabaseRefused("it belongs to another application")

@@ -1,0 +1,29 @@
+"""What the cache tells its callers, as leaves of the one error tree, and why it may refuse to start."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from services.runtime.errors import Exhausted, TooLate, Unavailable
+
+
+class EmbeddingTooLate(TooLate):
+    """There is no exact answer, and the time was over before the question was embedded."""
+
+    reason: ClassVar[str] = "EMBEDDING_TOO_LATE"
+
+
+class NotKept(Unavailable):
+    """The disk refused a write. The entry is not served either."""
+
+    reason: ClassVar[str] = "NOT_KEPT"
+
+
+class FellBehind(Exhausted):
+    """A watcher reads more slowly than entries are removed: its copies are void, and it may watch again."""
+
+    reason: ClassVar[str] = "FELL_BEHIND"
+
+
+class DatabaseRefused(Exception):
+    """The database file is not ours, damaged, newer than this version, or in use. It was left as it is."""

@@ -1,0 +1,48 @@
+"""The cache's counts for Prometheus, read from the one place that counts them when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import REGISTRY
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from services.cache.answers import Answers
+
+
+@contextmanager
+def exported(answers: Answers) -> Iterator[None]:
+    """Serve the metrics of a cache while it lives."""
+    collector = _Counts(answers)
+    REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        REGISTRY.unregister(collector)
+
+
+class _Counts(Collector):
+    def __init__(self, answers: Answers):
+        self._answers = answers
+
+    def collect(self) -> Iterable[Metric]:
+        stats, embedder = self._answers.stats, self._answers.embedder
+        lookups = {"exact": stats.exact_hits, "semantic": stats.semantic_hits, "miss": stats.misses}
+        removals = {"evicted": stats.evictions, "expired": stats.expirations}
+        embeddings = {"memory": embedder.hits, "computed": embedder.misses}
+        yield _counter("lookups", "Lookups by how they ended.", "verdict", lookups)
+        yield _counter("removals", "Entries that were not removed on request.", "reason", removals)
+        yield _counter("embeddings", "Embeddings by where they came from.", "source", embeddings)
+        yield CounterMetricFamily("hedgerow_cache_stores", "Answers stored.", stats.stores)
+        yield CounterMetricFamily("hedgerow_cache_refused", "Near questions whose facts differ.", stats.refused)
+        yield GaugeMetricFamily("hedgerow_cache_entries", "Entries held.", len(self._answers.entries))
+        yield GaugeMetricFamily("hedgerow_cache_bytes", "Size of the entries held.", self._answers.entries.bytes)
+
+
+def _counter(name: str, help_text: str, label: str, values: dict[str, int]) -> Metric:
+    family = CounterMetricFamily(f"hedgerow_cache_{name}", help_text, labels=[label])
+    for value, count in values.items():
+        family.add_metric([value], count)
+    return family

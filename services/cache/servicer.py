@@ -1,0 +1,107 @@
+"""`hedgerow.cache.v1.CacheService`: proto in, proto out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from hedgerow.cache.v1 import cache_pb2
+from services.cache import validation
+from services.cache.answers import Answers, Found, Verdict
+from services.cache.config import CacheSettings
+from services.cache.engines import MODEL
+from services.cache.identity import Identity, identify
+from services.runtime.boundary import Call
+from services.runtime.errors import InvalidInput
+
+_VERDICTS = {
+    Verdict.MISS: cache_pb2.VERDICT_MISS,
+    Verdict.EXACT: cache_pb2.VERDICT_EXACT,
+    Verdict.SEMANTIC: cache_pb2.VERDICT_SEMANTIC,
+}
+
+
+class CacheServicer:
+    """The contract over a cache."""
+
+    def __init__(self, answers: Answers, settings: CacheSettings):
+        self._answers, self._settings = answers, settings
+
+    async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
+        threshold = validation.check_threshold(request, self._settings)
+        question = self._identify(request.question)
+        found = await self._answers.lookup(question, threshold, call.deadline)
+        call.span.set_attribute("hedgerow.cache.verdict", found.verdict.value)
+        if found.similarity is not None:
+            call.span.set_attribute("hedgerow.cache.similarity", found.similarity)
+        return _found(found)
+
+    async def Store(self, request: cache_pb2.StoreRequest, call: Call) -> cache_pb2.StoreResponse:
+        question = self._identify(request.question)
+        validation.check_answer(request.answer, self._settings)
+        ttl_ms = validation.check_ttl_ms(request, self._settings)
+        await self._answers.store(question, request.answer.SerializeToString(), ttl_ms, call.deadline)
+        return cache_pb2.StoreResponse(key=question.key, ttl_ms=ttl_ms)
+
+    async def Invalidate(self, request: cache_pb2.InvalidateRequest, call: Call) -> cache_pb2.InvalidateResponse:
+        validation.check_target(request)
+        by_key = request.WhichOneof("target") == "key"
+        removed = await (self._answers.remove(request.key) if by_key else self._answers.remove_tenant(request.tenant))
+        return cache_pb2.InvalidateResponse(removed=removed)
+
+    async def WatchInvalidations(
+        self, request: cache_pb2.WatchInvalidationsRequest, call: Call
+    ) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
+        with self._answers.watchers.watch() as removals:
+            yield cache_pb2.WatchInvalidationsResponse()
+            async for removal in removals:
+                if removal.tenant:
+                    yield cache_pb2.WatchInvalidationsResponse(tenant=removal.tenant)
+                else:
+                    yield cache_pb2.WatchInvalidationsResponse(key=removal.key)
+
+    async def Embed(self, request: cache_pb2.EmbedRequest, call: Call) -> cache_pb2.EmbedResponse:
+        validation.check_texts(list(request.texts))
+        reply = cache_pb2.EmbedResponse(model=MODEL)
+        # One after the other: at most one of them is ahead of a lookup's question.
+        for number, text in enumerate(request.texts):
+            vector = await self._answers.embed(text, call.deadline)
+            if vector is None:
+                limit = f"at most {self._settings.max_embedded_tokens} tokens"
+                raise InvalidInput(f"texts[{number}]", limit, f"{len(text)} characters")
+            reply.embeddings.add(values=vector)
+        return reply
+
+    async def GetStats(self, request: cache_pb2.GetStatsRequest, call: Call) -> cache_pb2.GetStatsResponse:
+        stats, entries, embedder = self._answers.stats, self._answers.entries, self._answers.embedder
+        return cache_pb2.GetStatsResponse(
+            lookups=stats.exact_hits + stats.semantic_hits + stats.misses,
+            exact_hits=stats.exact_hits,
+            semantic_hits=stats.semantic_hits,
+            misses=stats.misses,
+            refused=stats.refused,
+            stores=stats.stores,
+            evictions=stats.evictions,
+            expirations=stats.expirations,
+            entries=len(entries),
+            bytes=entries.bytes,
+            embedding_hits=embedder.hits,
+            embedding_misses=embedder.misses,
+        )
+
+    def drain(self) -> None:
+        """End the streams that would otherwise stay open for as long as their clients like."""
+        self._answers.watchers.close()
+
+    def _identify(self, question: cache_pb2.Question) -> Identity:
+        validation.check_question(question, self._settings)
+        return identify(question)
+
+
+def _found(found: Found) -> cache_pb2.LookupResponse:
+    reply = cache_pb2.LookupResponse(verdict=_VERDICTS[found.verdict], ttl_ms=found.ttl_ms, refused=found.refused)
+    if found.similarity is not None:
+        reply.similarity = found.similarity
+    if found.entry:
+        reply.key = found.entry.key
+        reply.answer.ParseFromString(found.entry.answer)
+    return reply

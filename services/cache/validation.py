@@ -1,0 +1,90 @@
+"""What may come in. Each check names the field, the limit and the value."""
+
+from __future__ import annotations
+
+import re
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from services.cache.config import CacheSettings
+from services.runtime.errors import InvalidInput
+
+MAX_TEXTS = 256  # the contract's
+_KEY = re.compile(r"[0-9a-f]{64}")
+_KEPT = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
+
+
+def check_question(question: cache_pb2.Question, settings: CacheSettings) -> None:
+    """A tenant, at least one message, each with a role and text, the last one the user's."""
+    size = question.ByteSize()
+    if size > settings.max_question_bytes:
+        raise InvalidInput("question", f"at most {settings.max_question_bytes} bytes", f"{size} bytes")
+    if not question.tenant:
+        raise InvalidInput("question.tenant", "at least 1 character", "none")
+    if not question.messages:
+        raise InvalidInput("question.messages", "at least 1", "none")
+    for number, message in enumerate(question.messages):
+        field = f"question.messages[{number}]"
+        if message.role not in (chat_pb2.ROLE_SYSTEM, chat_pb2.ROLE_USER, chat_pb2.ROLE_ASSISTANT):
+            raise InvalidInput(f"{field}.role", "ROLE_SYSTEM, ROLE_USER or ROLE_ASSISTANT", message.role)
+        if not message.content.strip():
+            raise InvalidInput(f"{field}.content", "text other than white space", f"{len(message.content)} characters")
+    last = question.messages[-1].role
+    if last != chat_pb2.ROLE_USER:
+        field = f"question.messages[{len(question.messages) - 1}].role"
+        raise InvalidInput(field, "ROLE_USER for the last message", chat_pb2.Role.Name(last))
+
+
+def check_answer(answer: cache_pb2.Answer, settings: CacheSettings) -> None:
+    """A complete answer of a size that may be kept."""
+    size = answer.ByteSize()
+    if size > settings.max_answer_bytes:
+        raise InvalidInput("answer", f"at most {settings.max_answer_bytes} bytes", f"{size} bytes")
+    if not answer.text.strip():
+        raise InvalidInput("answer.text", "text other than white space", f"{len(answer.text)} characters")
+    if answer.finish_reason not in _KEPT:
+        limit = "FINISH_REASON_STOP or FINISH_REASON_LENGTH"
+        raise InvalidInput("answer.finish_reason", limit, _name(chat_pb2.FinishReason, answer.finish_reason))
+
+
+def check_ttl_ms(request: cache_pb2.StoreRequest, settings: CacheSettings) -> int:
+    """How long to keep the answer: the caller's time, capped, or the service's own."""
+    if not request.HasField("ttl_ms"):
+        return min(settings.default_ttl_ms, settings.max_ttl_ms)
+    if request.ttl_ms < 1:
+        raise InvalidInput("ttl_ms", "at least 1", request.ttl_ms)
+    return min(request.ttl_ms, settings.max_ttl_ms)
+
+
+def check_threshold(request: cache_pb2.LookupRequest, settings: CacheSettings) -> float:
+    """The least similarity of a semantic hit."""
+    if not request.HasField("min_similarity"):
+        return settings.similarity_threshold
+    if not 0.5 <= request.min_similarity <= 1:  # NaN is neither
+        raise InvalidInput("min_similarity", "0.5 to 1", request.min_similarity)
+    return request.min_similarity
+
+
+def check_target(request: cache_pb2.InvalidateRequest) -> None:
+    """Exactly one of a key and a tenant."""
+    target = request.WhichOneof("target")
+    if target is None:
+        raise InvalidInput("target", "one of key and tenant", "none")
+    if target == "tenant" and not request.tenant:
+        raise InvalidInput("tenant", "at least 1 character", "none")
+    if target == "key" and not _KEY.fullmatch(request.key):
+        raise InvalidInput("key", "64 hexadecimal digits in lower case", request.key)
+
+
+def check_texts(texts: list[str]) -> None:
+    """1 to 256 texts, none of them empty."""
+    if not 1 <= len(texts) <= MAX_TEXTS:
+        raise InvalidInput("texts", f"1 to {MAX_TEXTS}", len(texts))
+    for number, text in enumerate(texts):
+        if not text.strip():
+            raise InvalidInput(f"texts[{number}]", "text other than white space", f"{len(text)} characters")
+
+
+def _name(enum: type, number: int) -> object:
+    names = {value: name for name, value in enum.items()}  # type: ignore[attr-defined]
+    return names.get(number, number)

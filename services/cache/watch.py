@@ -1,0 +1,81 @@
+"""Tells watchers of every removal, without waiting for any of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from services.cache.errors import FellBehind
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What may no longer be served: one entry, or all of a tenant."""
+
+    key: str = ""
+    tenant: str = ""
+
+
+class Watchers:
+    """Everyone who watches. Each may be `limit` removals behind."""
+
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._watchers: set[_Watcher] = set()
+        self._closed = False
+
+    @contextmanager
+    def watch(self) -> Iterator[AsyncIterator[Removal]]:
+        """The removals from now on. They end when `close` is called, and with `FellBehind` when read too slowly."""
+        watcher = _Watcher(self._limit)
+        self._watchers.add(watcher)
+        if self._closed:
+            watcher.end()
+        try:
+            yield watcher.removals()
+        finally:
+            self._watchers.discard(watcher)
+
+    def publish(self, removal: Removal) -> None:
+        for watcher in self._watchers:
+            watcher.put(removal)
+
+    def close(self) -> None:
+        """End every watch, and those to come."""
+        self._closed = True
+        for watcher in self._watchers:
+            watcher.end()
+
+
+class _Watcher:
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._waiting: deque[Removal] = deque()
+        self._news = asyncio.Event()
+        self._ended = self._behind = False
+
+    def put(self, removal: Removal) -> None:
+        if len(self._waiting) == self._limit:
+            self._behind = True
+            self._waiting.clear()
+        if not self._behind:
+            self._waiting.append(removal)
+        self._news.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._news.set()
+
+    async def removals(self) -> AsyncIterator[Removal]:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                yield self._waiting.popleft()
+            if self._behind:
+                raise FellBehind(f"more than {self._limit} removals behind")
+            if self._ended:
+                return

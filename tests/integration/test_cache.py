@@ -1,0 +1,247 @@
+"""The cache service as a process, with its real engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status.rpc_status import aio as rpc_status
+
+from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
+from hedgerow.channel import open_channel
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.cli.processes import ServiceProcess, free_port
+from services.cache import engines
+from services.cache.database import Database
+from tests.conftest import Start
+
+Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
+StartCache = Callable[..., Awaitable[Running]]
+
+CAPITAL = "What is the capital of France?"
+REWORDED = "Tell me the capital of France."
+
+
+def question(text: str, tenant: str = "acme") -> cache_pb2.Question:
+    messages = [
+        chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content="Be brief."),
+        chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text),
+    ]
+    return cache_pb2.Question(tenant=tenant, model_class="fast", messages=messages)
+
+
+def store(text: str, answer: str = "Paris.", tenant: str = "acme", ttl_ms: int | None = None) -> cache_pb2.StoreRequest:
+    kept = cache_pb2.Answer(text=answer, model="demo", finish_reason=chat_pb2.FINISH_REASON_STOP)
+    return cache_pb2.StoreRequest(question=question(text, tenant), answer=kept, ttl_ms=ttl_ms)
+
+
+def lookup(text: str, tenant: str = "acme", min_similarity: float = 0.9) -> cache_pb2.LookupRequest:
+    return cache_pb2.LookupRequest(question=question(text, tenant), min_similarity=min_similarity)
+
+
+@pytest.fixture(scope="session")
+def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the model is converted, once for all tests."""
+    return tmp_path_factory.mktemp("model")
+
+
+@pytest.fixture
+async def start_cache(start: Start, model_cache: Path) -> AsyncIterator[StartCache]:
+    """Starts a cache service and connects to it."""
+    async with AsyncExitStack() as stack:
+
+        async def start_cache(**settings: object) -> Running:
+            process = await start("cache", model_cache=model_cache, **settings)
+            channel = await stack.enter_async_context(open_channel(process.spec.address))
+            return process, cache_pb2_grpc.CacheServiceStub(channel)
+
+        yield start_cache
+
+
+def failing_start(**settings: object) -> subprocess.CompletedProcess[str]:
+    """Runs a service that must not start, to its end."""
+    environment = {f"HEDGEROW_CACHE_{key.upper()}": str(value) for key, value in settings.items()}
+    environment |= {"HEDGEROW_CACHE_ADDRESS": f"127.0.0.1:{free_port()}"}
+    command = [sys.executable, "-m", "services.cache"]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
+
+
+async def test_what_was_stored_survives_a_kill(start_cache: StartCache, tmp_path: Path) -> None:
+    database = tmp_path / "cache.db"
+    process, cache = await start_cache(database=database)
+    stored = await cache.Store(store(CAPITAL))
+    process.signal(signal.SIGKILL)
+    await process.stop()
+
+    _, cache = await start_cache(database=database)
+    exact = await cache.Lookup(lookup(CAPITAL))
+    assert (exact.verdict, exact.key, exact.answer.text) == (cache_pb2.VERDICT_EXACT, stored.key, "Paris.")
+    before = await cache.GetStats(cache_pb2.GetStatsRequest())
+    assert before.embedding_misses == 0
+    semantic = await cache.Lookup(lookup(REWORDED))
+    assert (semantic.verdict, semantic.key) == (cache_pb2.VERDICT_SEMANTIC, stored.key)
+    assert 0.9 <= semantic.similarity < 1
+    assert 0 < semantic.ttl_ms <= stored.ttl_ms
+    stats = await cache.GetStats(cache_pb2.GetStatsRequest())
+    assert (stats.lookups, stats.exact_hits, stats.semantic_hits, stats.entries) == (2, 1, 1, 1)
+
+
+async def test_every_store_that_was_answered_survives_a_kill_amid_stores(
+    start_cache: StartCache, tmp_path: Path
+) -> None:
+    database = tmp_path / "cache.db"
+    process, cache = await start_cache(database=database)
+    answered: list[int] = []
+
+    async def keep(number: int) -> None:
+        try:
+            await cache.Store(store(f"What is {number} plus 1?"))
+            answered.append(number)
+            if len(answered) == 40:
+                process.signal(signal.SIGKILL)
+        except grpc.aio.AioRpcError:
+            pass
+
+    await asyncio.gather(*(keep(number) for number in range(200)))
+    await process.stop()
+    _, cache = await start_cache(database=database)
+    for number in answered:
+        found = await cache.Lookup(lookup(f"What is {number} plus 1?"))
+        assert found.verdict == cache_pb2.VERDICT_EXACT
+    assert len(answered) >= 40
+
+
+async def test_near_questions_are_answered_only_when_their_facts_agree(start_cache: StartCache) -> None:
+    _, cache = await start_cache()
+    await cache.Store(store("How do I turn dark mode on?", "In the settings."))
+    await cache.Store(store("What is 7 plus 5?", "12."))
+    for other in ("How do I turn dark mode off?", "What is 7 plus 6?"):
+        found = await cache.Lookup(lookup(other, min_similarity=0.9))
+        assert found.verdict == cache_pb2.VERDICT_MISS
+        assert found.similarity > 0.9
+        assert found.refused.endswith("differ")
+    assert (await cache.GetStats(cache_pb2.GetStatsRequest())).refused == 2
+
+
+async def test_tenants_see_their_own_entries_alone(start_cache: StartCache) -> None:
+    _, cache = await start_cache()
+    await cache.Store(store(CAPITAL, tenant="acme"))
+    for text in (CAPITAL, REWORDED):
+        found = await cache.Lookup(lookup(text, tenant="globex", min_similarity=0.5))
+        assert found.verdict == cache_pb2.VERDICT_MISS
+        assert not found.HasField("similarity")
+
+
+async def test_invalidations_are_seen_by_lookups_and_by_watchers(start_cache: StartCache) -> None:
+    process, cache = await start_cache(sweep_interval_ms=10)
+    watch = cache.WatchInvalidations(cache_pb2.WatchInvalidationsRequest())
+    assert (await watch.read()).WhichOneof("target") is None
+    key = (await cache.Store(store(CAPITAL))).key
+    await cache.Store(store("What is the capital of Spain?", "Madrid."))
+    assert (await cache.Invalidate(cache_pb2.InvalidateRequest(key=key))).removed == 1
+    assert (await watch.read()).key == key
+    assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_MISS
+    assert (await cache.Invalidate(cache_pb2.InvalidateRequest(tenant="acme"))).removed == 1
+    assert (await watch.read()).tenant == "acme"
+    brief = (await cache.Store(store(CAPITAL, ttl_ms=1))).key
+    assert (await watch.read()).key == brief  # expired
+    assert await process.stop() == 0  # an open watch does not hold the drain up
+    assert await watch.read() is grpc.aio.EOF
+
+
+async def test_bad_input_is_refused_by_field_limit_and_value(start_cache: StartCache) -> None:
+    _, cache = await start_cache()
+    unfinished = store(CAPITAL)
+    unfinished.answer.finish_reason = chat_pb2.FINISH_REASON_BUDGET
+    long = cache_pb2.EmbedRequest(texts=["fine", "word " * 200])
+    for call, field in (
+        (cache.Store(unfinished), "answer.finish_reason"),
+        (cache.Lookup(lookup("")), "question.messages[1].content"),
+        (cache.Lookup(lookup(CAPITAL, min_similarity=0.2)), "min_similarity"),
+        (cache.Invalidate(cache_pb2.InvalidateRequest()), "target"),
+        (cache.Embed(long), "texts[1]"),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await call
+        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        status = await rpc_status.from_call(call)
+        info = error_details_pb2.ErrorInfo()
+        status.details[0].Unpack(info)
+        assert info.metadata["field"] == field
+        assert info.metadata["limit"]
+        assert info.metadata["value"]
+
+
+async def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(start_cache: StartCache) -> None:
+    _, cache = await start_cache()
+    reply = await cache.Embed(cache_pb2.EmbedRequest(texts=[CAPITAL, "Bananas are yellow.", REWORDED]))
+    first, other, near = (np.array(embedding.values) for embedding in reply.embeddings)
+    assert first.shape == (384,)
+    assert np.linalg.norm(first) == pytest.approx(1, abs=1e-5)
+    assert first @ near > 0.9 > 0.5 > first @ other
+
+
+@pytest.mark.parametrize("kind", ["foreign", "text", "damaged", "newer"])
+def test_a_database_that_is_not_usable_stops_the_start_and_is_left_as_it_is(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "cache.db"
+    expected = spoil(path, kind)
+    before = path.read_bytes()
+    ended = failing_start(database=path)
+    assert ended.returncode == 2
+    assert expected in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert path.read_bytes() == before
+
+
+def spoil(path: Path, kind: str) -> str:
+    """Makes a file that is not usable. Returns what the error must say."""
+    if kind == "text":
+        path.write_text("not a database, and long enough to be looked at\n" * 100)
+        return "not an SQLite database"
+    if kind == "foreign":
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE theirs (data)")
+        connection.close()
+        return "belongs to another application"
+    Database(str(path)).close()
+    if kind == "newer":
+        connection = sqlite3.connect(path)
+        connection.execute("PRAGMA user_version = 99")
+        connection.close()
+        return "format 99"
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)  # all pages but the first
+    path.write_bytes(content)
+    return "it is damaged"
+
+
+async def test_a_second_process_on_the_same_database_does_not_start(start_cache: StartCache, tmp_path: Path) -> None:
+    database = tmp_path / "cache.db"
+    _, cache = await start_cache(database=database)
+    await cache.Store(store(CAPITAL))
+    ended = await asyncio.to_thread(failing_start, database=database)
+    assert ended.returncode == 2
+    assert "locked" in ended.stderr
+    assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_EXACT
+
+
+def test_the_fast_engine_agrees_with_the_reference(model_cache: Path) -> None:
+    fast = engines.load("ctranslate2", model_cache, 128)
+    reference = engines.load("sentence_transformers", model_cache, 128)
+    for text in (CAPITAL, "how do i reset my password", "7 plus 5", "word " * 100):
+        ours, theirs = fast.embed(text), reference.embed(text)
+        assert ours is not None
+        assert theirs is not None
+        assert ours @ theirs > 0.99
+    assert fast.embed("word " * 200) is reference.embed("word " * 200) is None

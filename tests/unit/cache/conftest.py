@@ -1,0 +1,116 @@
+"""A cache with a clock that stands still and an engine that needs no model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from services.cache.answers import Answers
+from services.cache.database import Database
+from services.cache.embedding import Embedder
+from services.cache.entries import Entries
+from services.cache.identity import Identity, identify
+from services.cache.journal import Journal
+from services.cache.vectors import Vector, VectorIndex
+from services.cache.watch import Watchers
+
+DIMENSION = 64
+
+
+class BagOfWords:
+    """An engine whose vectors count words: texts that share more words are nearer."""
+
+    name = "bag of words"
+
+    def __init__(self) -> None:
+        self.embedded: list[str] = []
+
+    def embed(self, text: str) -> Vector | None:
+        self.embedded.append(text)
+        words = text.split()
+        if len(words) > 50:
+            return None
+        vector = np.zeros(DIMENSION, np.float32)
+        for word in words:
+            vector[sum(word.encode()) % DIMENSION] += 1
+        return vector / np.linalg.norm(vector)
+
+
+@dataclass
+class Clock:
+    """Unix time in milliseconds, moved by hand."""
+
+    ms: int = 1_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+@dataclass
+class Bench:
+    """A running cache and its parts."""
+
+    answers: Answers
+    engine: BagOfWords
+    clock: Clock
+    journal: Journal
+    running: asyncio.Task[None]
+
+    async def close(self) -> None:
+        if not self.running.cancelled():
+            self.running.cancel()
+            await asyncio.wait([self.running])
+            await self.journal.close()
+            self.answers.close()
+
+
+OpenCache = Callable[..., Bench]
+
+
+@pytest.fixture
+async def open_cache() -> AsyncIterator[OpenCache]:
+    """Opens caches, and closes them after the test."""
+    opened: list[Bench] = []
+
+    def open_cache(
+        *,
+        database: Database | None = None,
+        clock: Clock | None = None,
+        max_entries: int = 100,
+        max_bytes: int = 10**7,
+        watch_queue: int = 8,
+    ) -> Bench:
+        database, clock, engine = database or Database(""), clock or Clock(), BagOfWords()
+        journal = Journal(database)
+        answers = Answers(
+            Entries(max_entries, max_bytes),
+            journal,
+            Embedder(engine, 100),
+            VectorIndex(DIMENSION),
+            Watchers(watch_queue),
+            now_ms=clock,
+        )
+        answers.load(database.load(engine.name, clock()))
+        bench = Bench(answers, engine, clock, journal, asyncio.create_task(journal.run()))
+        opened.append(bench)
+        return bench
+
+    yield open_cache
+    for bench in opened:
+        await bench.close()
+
+
+def question(text: str, tenant: str = "acme", **fields: object) -> cache_pb2.Question:
+    """A question of one turn."""
+    message = chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text)
+    return cache_pb2.Question(tenant=tenant, model_class="fast", messages=[message], **fields)
+
+
+def identity(text: str, tenant: str = "acme", **fields: object) -> Identity:
+    return identify(question(text, tenant, **fields))

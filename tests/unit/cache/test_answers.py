@@ -1,0 +1,227 @@
+"""The cache itself, with a clock moved by hand."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from services.cache.answers import Found, Verdict
+from services.cache.database import Database
+from services.cache.errors import EmbeddingTooLate, NotKept
+from services.cache.identity import Identity
+from services.cache.watch import Removal
+from services.runtime.deadline import Deadline
+from tests.unit.cache.conftest import Bench, Clock, OpenCache, identity
+
+NEVER = Deadline.never()
+CAPITAL = identity("what is the capital of france please")
+REWORDED = identity("what is the capital of france really")
+
+
+async def store(bench: Bench, question: Identity, answer: bytes = b"Paris", ttl_ms: int = 10_000) -> None:
+    await bench.answers.store(question, answer, ttl_ms, NEVER)
+
+
+async def look_up(bench: Bench, question: Identity, threshold: float = 0.8) -> Found:
+    return await bench.answers.lookup(question, threshold, NEVER)
+
+
+async def test_an_exact_hit_never_touches_the_embedder(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    await store(bench, CAPITAL)
+    bench.engine.embedded.clear()
+    found = await bench.answers.lookup(CAPITAL, 0.8, Deadline.after(0))
+    assert (found.verdict, found.entry and found.entry.answer) == (Verdict.EXACT, b"Paris")
+    assert bench.engine.embedded == []
+
+
+async def test_a_near_question_is_answered_and_its_similarity_told(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    await store(bench, CAPITAL)
+    found = await look_up(bench, REWORDED)
+    assert found.verdict is Verdict.SEMANTIC
+    assert 0.8 <= (found.similarity or 0) < 1
+
+
+async def test_a_near_question_below_the_threshold_is_a_miss_that_tells_its_similarity(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    await store(bench, CAPITAL)
+    found = await look_up(bench, REWORDED, threshold=0.99)
+    assert found.verdict is Verdict.MISS
+    assert found.similarity
+
+
+async def test_a_threshold_of_1_turns_semantic_hits_off(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    await store(bench, CAPITAL)
+    assert (await look_up(bench, REWORDED, threshold=1)).similarity is None
+
+
+async def test_a_near_question_with_other_facts_is_refused(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    await store(bench, identity("what is 7 plus 5"))
+    found = await look_up(bench, identity("what is 7 plus 6"), threshold=0.5)
+    assert (found.verdict, found.refused) == (Verdict.MISS, "numbers differ")
+    assert bench.answers.stats.refused == 1
+
+
+async def test_a_refused_neighbour_does_not_hide_the_right_one(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    await store(bench, identity("what is 7 plus 5 please"), b"12")
+    await store(bench, identity("please tell me now what is 7 plus 6"), b"13")
+    found = await look_up(bench, identity("what is 7 plus 6 please"), threshold=0.5)
+    assert found.entry
+    assert found.entry.answer == b"13"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        identity(REWORDED.asked, tenant="globex"),
+        identity(REWORDED.asked, attachments=["sha256:1"]),
+    ],
+)
+async def test_semantic_hits_stay_within_their_partition(open_cache: OpenCache, other: Identity) -> None:
+    bench = open_cache()
+    await store(bench, CAPITAL)
+    assert (await look_up(bench, other)).verdict is Verdict.MISS
+
+
+async def test_a_text_too_long_to_embed_is_found_exactly_and_never_semantically(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    long = identity("what is the capital of france " * 20)
+    await store(bench, long)
+    await store(bench, CAPITAL)
+    assert (await look_up(bench, long)).verdict is Verdict.EXACT
+    assert (await look_up(bench, identity(long.asked + " please"))).verdict is Verdict.MISS
+
+
+async def test_a_lookup_whose_time_is_over_before_it_could_compare_is_too_late(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    await store(bench, CAPITAL)
+    with pytest.raises(EmbeddingTooLate):
+        await bench.answers.lookup(REWORDED, 0.8, Deadline.after(0))
+
+
+async def test_an_expired_entry_is_neither_an_exact_nor_a_semantic_hit(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    await store(bench, CAPITAL, ttl_ms=100)
+    bench.clock.ms += 99
+    assert (await look_up(bench, CAPITAL)).ttl_ms == 1
+    bench.clock.ms += 1
+    assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
+    assert (await look_up(bench, REWORDED)).verdict is Verdict.MISS
+    bench.answers.sweep()
+    assert len(bench.answers.entries) == 0
+    assert bench.answers.stats.expirations == 1
+
+
+async def test_an_evicted_entry_is_gone_from_the_index_too(open_cache: OpenCache) -> None:
+    bench = open_cache(max_entries=1)
+    await store(bench, CAPITAL)
+    await store(bench, identity("an entirely unrelated thing"))
+    assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
+    assert bench.answers.stats.evictions == 1
+
+
+async def test_a_second_store_replaces_the_first(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    await store(bench, CAPITAL, b"Lyon")
+    await store(bench, CAPITAL, b"Paris")
+    for question in (CAPITAL, REWORDED):
+        found = await look_up(bench, question)
+        assert found.entry
+        assert found.entry.answer == b"Paris"
+
+
+async def test_removing_a_tenant_leaves_the_others(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    theirs = identity(CAPITAL.asked, tenant="globex")
+    await store(bench, CAPITAL)
+    await store(bench, theirs)
+    assert await bench.answers.remove_tenant("acme") == 1
+    assert await bench.answers.remove_tenant("acme") == 0
+    assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
+    assert (await look_up(bench, REWORDED)).verdict is Verdict.MISS
+    assert (await look_up(bench, theirs)).verdict is Verdict.EXACT
+
+
+async def test_watchers_are_told_of_everything_that_may_no_longer_be_served(open_cache: OpenCache) -> None:
+    bench = open_cache(max_entries=2)
+    replaced, evicted, removed, expired = (identity(text) for text in ("one", "two", "three", "four"))
+    with bench.answers.watchers.watch() as removals:
+        await store(bench, replaced)
+        await store(bench, replaced)
+        await store(bench, evicted)
+        await look_up(bench, replaced)
+        await store(bench, removed)
+        await bench.answers.remove(removed.key)
+        await store(bench, expired, ttl_ms=1)
+        bench.clock.ms += 1
+        bench.answers.sweep()
+        await bench.answers.remove_tenant("acme")
+        bench.answers.watchers.close()
+        told = [removal async for removal in removals]
+    keys = [Removal(key=question.key) for question in (replaced, evicted, removed, expired)]
+    assert told == [*keys, Removal(tenant="acme")]
+
+
+async def test_a_restart_finds_everything_and_embeds_nothing(open_cache: OpenCache, tmp_path: Path) -> None:
+    path = str(tmp_path / "cache.db")
+    before = open_cache(database=Database(path))
+    await store(before, CAPITAL)
+    await before.close()
+    after = open_cache(database=Database(path))
+    assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
+    assert (await look_up(after, REWORDED)).verdict is Verdict.SEMANTIC
+    assert after.engine.embedded == [REWORDED.asked]
+
+
+async def test_a_restart_knows_what_was_used_last(open_cache: OpenCache, tmp_path: Path) -> None:
+    path, clock = str(tmp_path / "cache.db"), Clock()
+    before = open_cache(database=Database(path), clock=clock)
+    for text in ("one", "two", "three"):
+        await store(before, identity(text))
+        clock.ms += 1
+    await look_up(before, identity("one"))
+    before.answers.sweep()
+    await before.close()
+    after = open_cache(database=Database(path), clock=clock, max_entries=2)
+    assert (await look_up(after, identity("two"), 1)).verdict is Verdict.MISS
+    assert (await look_up(after, identity("one"), 1)).verdict is Verdict.EXACT
+
+
+async def test_vectors_of_another_engine_are_not_compared(open_cache: OpenCache, tmp_path: Path) -> None:
+    path = str(tmp_path / "cache.db")
+    before = open_cache(database=Database(path))
+    await store(before, CAPITAL)
+    await before.close()
+    with patch("tests.unit.cache.conftest.BagOfWords.name", "another"):
+        after = open_cache(database=Database(path))
+    assert (await look_up(after, REWORDED)).verdict is Verdict.MISS
+    assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
+
+
+async def test_what_was_removed_or_expired_stays_gone_after_a_restart(open_cache: OpenCache, tmp_path: Path) -> None:
+    path, clock = str(tmp_path / "cache.db"), Clock()
+    before = open_cache(database=Database(path), clock=clock)
+    await store(before, CAPITAL)
+    await store(before, REWORDED, ttl_ms=1)
+    await before.answers.remove(CAPITAL.key)
+    await before.close()
+    clock.ms += 1
+    assert len(open_cache(database=Database(path), clock=clock).answers.entries) == 0
+
+
+async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache: OpenCache) -> None:
+    database = Database("")
+    bench = open_cache(database=database)
+    full = sqlite3.OperationalError("database or disk is full")
+    with patch.object(database, "apply", side_effect=full), pytest.raises(NotKept):
+        await store(bench, CAPITAL)
+    assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
+    await store(bench, CAPITAL)
+    assert (await look_up(bench, CAPITAL)).verdict is Verdict.EXACT

@@ -1,0 +1,53 @@
+"""Which near questions may share an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.cache.guard import difference
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored"),
+    [
+        ("What is the capital of France?", "Tell me the capital of France."),
+        ("What is France's capital?", "What is the capital of France?"),
+        ("what is the capital of france?", "What is the Capital of France?"),
+        ("What is seven plus 5?", "What's 7 plus five?"),
+        ("How do I stay motivated?", "What are the best ways to stay motivated?"),
+        ("Can you tell me the opposite of hot?", "What is the opposite of hot?"),
+        ("Does a guy like me or not?", "Does a guy like me?"),
+        ("Why don’t cats swim?", "Why don't cats swim?"),
+    ],
+)
+def test_the_same_question_in_other_words_passes(asked: str, stored: str) -> None:
+    assert difference(asked, stored) == difference(stored, asked) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored", "reason"),
+    [
+        ("What is 7 plus 5?", "What is 7 plus 6?", "numbers differ"),
+        ("What is 7 minus 5?", "What is 5 minus 7?", "numbers differ"),
+        ("Name the top three rivers.", "Name the top five rivers.", "numbers differ"),
+        ("What is the capital of France?", "What is the capital of Spain?", "names differ"),
+        ("Tell me about Spain's capital.", "Tell me about the capital of France.", "names differ"),
+        ("Can I take it with food?", "Can I take it without food?", "negation differs"),
+        ("Is it open?", "Isn't it open?", "negation differs"),
+        ("turn dark mode on", "turn dark mode off", "opposites differ"),
+        ("Where was the wheel invented?", "When was the wheel invented?", "what is asked for differs"),
+        ("How many cats are there?", "How old are cats there?", "what is asked for differs"),
+        ("what is the capital of france?", "tell me the capital of spain", "one word differs"),
+        ("What is 7 plus 5?", "What is 7 minus 5?", "one word differs"),
+        ("Are cats afraid of tigers?", "Are tigers afraid of cats?", "word order differs"),
+        ("convert 5 km to miles", "convert 5 miles to km", "word order differs"),
+        ("How do I learn C++?", "How do I learn C#?", "symbols differ"),
+        ("What does 🍎 mean?", "What does 🍊 mean?", "symbols differ"),
+        ("东京的天气怎么样", "北京的天气怎么样", "one word differs"),
+        ("Fix:\nif a:\n    b\n    c", "Fix:\nif a:\n    b\nc", "layout differs"),
+    ],
+)
+def test_near_questions_with_other_facts_are_refused_and_the_reason_is_given(
+    asked: str, stored: str, reason: str
+) -> None:
+    assert difference(asked, stored) == difference(stored, asked) == reason

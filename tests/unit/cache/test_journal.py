@@ -1,0 +1,34 @@
+"""Writes in order, many to a commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from services.cache import database as sql
+from services.cache.database import Database, Statement
+from services.cache.entries import Entry
+from services.cache.journal import Journal
+
+
+class Counting(Database):
+    """A database that counts its commits."""
+
+    commits = 0
+
+    def apply(self, statements: Iterable[Statement]) -> None:
+        super().apply(statements)
+        self.commits += 1
+
+
+async def test_writes_that_wait_together_share_a_commit_and_keep_their_order() -> None:
+    database = Counting("")
+    journal = Journal(database)
+    entries = [Entry(str(number), "acme", b"", "why?", b"x", 10, 0) for number in range(5)]
+    writes = [journal.append(sql.insert(entry, "engine", None)) for entry in entries]
+    writes += [journal.append(sql.delete(["0"])), journal.append(sql.delete_tenant("globex"))]
+    await journal.flush()
+    await asyncio.gather(*writes)
+    assert database.commits == 1
+    assert {entry.key for entry, _ in database.load("engine", 0)} == {"1", "2", "3", "4"}
+    await journal.close()
