@@ -7,6 +7,7 @@ side by side and are asked in turns, one at a time, so that whatever else the ma
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import os
@@ -67,11 +68,8 @@ async def run(progress: Progress) -> dict[str, object]:
     """Start what is needed, measure, stop it. About four minutes, most of it loading."""
     with tempfile.TemporaryDirectory() as folder:
         async with _Services(Path(folder), progress) as services:
-            starting = services.start("draft", SPECULATION["draft"])
-            async with _raw(SPECULATION["draft"], progress) as raw:
-                draft = await starting
-                progress(f"llm: {ROUNDS} stories each from vLLM and from the service, in turns")
-                pair = await _in_turns({"raw": raw, "service": draft}, ROUNDS)
+            draft, pair = await _pair(services, progress)
+            gc.collect()  # vLLM's engine, which cannot do that while the interpreter exits
             prefix = await _prefix_cache(draft, progress)
             off, ngram, cold = await asyncio.gather(
                 services.start("off", SPECULATION["off"]),
@@ -82,6 +80,14 @@ async def run(progress: Progress) -> dict[str, object]:
             progress(f"llm: {ROUNDS} stories each without speculation, with ngram and with a draft model, in turns")
             speculation = await _in_turns({"off": off, "ngram": ngram, "draft": draft}, ROUNDS)
     return _result(pair, speculation, prefix, warmup)
+
+
+async def _pair(services: _Services, progress: Progress) -> tuple[Ask, dict[str, list[Sample]]]:
+    starting = services.start("draft", SPECULATION["draft"])
+    async with _raw(SPECULATION["draft"], progress) as raw:
+        draft = await starting
+        progress(f"llm: {ROUNDS} stories each from vLLM and from the service, in turns")
+        return draft, await _in_turns({"raw": raw, "service": draft}, ROUNDS)
 
 
 def _result(
@@ -236,7 +242,7 @@ async def _raw(speculative: dict[str, Any] | None, progress: Progress) -> AsyncI
     try:
         yield lambda prompt, max_tokens: _ask_raw(engine, prompt, max_tokens)
     finally:
-        await asyncio.to_thread(engine.shutdown, 0.2)
+        engine.shutdown(0.2)
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""The llm service: streamed generation by one model, behind any engine."""

@@ -38,11 +38,15 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         return trace_service_pb2.ExportTraceServiceResponse()
 
     async def wait_for(self, trace_id: str, services: set[str], timeout_s: float = 15) -> list[SeenSpan]:
-        """The trace's spans, once every service has sent its own."""
+        """The trace's spans, once its root and every service's own have come."""
         async with asyncio.timeout(timeout_s):
-            while not services <= {span.service for span in self.traces.get(trace_id, [])}:
+            while not self._complete(self.traces.get(trace_id, []), services):
                 await asyncio.sleep(0.05)
         return self.traces[trace_id]
+
+    @staticmethod
+    def _complete(spans: list[SeenSpan], services: set[str]) -> bool:
+        return services <= {span.service for span in spans} and any(not span.parent_id for span in spans)
 
 
 def _value(value) -> object:
