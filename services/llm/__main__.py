@@ -1,0 +1,68 @@
+"""The composition root: `python -m services.llm`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from google.protobuf.descriptor import ServiceDescriptor
+
+from hedgerow.llm.v1 import llm_pb2
+from services.llm.config import LlmSettings
+from services.llm.engine import Engine
+from services.llm.errors import BadEngineSettings
+from services.llm.servicer import LLMServicer
+from services.runtime import serve
+
+_SERVICE = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
+_log = logging.getLogger("services.llm")
+
+
+class _EngineFailed(Exception):
+    """The engine can never serve again, so neither can this process."""
+
+
+@asynccontextmanager
+async def assemble(settings: LlmSettings) -> AsyncIterator[Mapping[ServiceDescriptor, LLMServicer]]:
+    """The service, its engine warm. Exits the process with 1 when the engine dies, with 2 when it cannot start."""
+    engine = await _start(settings)
+    try:
+        if settings.warm_up:
+            await engine.warm_up(_log.info)
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(_watch(engine))
+            yield {_SERVICE: LLMServicer(engine)}
+            watch.cancel()
+    except BaseExceptionGroup as errors:
+        if errors.subgroup(_EngineFailed):
+            raise SystemExit(1) from None  # whoever supervises this process starts it anew
+        raise
+    finally:
+        await engine.close()
+
+
+async def _start(settings: LlmSettings) -> Engine:
+    try:
+        if settings.engine == "openai":
+            from services.llm.openai_engine import OpenAIEngine
+
+            return OpenAIEngine(settings)
+        from services.llm.vllm_engine import VllmEngine  # vLLM takes seconds to import, and is not always installed
+
+        engine: Engine = await VllmEngine.start(settings, _log.info)
+        return engine
+    except BadEngineSettings as error:
+        _log.error("%s", error)
+        raise SystemExit(2) from None
+
+
+async def _watch(engine: Engine) -> None:
+    why = await engine.wait_failed()
+    _log.error("the engine failed: %s", why)
+    raise _EngineFailed(why)
+
+
+if __name__ == "__main__":
+    serve.main("llm", LlmSettings, [_SERVICE], assemble)

@@ -1,0 +1,35 @@
+"""What arrives together is handed on together, so that a slow reader costs fewer messages and not more delay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def together(items: AsyncIterator[T]) -> AsyncGenerator[list[T], None]:
+    """Batches of whatever has arrived since the last one. Raises what `items` raises, once the rest is handed on."""
+    waiting: list[T] = []
+    arrived = asyncio.Event()
+
+    async def read() -> None:
+        async for item in items:
+            waiting.append(item)
+            arrived.set()
+
+    reading = asyncio.create_task(read())
+    reading.add_done_callback(lambda _: arrived.set())
+    try:
+        while waiting or not reading.done():
+            await arrived.wait()
+            if waiting:
+                batch, waiting[:] = list(waiting), []
+                yield batch
+            if not waiting and not reading.done():
+                arrived.clear()
+        reading.result()
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)

@@ -1,0 +1,89 @@
+"""Settings of the llm service."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from services.runtime.config import ServiceSettings
+
+
+class VllmSettings(BaseModel):
+    """vLLM. Every field of vLLM's `AsyncEngineArgs` may be set, under its own name and with its own meaning.
+
+    Those below are the common ones; None leaves vLLM's default. A name or a type unknown to vLLM stops the start.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
+
+    model: str = Field("", description="A model's folder or its name on the hub.")
+    dtype: str = Field("auto", description="Of weights and activations, for example `bfloat16`; `auto`: the model's.")
+    quantization: str | None = Field(None, description="How weights are quantized, for example `awq`.")
+    max_model_len: int | None = Field(None, ge=1, description="Most tokens of prompt and answer together.")
+    max_num_seqs: int | None = Field(None, ge=1, description="Requests that run at once; more of them wait.")
+    max_num_queued_reqs: int | None = Field(None, ge=1, description="Requests accepted at once; more are refused.")
+    gpu_memory_utilization: float = Field(0.92, gt=0, le=1, description="Share of the device's memory to use.")
+    tensor_parallel_size: int = Field(1, ge=1, description="Devices that share one model.")
+    pipeline_parallel_size: int = Field(1, ge=1, description="Stages of devices that share one model.")
+    enforce_eager: bool = Field(False, description="Start sooner, without compiling; each step may be slower.")
+    enable_prefix_caching: bool = Field(True, description="Reuse the key-value cache of prompts that begin alike.")
+    enable_chunked_prefill: bool | None = Field(None, description="Let long prompts share steps with running answers.")
+    speculative_config: dict[str, Any] | None = Field(
+        None, description='JSON, for example {"method": "draft_model", "model": "…", "num_speculative_tokens": 4}.'
+    )
+    cpu_kvcache_space_gib: int = Field(1, ge=1, description="On a CPU: memory for the key-value cache.")
+    cpu_omp_threads_bind: str = Field("nobind", description="On a CPU: which cores threads are bound to.")
+
+    def engine_fields(self) -> dict[str, Any]:
+        """What goes to `AsyncEngineArgs`, as it came."""
+        own = {"cpu_kvcache_space_gib", "cpu_omp_threads_bind"}
+        return {name: value for name, value in self.model_dump(exclude=own).items() if value is not None}
+
+
+class OpenAISettings(BaseModel):
+    """A server that speaks OpenAI's chat completions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_url: str = Field("https://api.openai.com/v1", pattern="^https?://", description="Up to and including /v1.")
+    api_key: SecretStr = Field(SecretStr(""), description="Sent as a bearer token. Empty: none is sent.")
+    model: str = Field("", description="The provider's name of the model.")
+    context_tokens: int = Field(0, ge=0, description="Most tokens of prompt and answer together. 0: not known.")
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens",
+        description="What the provider calls the most tokens to generate; OpenAI's newer models use the latter.",
+    )
+    connect_timeout_ms: int = Field(2_000, ge=1, description="Time to open a connection.")
+    read_timeout_ms: int = Field(
+        60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."
+    )
+    max_connections: int = Field(64, ge=1, description="Connections kept to the provider.")
+
+
+class LlmSettings(ServiceSettings):
+    """Settings of the llm service."""
+
+    model_config = SettingsConfigDict(env_prefix="HEDGEROW_LLM_", protected_namespaces=())
+
+    address: str = Field("127.0.0.1:50053", description="Where to serve gRPC, host:port.")
+    engine: Literal["vllm", "openai"] = Field("vllm", description="What generates.")
+    model_name: str = Field(
+        "", description="The name callers see. Empty: the last part of the engine's own name for it."
+    )
+    default_max_tokens: int = Field(256, ge=1, description="Most tokens of an answer whose request does not say.")
+    max_tokens_cap: int = Field(512, ge=1, description="Most tokens of any answer.")
+    warm_up: bool = Field(True, description="Generate a few answers before health says SERVING.")
+    vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
+    openai: OpenAISettings = Field(OpenAISettings(), description="The OpenAI-compatible engine's settings.")
+
+    @property
+    def _engine_model(self) -> str:
+        return self.vllm.model if self.engine == "vllm" else self.openai.model
+
+    @property
+    def public_name(self) -> str:
+        """The name callers see."""
+        return self.model_name or PurePath(self._engine_model).name

@@ -1,0 +1,140 @@
+"""The seam between the service and whatever generates: plain values in, chunks of text out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, Protocol
+
+from services.runtime.deadline import Deadline
+
+Progress = Callable[[str], None]  # told one line at each step
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn; None takes the model's own default."""
+
+    temperature: float | None = None  # 0 to 2; 0 is greedy
+    top_p: float | None = None  # above 0 to 1
+    max_tokens: int | None = None  # at least 1
+    stop: tuple[str, ...] = ()  # end the answer and are not part of it
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What the whole answer must match. `value` is a JSON Schema, as text, or a regular expression."""
+
+    kind: Literal["json_schema", "regex", "json_object"]
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A conversation to continue."""
+
+    messages: tuple[Message, ...]
+    sampling: Sampling = field(default_factory=Sampling)
+    constraint: Constraint | None = None
+
+
+class FinishReason(Enum):
+    """Why a generation ended, as far as an engine can tell."""
+
+    STOP = "stop"  # the model ended it, or a stop string did
+    LENGTH = "length"  # max_tokens or the context was reached
+    INTERRUPTED = "interrupted"  # the engine failed after it had begun; the text is incomplete
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer cost, in tokens."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_prompt_tokens: int = 0  # whose key-value cache was reused
+    drafted_tokens: int = 0  # proposed by speculation
+    accepted_tokens: int = 0  # of those, kept by the model
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of a generation."""
+
+    reason: FinishReason
+    usage: Usage
+    queue_ms: float | None = None  # waited for the engine before it ran; None: the engine does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """More text, the end, or both. `tokens` counts those that went into `text`."""
+
+    text: str
+    tokens: int
+    finish: Finish | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What an engine serves."""
+
+    name: str
+    engine: Literal["vllm", "openai"]
+    context_tokens: int  # prompt and answer together; 0: the engine does not say
+    max_tokens: int  # one answer
+    speculation: str  # `off`, `ngram`, `draft_model`, …; empty: the engine does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What an engine is doing now, in requests."""
+
+    running: int
+    waiting: int
+
+
+class Engine(Protocol):
+    """Generates text with one model."""
+
+    def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        """Stream an answer; the last chunk, and only that, has `finish`. Closing the generator stops the engine.
+
+        Raises InvalidInput, Exhausted or Unavailable, always before the first chunk: once there is text, a failure
+        is a finish with reason INTERRUPTED.
+        """
+        ...
+
+    async def count_tokens(self, messages: tuple[Message, ...], deadline: Deadline) -> int:
+        """The tokens of a conversation, template included."""
+        ...
+
+    def describe(self) -> Model:
+        """What it serves; does not change."""
+        ...
+
+    def load(self) -> Load:
+        """What it is doing now."""
+        ...
+
+    async def warm_up(self, progress: Progress) -> None:
+        """Do now what the first requests would otherwise wait for."""
+        ...
+
+    async def wait_failed(self) -> str:
+        """Return why, once it can never serve again; until then, wait."""
+        ...
+
+    async def close(self) -> None:
+        """Stop, leaving no process and no connection behind."""
+        ...

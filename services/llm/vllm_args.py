@@ -1,0 +1,82 @@
+"""From our settings to vLLM's: the environment it reads, and its `AsyncEngineArgs`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from services.llm.config import VllmSettings
+from services.llm.errors import BadEngineSettings
+from services.runtime.errors import shorten
+
+
+def environment(settings: VllmSettings) -> dict[str, str]:
+    """What vLLM and its libraries read from the environment rather than from arguments."""
+    variables = {
+        "VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_kvcache_space_gib),
+        "VLLM_CPU_OMP_THREADS_BIND": settings.cpu_omp_threads_bind,
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "VLLM_NO_USAGE_STATS": "1",
+        # gRPC's threads do not survive a fork.
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    }
+    openmp = Path(sys.prefix, "lib", "libiomp5.so")  # comes with vLLM for CPUs, whose speculation needs it to be quick
+    if openmp.exists():
+        variables["LD_PRELOAD"] = str(openmp)  # read by the processes vLLM starts; this one is past it
+    if Path(settings.model).is_dir():
+        variables["HF_HUB_OFFLINE"] = "1"  # everything is here: do not wait for a hub that may not answer
+    return variables
+
+
+def set_environment(variables: Mapping[str, str]) -> None:
+    """Set what the operator has not set. Before vLLM is imported."""
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+
+
+def engine_args(settings: VllmSettings) -> Any:
+    """vLLM's `AsyncEngineArgs`. Raises BadEngineSettings naming a field that vLLM lacks or whose type is wrong."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    types = {field.name: field.type for field in dataclasses.fields(AsyncEngineArgs)}
+    fields = check_fields(settings.engine_fields(), types)
+    if settings.speculative_config:
+        fields.setdefault("per_request_spec_decode_metrics", "summary")  # what usage counts come from
+    return AsyncEngineArgs(**fields)
+
+
+def check_fields(fields: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    """`fields` with their values read as `types` say. Raises BadEngineSettings."""
+    return {name: _checked(name, value, types) for name, value in fields.items()}
+
+
+def _checked(name: str, value: Any, types: Mapping[str, Any]) -> Any:
+    if name not in types:
+        hint = get_close_matches(name, types, n=1)
+        raise BadEngineSettings(f"vllm.{name}: vLLM has no such setting{f'; did you mean {hint[0]}?' if hint else ''}")
+    if isinstance(types[name], str):  # a forward reference: left to vLLM
+        return value
+    problem = ""
+    for candidate in _readings(value):
+        try:
+            return TypeAdapter(types[name]).validate_python(candidate)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+    raise BadEngineSettings(f"vllm.{name}: {problem}, got {shorten(repr(value))}")
+
+
+def _readings(value: Any) -> Iterator[Any]:
+    """The value itself, and what it says when it is JSON text: the environment holds only text."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            yield json.loads(value)
+    yield value

@@ -1,0 +1,63 @@
+"""Loading vLLM without holding up the event loop, and giving up on it half-way without leaving a process behind."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import time
+from typing import Any
+
+from services.llm import vllm_plugin
+from services.llm.config import VllmSettings
+from services.llm.engine import Progress
+from services.llm.errors import BadEngineSettings
+from services.llm.vllm_args import engine_args, environment, set_environment
+
+_POLL_S = 0.05
+
+
+async def load(settings: VllmSettings, stat_logger: Any, progress: Progress) -> Any:
+    """An `AsyncLLM` whose engine process is up. Takes tens of seconds; when cancelled, ends what it has started.
+
+    Raises BadEngineSettings when vLLM refuses the settings.
+    """
+    if not settings.model:
+        raise BadEngineSettings("vllm.model: must be set")
+    if not vllm_plugin.is_installed():
+        raise BadEngineSettings(
+            f"hedgerow is not installed here, so vLLM would not find its {vllm_plugin.GROUP} plugin"
+        )
+    started = time.monotonic()
+    progress(f"loading {settings.model}")
+    loading = asyncio.create_task(asyncio.to_thread(_load, settings, stat_logger))
+    try:
+        engine = await asyncio.shield(loading)
+    except asyncio.CancelledError:
+        await _give_up(loading)
+        raise
+    progress(f"loaded {settings.model} in {time.monotonic() - started:.1f} s")
+    return engine
+
+
+def _load(settings: VllmSettings, stat_logger: Any) -> Any:
+    set_environment(environment(settings))
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    args = engine_args(settings)
+    try:
+        config = args.create_engine_config()
+    except (ValueError, TypeError, OSError, NotImplementedError) as error:  # pydantic's errors are ValueErrors
+        raise BadEngineSettings(f"vllm: {error}") from error
+    from vllm.v1.executor import Executor
+
+    return AsyncLLM(config, Executor.get_class(config), log_stats=True, log_requests=False, stat_loggers=[stat_logger])
+
+
+async def _give_up(loading: asyncio.Task[Any]) -> None:
+    """A thread cannot be cancelled, but it fails at once when the engine process it waits for ends."""
+    while not loading.done():
+        for child in multiprocessing.active_children():
+            child.kill()
+        await asyncio.wait([loading], timeout=_POLL_S)
+    if loading.exception() is None:
+        await asyncio.to_thread(loading.result().shutdown)

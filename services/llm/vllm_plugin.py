@@ -1,0 +1,54 @@
+"""What runs inside vLLM's own processes: loaded there by vLLM, as its `vllm.general_plugins` entry point.
+
+Source: https://docs.vllm.ai/en/latest/design/plugin_system/
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from importlib.metadata import entry_points
+from multiprocessing.connection import wait
+from typing import Any
+
+GROUP = "vllm.general_plugins"
+
+
+def install() -> None:
+    """Called once in every process of vLLM, the one that started the others included."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_die_with, args=(parent.sentinel,), name="die-with-parent", daemon=True).start()
+    _mend_expand_on_cpu()
+
+
+def is_installed() -> bool:
+    """Whether vLLM will find it: the package's metadata says so, which running from a bare source tree lacks."""
+    return any(point.value == f"{__name__}:{install.__name__}" for point in entry_points(group=GROUP))
+
+
+def _die_with(sentinel: int) -> None:
+    """vLLM's engine process outlives a parent that was killed, holding its memory for ever."""
+    wait([sentinel])
+    os._exit(1)
+
+
+def _mend_expand_on_cpu() -> None:
+    """vLLM 0.32's CPU kernel writes into a converted copy that is then dropped, and truncates floats to integers.
+
+    It spreads each request's temperature and top_p over its drafted tokens, so with speculation on a CPU without
+    Triton every drawn (not greedy) answer was judged at a random temperature.
+    """
+    from vllm.utils import cpu_triton_utils
+
+    cpu_triton_utils._expand_kernel_impl = expand
+
+
+def expand(
+    output: Any, values: Any, ends: Any, replace_from: float, replace_to: float, MAX_NUM_TOKENS: int | None = None
+) -> None:
+    """Repeat `values[i]` up to `output[ends[i]]`, with `replace_to` for `replace_from`. All tensors are 1-D."""
+    counts = ends.diff(prepend=ends.new_zeros(1))
+    chosen = values.masked_fill(values == replace_from, replace_to)
+    output.copy_(chosen.repeat_interleave(counts.long()))

@@ -1,0 +1,397 @@
+"""The llm service as a process of its own, with vLLM and the demo models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import psutil
+import pytest
+import pytest_asyncio
+from google.rpc import error_details_pb2, status_pb2
+
+from hedgerow.channel import open_channel
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, check_health, free_port
+from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
+from services.llm.config import VllmSettings
+from services.llm.vllm_args import environment
+
+START_S = 300  # an engine imports torch three times over: a minute or more where cores are few
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(2 * START_S)]
+
+REPOSITORY = Path(__file__).parents[2]
+FRANCE = "What is the capital of France?"
+STORY = "Tell me a long story about a fox."
+USER, ASSISTANT = chat_pb2.ROLE_USER, chat_pb2.ROLE_ASSISTANT
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running service and how to reach it."""
+
+    process: ServiceProcess
+    stub: Any
+    metrics: str
+
+    async def ask(self, question: str, **sampling: Any) -> tuple[str, llm_pb2.Finish]:
+        """The whole answer and how it ended."""
+        return await self.answer(ask(question, **sampling))
+
+    async def answer(self, request: llm_pb2.GenerateRequest) -> tuple[str, llm_pb2.Finish]:
+        replies = [reply async for reply in self.stub.Generate(request, timeout=60)]
+        assert [reply.HasField("finish") for reply in replies] == [False] * (len(replies) - 1) + [True]
+        assert sum(reply.tokens for reply in replies) == replies[-1].finish.usage.completion_tokens
+        return "".join(reply.text for reply in replies), replies[-1].finish
+
+    async def refusal(self, request: llm_pb2.GenerateRequest) -> tuple[grpc.StatusCode, str, str]:
+        """Code, the field at fault and the text of a call that must fail."""
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await self.answer(request)
+        status = status_pb2.Status.FromString(dict(caught.value.trailing_metadata())["grpc-status-details-bin"])
+        info = error_details_pb2.ErrorInfo()
+        status.details[0].Unpack(info)
+        return caught.value.code(), info.metadata["field"], caught.value.details()
+
+    async def model(self) -> llm_pb2.GetModelResponse:
+        reply: llm_pb2.GetModelResponse = await self.stub.GetModel(llm_pb2.GetModelRequest(), timeout=5)
+        return reply
+
+    async def gauge(self, name: str) -> float:
+        """The value of a metric without looking at its labels."""
+        page = await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://{self.metrics}/metrics").read().decode())
+        (value,) = (float(line.split()[-1]) for line in page.splitlines() if line.startswith(f"{name}{{"))
+        return value
+
+
+def ask(
+    question: str, response_format: chat_pb2.ResponseFormat | None = None, **sampling: Any
+) -> llm_pb2.GenerateRequest:
+    return llm_pb2.GenerateRequest(
+        messages=[chat_pb2.Message(role=USER, content=question)],
+        sampling=chat_pb2.Sampling(**{"temperature": 0, **sampling}),
+        response_format=response_format,
+    )
+
+
+def spec(name: str, address: str, **settings: str) -> ServiceSpec:
+    settings = {
+        "ADDRESS": address,
+        "MODEL_NAME": "demo-llm",
+        "VLLM__MODEL": str(REPOSITORY / "models/demo-llm"),
+        "VLLM__MAX_MODEL_LEN": "1024",
+        "VLLM__ENFORCE_EAGER": "true",
+        **settings,
+    }
+    return ServiceSpec(
+        name, "services.llm", address, {f"HEDGEROW_LLM_{key}": value for key, value in environment.items()}
+    )
+
+
+async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float = 30) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not await condition():  # the condition is in another process
+            await asyncio.sleep(0.02)
+
+
+def family(process: ServiceProcess) -> list[psutil.Process]:
+    """The service's process and everything it has started."""
+    root = psutil.Process(process.pid)
+    return [root, *root.children(recursive=True)]
+
+
+async def gone(processes: list[psutil.Process]) -> bool:
+    return not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    """One engine for the module: it takes tens of seconds to start. Speculates with the draft model."""
+    draft = {"method": "draft_model", "model": str(REPOSITORY / "models/demo-llm-draft"), "num_speculative_tokens": 4}
+    address, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    settings = {"METRICS_ADDRESS": metrics, "VLLM__SPECULATIVE_CONFIG": json.dumps(draft)}
+    process = ServiceProcess(spec("llm", address, **settings), tmp_path_factory.mktemp("logs"))
+    try:
+        await process.wait_serving(START_S)
+        async with open_channel(address) as channel:
+            yield Service(process, llm_pb2_grpc.LLMServiceStub(channel), metrics)
+    finally:
+        await process.stop(30)
+
+
+async def test_a_question_is_answered_with_what_it_cost(service: Service) -> None:
+    text, finish = await service.ask(FRANCE)
+    assert text == "The capital of France is Paris."
+    assert finish.reason == chat_pb2.FINISH_REASON_STOP
+    assert finish.HasField("queue_ms")
+    usage = finish.usage
+    assert 0 < usage.accepted_tokens <= usage.drafted_tokens
+    assert usage.prompt_tokens > 0
+
+
+async def test_a_drawn_answer_is_as_right_as_a_greedy_one_under_speculation(service: Service) -> None:
+    for seed in range(5):
+        text, finish = await service.ask(FRANCE, temperature=0.7, top_p=0.95, seed=seed)
+        assert text == "The capital of France is Paris."
+        assert finish.usage.accepted_tokens > 0
+
+
+async def test_the_same_seed_draws_the_same_answer(service: Service) -> None:
+    first, _ = await service.ask(STORY, temperature=1.5, seed=7, max_tokens=40)
+    again, _ = await service.ask(STORY, temperature=1.5, seed=7, max_tokens=40)
+    other, _ = await service.ask(STORY, temperature=1.5, seed=8, max_tokens=40)
+    assert first == again != other
+
+
+async def test_a_later_turn_sees_the_earlier_ones(service: Service) -> None:
+    turns = [(USER, FRANCE), (ASSISTANT, "The capital of France is Paris."), (USER, "What is the capital of Japan?")]
+    messages = [chat_pb2.Message(role=role, content=content) for role, content in turns]
+    text, finish = await service.answer(
+        llm_pb2.GenerateRequest(messages=messages, sampling=chat_pb2.Sampling(temperature=0))
+    )
+    assert text == "The capital of Japan is Tokyo."
+    counted = await service.stub.CountTokens(llm_pb2.CountTokensRequest(messages=messages), timeout=5)
+    assert counted.tokens == finish.usage.prompt_tokens
+
+
+async def test_tokens_that_arrive_together_travel_together(service: Service) -> None:
+    replies = [reply async for reply in service.stub.Generate(ask(STORY, max_tokens=100), timeout=60)]
+    assert len(replies) < sum(reply.tokens for reply in replies)
+
+
+async def test_max_tokens_ends_an_answer(service: Service) -> None:
+    _, finish = await service.ask(STORY, max_tokens=5)
+    assert (finish.reason, finish.usage.completion_tokens) == (chat_pb2.FINISH_REASON_LENGTH, 5)
+
+
+async def test_an_answer_is_clipped_to_what_the_context_has_left(service: Service) -> None:
+    prompt = "hello " * 300
+    _, finish = await service.ask(prompt, max_tokens=100_000)
+    assert finish.usage.completion_tokens <= min(512, 1024 - finish.usage.prompt_tokens)
+
+
+async def test_a_stop_string_ends_an_answer_and_is_not_part_of_it(service: Service) -> None:
+    text, finish = await service.ask(FRANCE, stop=[" is"])
+    assert text == "The capital of France"
+    assert finish.reason == chat_pb2.FINISH_REASON_STOP
+
+
+async def test_the_same_beginning_is_not_computed_twice(service: Service) -> None:
+    prompt = "Context:\n- The fox lives near the river.\n" * 10 + "\nQuestion: Where does the fox live?"
+    await service.ask(prompt, max_tokens=1)
+    _, finish = await service.ask(prompt, max_tokens=1)
+    assert finish.usage.cached_prompt_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("constraint", "matches"),
+    [
+        (chat_pb2.ResponseFormat(regex="[0-9]{3}"), lambda text: text.isdigit() and len(text) == 3),
+        (
+            chat_pb2.ResponseFormat(json_schema='{"enum": ["red", "blue"]}'),
+            lambda text: json.loads(text) in ("red", "blue"),
+        ),
+        (chat_pb2.ResponseFormat(json_object=True), lambda text: isinstance(json.loads(text), dict)),
+    ],
+    ids=["regex", "json_schema", "json_object"],
+)
+async def test_a_constraint_is_kept(
+    service: Service, constraint: chat_pb2.ResponseFormat, matches: Callable[[str], bool]
+) -> None:
+    text, finish = await service.answer(ask("Give me a JSON object about a city.", response_format=constraint))
+    assert finish.reason == chat_pb2.FINISH_REASON_STOP
+    assert matches(text)
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "limit", "value"),
+    [
+        (ask("hello " * 2000), "messages", "at most 1023 tokens", "tokens"),
+        (ask("hello " * 100_000), "messages", "at most 1023 tokens", "600000 characters"),
+        (ask(FRANCE, temperature=2.5), "sampling.temperature", "0 to 2", "2.5"),
+        (ask(FRANCE, top_p=0), "sampling.top_p", "above 0 to 1", "0.0"),
+        (ask(FRANCE, max_tokens=0), "sampling.max_tokens", "1 or more", "0"),
+        (ask(FRANCE, stop=["a"] * 9), "sampling.stop", "at most 8", "9"),
+        (ask(""), "messages[0].content", "1 or more characters", "0"),
+        (llm_pb2.GenerateRequest(), "messages", "1 or more", "0"),
+        (ask(FRANCE, chat_pb2.ResponseFormat(regex="(")), "response_format.regex", "unclosed group", "("),
+        (ask(FRANCE, chat_pb2.ResponseFormat(json_schema="{")), "response_format.json_schema", "JSON", "{"),
+        (ask(FRANCE, chat_pb2.ResponseFormat(json_schema='{"type": "x"}')), "response_format.json_schema", "x", "type"),
+    ],
+)
+async def test_a_request_that_cannot_be_served_names_field_limit_and_value(
+    service: Service, request_: llm_pb2.GenerateRequest, field: str, limit: str, value: str
+) -> None:
+    code, named, text = await service.refusal(request_)
+    assert code == grpc.StatusCode.INVALID_ARGUMENT
+    assert named == field
+    assert limit in text
+    assert value in text
+
+
+async def test_cancelling_a_call_stops_the_engine(service: Service) -> None:
+    call = service.stub.Generate(ask("Tell me a long story about a wolf.", max_tokens=512, temperature=1.9))
+    await call.read()
+    assert (await service.model()).running == 1
+    call.cancel()
+    await until(lambda: idle(service))
+    generated = await service.gauge("vllm:generation_tokens_total")
+    text, _ = await service.ask(FRANCE)  # the scheduler counts again when it next runs
+    assert text == "The capital of France is Paris."
+    assert await service.gauge("vllm:generation_tokens_total") - generated < 100
+
+
+async def idle(service: Service) -> bool:
+    model = await service.model()
+    return (model.running, model.waiting) == (0, 0)
+
+
+async def test_the_model_is_described(service: Service) -> None:
+    model = await service.model()
+    assert (model.name, model.engine, model.speculation) == ("demo-llm", "vllm", "draft_model")
+    assert (model.context_tokens, model.max_tokens) == (1024, 512)
+
+
+async def test_the_engine_s_own_metrics_are_on_the_services_page(service: Service) -> None:
+    assert await service.gauge("vllm:num_requests_running") >= 0
+    assert await service.gauge("vllm:spec_decode_num_accepted_tokens_total") > 0
+
+
+async def test_a_wrong_engine_setting_stops_the_start_and_is_named(tmp_path: Path) -> None:
+    for setting, value in (("VLLM__MAX_NUM_SEQ", "4"), ("VLLM__MODEL", "/no/such/model")):
+        address = f"127.0.0.1:{free_port()}"
+        process = ServiceProcess(spec(f"wrong-{setting}", address, **{setting: value}), tmp_path)
+        assert await process.wait() == 2
+        assert setting.removeprefix("VLLM__").lower() in process.tail(3)
+
+
+async def test_sigterm_while_loading_ends_everything(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    process = ServiceProcess(spec("loading", address), tmp_path)
+    await until(lambda: has_engine(process), 120)
+    started = family(process)
+    assert await check_health(address, 5) == "NOT_SERVING"
+    process.signal(signal.SIGTERM)
+    assert await process.wait() == 0
+    await until(lambda: gone(started))
+
+
+async def has_engine(process: ServiceProcess) -> bool:
+    return len(family(process)) > 1
+
+
+async def test_a_dead_engine_ends_the_calls_in_flight_and_the_process(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    process = ServiceProcess(spec("dying", address, MAX_TOKENS_CAP="1000"), tmp_path)
+    try:
+        await process.wait_serving(START_S)
+        async with open_channel(address) as channel:
+            call = llm_pb2_grpc.LLMServiceStub(channel).Generate(ask(STORY, max_tokens=1000, temperature=1.9))
+            replies = aiter(call)
+            assert (await anext(replies)).text
+            next(child for child in family(process) if "EngineCore" in " ".join(child.cmdline())).kill()
+            *_, last = [reply async for reply in replies]
+        assert last.finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
+        assert await process.wait() == 1
+    finally:
+        await process.stop()
+
+
+async def test_an_openai_compatible_server_is_served_like_an_engine_of_our_own(tmp_path: Path) -> None:
+    """vLLM's own server of the demo model is the provider."""
+    port, key = free_port(), "sk-very-secret"
+    async with provider(port, key, tmp_path) as server, openai_service(port, key, tmp_path) as service:
+        text, finish = await service.ask(FRANCE)
+        assert text == "The capital of France is Paris."
+        assert finish.reason == chat_pb2.FINISH_REASON_STOP
+        asked = ask(FRANCE).messages
+        counted = await service.stub.CountTokens(llm_pb2.CountTokensRequest(messages=asked), timeout=5)
+        assert counted.tokens == finish.usage.prompt_tokens
+        _, finish = await service.ask(STORY, max_tokens=5)
+        assert (finish.reason, finish.usage.completion_tokens) == (chat_pb2.FINISH_REASON_LENGTH, 5)
+        code, _, text = await service.refusal(ask("hello " * 2000))
+        assert code == grpc.StatusCode.INVALID_ARGUMENT
+        assert "1024 tokens" in text
+        replies = aiter(
+            service.stub.Generate(ask("Tell me a long story about an owl.", max_tokens=500, temperature=1.9))
+        )
+        await anext(replies)
+        server.kill()
+        *_, last = [reply async for reply in replies]
+        assert last.finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await service.ask(FRANCE)
+        assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert key not in service.process.log.read_text()
+
+
+@asynccontextmanager
+async def provider(port: int, key: str, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`vllm serve`, ready."""
+    options = {"model": REPOSITORY / "models/demo-llm", "served-model-name": "demo", "port": port, "api-key": key}
+    flags = [text for name, value in {**options, "max-model-len": 1024}.items() for text in (f"--{name}", str(value))]
+    variables = environment(VllmSettings(model=str(REPOSITORY / "models/demo-llm")))
+    with (folder / "provider.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(
+                sys.executable,
+                "-m",
+                "vllm.entrypoints.openai.api_server",
+                "--host",
+                "127.0.0.1",
+                "--enforce-eager",
+                *flags,
+            ),
+            env={**os.environ, **variables},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            await until(lambda: answers(client), START_S)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def answers(client: httpx.AsyncClient) -> bool:
+    try:
+        return (await client.get("/health")).is_success
+    except httpx.TransportError:
+        return False
+
+
+@asynccontextmanager
+async def openai_service(port: int, key: str, folder: Path) -> AsyncIterator[Service]:
+    address = f"127.0.0.1:{free_port()}"
+    own = {"BASE_URL": f"http://127.0.0.1:{port}/v1", "MODEL": "demo", "API_KEY": key}
+    settings = {"ADDRESS": address, "ENGINE": "openai", **{f"OPENAI__{name}": value for name, value in own.items()}}
+    prefixed = {f"HEDGEROW_LLM_{name}": value for name, value in settings.items()}
+    process = ServiceProcess(ServiceSpec("openai", "services.llm", address, prefixed), folder)
+    try:
+        await process.wait_serving()
+        async with open_channel(address) as channel:
+            yield Service(process, llm_pb2_grpc.LLMServiceStub(channel), "")
+    finally:
+        await process.stop()
+
+
+async def test_a_killed_service_leaves_no_engine_behind(service: Service) -> None:
+    """The last of the module, whose engine it ends."""
+    started = family(service.process)
+    assert len(started) > 1
+    psutil.Process(service.process.pid).kill()  # nobody watches over it now but the engine's own plugin
+    await until(lambda: gone(started))
