@@ -1,21 +1,19 @@
 """What the llm service costs over vLLM itself, and what speculation, the prefix cache and the warm-up are worth.
 
-The service (a process of its own, over gRPC) and vLLM's `AsyncLLM` (in this process) have the same settings, are loaded
-side by side and are asked in turns, one at a time, so that whatever else the machine does meets both alike.
+The service (over gRPC) and vLLM's bare `AsyncLLM` (`bench.raw_vllm`), each a process of its own with the same settings,
+are loaded side by side and asked in turns, one at a time, so that whatever else the machine does meets both alike.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import itertools
 import json
-import os
+import sys
 import tempfile
 import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -29,16 +27,24 @@ from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 
 NAME = "llm"
-ROUNDS = 20  # stories per path; each path is asked once a round
+STORIES = 20  # per path
+IN_A_ROW = 5  # of them to one path before the next has its turn
+SETTLE_S = 1.1  # vLLM's worker polls for a second after its last step, which takes a core from its neighbour
 PREFIXES = 10  # long prompts, each asked twice
 START_S = 300.0
 MODELS = Path(__file__).parents[1] / "models"
-ANIMALS = ("fox", "owl", "bear", "rabbit", "turtle", "wolf", "mouse", "heron", "otter", "badger")  # the model knows
+ANIMALS = ("fox", "owl", "bear", "rabbit", "turtle")  # the model knows stories about these
 SPECULATION: dict[str, dict[str, Any] | None] = {
     "off": None,
     "ngram": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2},
     "draft": {"method": "draft_model", "model": str(MODELS / "demo-llm-draft"), "num_speculative_tokens": 4},
 }
+# Four engines on a few cores starve each other for longer than the mesh waits for a sign of life.
+PATIENT = (
+    ("grpc.http2.ping_timeout_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.min_reconnect_backoff_ms", 20_000),
+)
 Progress = Callable[[str], None]
 
 
@@ -68,8 +74,7 @@ async def run(progress: Progress) -> dict[str, object]:
     """Start what is needed, measure, stop it. About four minutes, most of it loading."""
     with tempfile.TemporaryDirectory() as folder:
         async with _Services(Path(folder), progress) as services:
-            draft, pair = await _pair(services, progress)
-            gc.collect()  # vLLM's engine, which cannot do that while the interpreter exits
+            draft, pair = await _pair(services, Path(folder), progress)
             prefix = await _prefix_cache(draft, progress)
             off, ngram, cold = await asyncio.gather(
                 services.start("off", SPECULATION["off"]),
@@ -77,17 +82,17 @@ async def run(progress: Progress) -> dict[str, object]:
                 services.start("ngram-cold", SPECULATION["ngram"], WARM_UP="false"),
             )
             warmup = await _warm_up(cold, ngram, progress)
-            progress(f"llm: {ROUNDS} stories each without speculation, with ngram and with a draft model, in turns")
-            speculation = await _in_turns({"off": off, "ngram": ngram, "draft": draft}, ROUNDS)
+            progress(f"llm: {STORIES} stories each without speculation, with ngram and with a draft model, in turns")
+            speculation = await _in_turns({"off": off, "ngram": ngram, "draft": draft}, STORIES)
     return _result(pair, speculation, prefix, warmup)
 
 
-async def _pair(services: _Services, progress: Progress) -> tuple[Ask, dict[str, list[Sample]]]:
+async def _pair(services: _Services, folder: Path, progress: Progress) -> tuple[Ask, dict[str, list[Sample]]]:
     starting = services.start("draft", SPECULATION["draft"])
-    async with _raw(SPECULATION["draft"], progress) as raw:
+    async with _raw(SPECULATION["draft"], folder, progress) as raw:
         draft = await starting
-        progress(f"llm: {ROUNDS} stories each from vLLM and from the service, in turns")
-        return draft, await _in_turns({"raw": raw, "service": draft}, ROUNDS)
+        progress(f"llm: {STORIES} stories each from vLLM and from the service, in turns")
+        return draft, await _in_turns({"raw": raw, "service": draft}, STORIES)
 
 
 def _result(
@@ -111,7 +116,7 @@ def _result(
         },
         "prefix_cache": prefix_cache,
         "warmup": warmup,
-        "samples": {"stories": ROUNDS, "prefixes": PREFIXES, "warmup": 1},
+        "samples": {"stories": STORIES, "prefixes": PREFIXES, "warmup": 1},
     }
 
 
@@ -144,15 +149,16 @@ def table(result: Mapping[str, Any]) -> Table:
     return table
 
 
-async def _in_turns(paths: Mapping[str, Ask], rounds: int) -> dict[str, list[Sample]]:
-    """Each path gets the same stories; who is asked first changes with the round."""
+async def _in_turns(paths: Mapping[str, Ask], stories: int) -> dict[str, list[Sample]]:
+    """The same stories for each path, a few in a row; who is first changes from turn to turn."""
     samples: dict[str, list[Sample]] = {name: [] for name in paths}
     names = list(paths)
-    for number, animal in zip(range(-1, rounds), itertools.cycle(ANIMALS)):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            sample = await paths[name](f"Tell me a long story about a {animal}.", 256)
-            if number >= 0:  # the round before the first is not counted
-                samples[name].append(sample)
+    for turn in range(-1, stories // IN_A_ROW):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            await asyncio.sleep(SETTLE_S)
+            told = [await paths[name](f"Tell me a long story about a {animal}.", 256) for animal in ANIMALS[:IN_A_ROW]]
+            if turn >= 0:  # the turn before the first is not counted
+                samples[name] += told
     return samples
 
 
@@ -170,7 +176,10 @@ async def _prefix_cache(ask: Ask, progress: Progress) -> dict[str, float]:
 async def _warm_up(cold: Ask, warm: Ask, progress: Progress) -> dict[str, float]:
     progress("llm: the first request of a service that did not warm up and of one that did")
     prompt = "Tell me a story about a fox. Tell me a story about a fox."
-    without, with_ = await cold(prompt, 32), await warm(prompt, 32)
+    await asyncio.sleep(SETTLE_S)
+    without = await cold(prompt, 32)
+    await asyncio.sleep(SETTLE_S)
+    with_ = await warm(prompt, 32)
     return {"without_ms": round(without.total_s * 1000, 1), "with_ms": round(with_.total_s * 1000, 1)}
 
 
@@ -200,7 +209,7 @@ class _Services(AsyncExitStack):
 
     async def _serving(self, process: ServiceProcess) -> Ask:
         await process.wait_serving(START_S)
-        channel = await self.enter_async_context(open_channel(process.spec.address))
+        channel = await self.enter_async_context(open_channel(process.spec.address, PATIENT))
         stub = llm_pb2_grpc.LLMServiceStub(channel)  # type: ignore[no-untyped-call]
         return lambda prompt, max_tokens: _ask_service(stub, prompt, max_tokens)
 
@@ -223,51 +232,27 @@ async def _ask_service(stub: Any, prompt: str, max_tokens: int) -> Sample:
 
 
 @asynccontextmanager
-async def _raw(speculative: dict[str, Any] | None, progress: Progress) -> AsyncIterator[Ask]:
-    """vLLM as an application would use it."""
-    from services.llm.config import VllmSettings
-    from services.llm.vllm_args import engine_args, environment, set_environment
-
-    settings = VllmSettings(**_settings(speculative))
+async def _raw(speculative: dict[str, Any] | None, folder: Path, progress: Progress) -> AsyncIterator[Ask]:
+    """`bench.raw_vllm`, loaded."""
     progress("llm: loading vLLM")
+    with (folder / "raw.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bench.raw_vllm", json.dumps(_settings(speculative))),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=log,
+        )
+    assert process.stdin
+    assert process.stdout
+    requests, replies = process.stdin, process.stdout
 
-    def load() -> Any:
-        set_environment(environment(settings))
-        from vllm.v1.engine.async_llm import AsyncLLM
+    async def ask(prompt: str, max_tokens: int) -> Sample:
+        requests.write(json.dumps({"prompt": prompt, "max_tokens": max_tokens}).encode() + b"\n")
+        return Sample(**json.loads(await replies.readline()))
 
-        return AsyncLLM.from_engine_args(engine_args(settings))
-
-    with _environment_restored():
-        engine = await asyncio.to_thread(load)
     try:
-        yield lambda prompt, max_tokens: _ask_raw(engine, prompt, max_tokens)
+        await asyncio.wait_for(replies.readline(), START_S)
+        yield ask
     finally:
-        engine.shutdown(0.2)
-
-
-@contextmanager
-def _environment_restored() -> Iterator[None]:
-    """What is meant for vLLM's processes must not reach those of the services, which see to it themselves."""
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-async def _ask_raw(engine: Any, prompt: str, max_tokens: int) -> Sample:
-    from vllm.sampling_params import RequestOutputKind, SamplingParams
-
-    started, first = time.perf_counter(), 0.0
-    conversation = [{"role": "user", "content": prompt}]
-    rendered = engine.get_tokenizer().apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
-    params = SamplingParams(temperature=0, max_tokens=max_tokens, output_kind=RequestOutputKind.DELTA)
-    tokens, speculation = 0, None
-    async for output in engine.generate(rendered, params, uuid.uuid4().hex):
-        first = first or time.perf_counter() - started
-        tokens += len(output.outputs[0].token_ids)
-        speculation = output.outputs[0].spec_decode_metrics
-    total = time.perf_counter() - started
-    accepted = sum(kept * steps for kept, steps in enumerate(speculation.histogram)) if speculation else 0
-    return Sample(first, total, tokens, accepted)
+        requests.close()
+        await process.wait()

@@ -32,6 +32,9 @@ def environment(settings: VllmSettings) -> dict[str, str]:
     openmp = Path(sys.prefix, "lib", "libiomp5.so")  # comes with vLLM for CPUs, whose speculation needs it to be quick
     if openmp.exists():
         variables["LD_PRELOAD"] = str(openmp)  # read by the processes vLLM starts; this one is past it
+        # vLLM's own values, which it sets only where it binds threads: by default they would spin for 200 ms after each
+        # step, and starve whatever shares the cores.
+        variables |= {"KMP_BLOCKTIME": "5", "KMP_TPAUSE": "0"}
     if Path(settings.model).is_dir():
         variables["HF_HUB_OFFLINE"] = "1"  # everything is here: do not wait for a hub that may not answer
     return variables

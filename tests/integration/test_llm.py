@@ -94,9 +94,7 @@ def spec(name: str, address: str, **settings: str) -> ServiceSpec:
         "VLLM__ENFORCE_EAGER": "true",
         **settings,
     }
-    return ServiceSpec(
-        name, "services.llm", address, {f"HEDGEROW_LLM_{key}": value for key, value in environment.items()}
-    )
+    return ServiceSpec(name, "services.llm", address, {f"HEDGEROW_LLM_{key}": value for key, value in settings.items()})
 
 
 async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float = 30) -> None:
