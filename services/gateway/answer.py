@@ -82,6 +82,7 @@ class Answer:
         try:
             yield self._flush()
         finally:
+            self._ledger.publish()
             if storable:
                 self._store()
 

@@ -121,17 +121,15 @@ class Generation:
 
     async def begins(self, within_s: float) -> bool:
         """Wait a little for the first message; whether it came, or failed to."""
-        try:
-            async with asyncio.timeout(within_s):
-                await self._arrived.wait()
-        except TimeoutError:
-            return False
-        return True
+        patience = asyncio.get_running_loop().call_later(within_s, self._arrived.set)
+        await self._arrived.wait()
+        patience.cancel()
+        return bool(self._inbox) or self._over
 
     async def take(self) -> list[llm_pb2.GenerateResponse]:
         """All messages that have come since the last time, at least one; none after the last. Raises what the model or
         the way to it failed with: `TooLate` at the deadline it was started with."""
-        if not self._inbox and not self._over:
+        while not self._inbox and not self._over:
             self._arrived.clear()
             await self._arrived.wait()
         taken, self._inbox = self._inbox, []

@@ -70,6 +70,7 @@ class Ledger:
     model: str = ""
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     ttft_s: float | None = None
+    total_s: float = 0.0
     opened: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,14 +101,12 @@ class Ledger:
 
     def _close(self, name: str, running: Running, started: float) -> None:
         spent = self.elapsed() - started
-        outcome = _OUTCOMES[running.outcome]
-        _stage_seconds(name, outcome).observe(spent)
         if running.span.is_recording():
             running.span.set_attributes(
                 {
                     "hedgerow.stage.budget_ms": running.budget_s * 1000,
                     "hedgerow.stage.spent_ms": spent * 1000,
-                    "hedgerow.stage.outcome": outcome,
+                    "hedgerow.stage.outcome": _OUTCOMES[running.outcome],
                     "hedgerow.stage.detail": running.detail,
                 }
             )
@@ -144,9 +143,9 @@ class Ledger:
         self.text.append(text)
 
     def close(self) -> pb.Final:
-        """The last event; also puts the account on the span and into the metrics."""
-        total = self.elapsed()
-        final = pb.Final(
+        """The last event."""
+        self.total_s = self.elapsed()
+        return pb.Final(
             text="".join(self.text),
             finish_reason=self.finish_reason,
             model=self.model,
@@ -155,17 +154,18 @@ class Ledger:
             degraded=self.degraded,
             stages=self.stages,
             ttft_ms=None if self.ttft_s is None else self.ttft_s * 1000,
-            total_ms=total * 1000,
+            total_ms=self.total_s * 1000,
             trace_id=telemetry.trace_id(self.span),
             budget_ms=self.plan.budget_ms,
         )
-        self._publish(total)
-        return final
 
-    def _publish(self, total: float) -> None:
+    def publish(self) -> None:
+        """Put the account into the metrics and on the span; after `close`, when the client has it already."""
+        for stage in self.stages:
+            _stage_seconds(stage.name, _OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
         verdict, reason = _VERDICTS[self.cache.verdict], _REASONS[self.finish_reason]
         _answers(self.model, reason, verdict).inc()
-        _total_seconds(self.model, verdict).observe(total)
+        _total_seconds(self.model, verdict).observe(self.total_s)
         if self.ttft_s is not None:
             _ttft_seconds(self.model, verdict).observe(self.ttft_s)
         for label in self.degraded:
@@ -177,7 +177,7 @@ class Ledger:
             self.span.set_attributes(
                 {
                     "hedgerow.budget_ms": self.plan.budget_ms,
-                    "hedgerow.total_ms": total * 1000,
+                    "hedgerow.total_ms": self.total_s * 1000,
                     "hedgerow.ttft_ms": -1.0 if self.ttft_s is None else self.ttft_s * 1000,
                     "hedgerow.model": self.model,
                     "hedgerow.finish_reason": reason,

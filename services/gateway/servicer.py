@@ -29,6 +29,7 @@ class GatewayServicer:
     def __init__(self, settings: GatewaySettings, backends: Backends):
         self._settings, self._backends = settings, backends
         self._identity = Identity(settings.api_keys)
+        self._stages = {cached: text_stages(settings.stages, cached=cached) for cached in (True, False)}
 
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
         tenant = self._identity.tenant(call.header("authorization"))
@@ -70,7 +71,7 @@ class GatewayServicer:
         check(request, self._settings)
         budget_ms = self._budget_ms(request, deadline)
         cached = self._backends.cache is not None and not request.cache.bypass
-        plan = make_plan(text_stages(self._settings.stages, cached=cached), budget_ms)
+        plan = make_plan(self._stages[cached], budget_ms)
         reserve_s = min(self._settings.finish_reserve_ms, budget_ms / 10) / 1000
         return Answer(request, tenant, Ledger(plan, span, reserve_s), self._backends).messages()
 

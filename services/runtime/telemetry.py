@@ -1,7 +1,7 @@
 """Traces: one per request, across every hop, over OTLP. Metrics live with the code they measure (prometheus_client).
 
-Without an OTLP endpoint nothing is recorded, but ids are still made and passed on, so that logs, events and error
-messages always carry a trace id.
+Without an OTLP endpoint nothing is recorded and nothing passed on, but a service still makes an id for each call, so
+that its logs, events and error messages always carry one.
 """
 
 from __future__ import annotations
@@ -10,31 +10,42 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBasedTraceIdRatio
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 Metadata = tuple[tuple[str, str], ...]
 
 _PROPAGATOR = TraceContextTextMapPropagator()
+_IDS = RandomIdGenerator()
 _tracer = trace.get_tracer("hedgerow")
+_provider: TracerProvider | None = None
 
 
-def setup(service: str, endpoint: str, ratio: float) -> TracerProvider:
-    """Install the process's tracer; call `shutdown()` on what comes back to flush it."""
-    sampler = ParentBasedTraceIdRatio(ratio) if endpoint else ALWAYS_OFF
-    provider = TracerProvider(resource=Resource.create({"service.name": service}), sampler=sampler)
-    if endpoint:
-        exporter = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https"), timeout=2)
-        provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=500))
-    trace.set_tracer_provider(provider)
-    return provider
+def setup(service: str, endpoint: str, ratio: float) -> None:
+    """Export this process's spans to an OTLP/gRPC endpoint; without one, make ids only. Call `shutdown` at the end."""
+    global _provider
+    if not endpoint:
+        return
+    _provider = TracerProvider(
+        resource=Resource.create({"service.name": service}), sampler=ParentBasedTraceIdRatio(ratio)
+    )
+    exporter = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https"), timeout=2)
+    _provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=500))
+    trace.set_tracer_provider(_provider)
+
+
+def shutdown() -> None:
+    """Send what waits, for some seconds at most."""
+    if _provider is not None:
+        _provider.shutdown()
 
 
 class _MetadataGetter(Getter[Iterable[tuple[str, str | bytes]]]):
@@ -54,21 +65,31 @@ def extract(metadata: Iterable[tuple[str, str | bytes]]) -> Context:
     return _PROPAGATOR.extract(metadata, context=Context(), getter=_GETTER)
 
 
-def propagate(span: trace.Span | None = None) -> Metadata:
-    """gRPC metadata that makes the callee's spans children of `span`, or of the current one."""
+def propagate(span: trace.Span) -> Metadata:
+    """gRPC metadata that makes the callee's spans children of `span`; none where it is not recorded."""
+    if not span.is_recording():
+        return ()
     carrier: dict[str, str] = {}
-    _PROPAGATOR.inject(carrier, trace.set_span_in_context(span) if span else None)
+    _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
     return tuple(carrier.items())
 
 
 @contextmanager
 def server_span(name: str, metadata: Iterable[tuple[str, str | bytes]]) -> Iterator[trace.Span]:
     """The span of one call served, current while the call runs."""
-    context = extract(metadata)
-    with _tracer.start_as_current_span(
-        name, context=context, kind=trace.SpanKind.SERVER, record_exception=False, set_status_on_exception=False
-    ) as span:
+    if _provider is None:  # not set up, or nothing to export to: an id is all there is to make
+        ids = trace.SpanContext(_IDS.generate_trace_id(), _IDS.generate_span_id(), is_remote=False)
+        span: trace.Span = trace.NonRecordingSpan(ids)
+    else:
+        span = _tracer.start_span(
+            name, extract(metadata), trace.SpanKind.SERVER, record_exception=False, set_status_on_exception=False
+        )
+    token = context.attach(trace.set_span_in_context(span))
+    try:
         yield span
+    finally:
+        context.detach(token)
+        span.end()
 
 
 def start_span(name: str, kind: trace.SpanKind = trace.SpanKind.CLIENT) -> trace.Span:
