@@ -13,9 +13,9 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # one message, either way; gRPC's own defau
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    # A ping after 0.7 s of silence; no answer within 1.2 s: the peer is gone, in less than 2 s altogether. Shorter would
-    # take a peer whose cores are busy for a dead one. `keepalive_timeout_ms` alone leaves a frozen peer in place for a
-    # minute: the HTTP/2 layer has a ping timeout of its own.
+    # A ping after 0.7 s of silence; no answer within 1.2 s: the peer is gone, in less than 2 s altogether. Shorter
+    # would take a peer whose cores are busy for a dead one. `keepalive_timeout_ms` alone leaves a frozen peer in place
+    # for a minute: the HTTP/2 layer has a ping timeout of its own.
     ("grpc.keepalive_time_ms", 700),
     ("grpc.keepalive_timeout_ms", 1_200),
     ("grpc.http2.ping_timeout_ms", 1_200),

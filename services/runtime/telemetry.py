@@ -74,12 +74,19 @@ def propagate(span: trace.Span) -> Metadata:
     return tuple(carrier.items())
 
 
+def _stand_in(metadata: Iterable[tuple[str, str | bytes]]) -> trace.Span:
+    """A span that is not recorded: it has the caller's trace id, or one of its own."""
+    traced = any(name == "traceparent" for name, _ in metadata)
+    caller = trace.get_current_span(extract(metadata)).get_span_context() if traced else trace.INVALID_SPAN_CONTEXT
+    trace_id = caller.trace_id or _IDS.generate_trace_id()
+    return trace.NonRecordingSpan(trace.SpanContext(trace_id, _IDS.generate_span_id(), is_remote=False))
+
+
 @contextmanager
 def server_span(name: str, metadata: Iterable[tuple[str, str | bytes]]) -> Iterator[trace.Span]:
     """The span of one call served, current while the call runs."""
-    if _provider is None:  # not set up, or nothing to export to: an id is all there is to make
-        ids = trace.SpanContext(_IDS.generate_trace_id(), _IDS.generate_span_id(), is_remote=False)
-        span: trace.Span = trace.NonRecordingSpan(ids)
+    if _provider is None:
+        span: trace.Span = _stand_in(metadata)
     else:
         span = _tracer.start_span(
             name, extract(metadata), trace.SpanKind.SERVER, record_exception=False, set_status_on_exception=False
@@ -98,11 +105,6 @@ def start_span(name: str, kind: trace.SpanKind = trace.SpanKind.CLIENT) -> trace
     if not current.is_recording():
         return trace.NonRecordingSpan(current.get_span_context())
     return _tracer.start_span(name, kind=kind, record_exception=False)
-
-
-def current_span() -> trace.Span:
-    """The innermost span of the call being served."""
-    return trace.get_current_span()
 
 
 def trace_id(span: trace.Span | None = None) -> str:
