@@ -13,6 +13,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 GROUP = "vllm.general_plugins"
+SPIN_S = 0.005
 
 
 def install() -> None:
@@ -21,6 +22,7 @@ def install() -> None:
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), name="die-with-parent", daemon=True).start()
     _mend_expand_on_cpu()
+    _spin_briefly()
 
 
 def is_installed() -> bool:
@@ -43,6 +45,17 @@ def _mend_expand_on_cpu() -> None:
     from vllm.utils import cpu_triton_utils
 
     cpu_triton_utils._expand_kernel_impl = expand
+
+
+def _spin_briefly() -> None:
+    """vLLM 0.32's processes poll for a second after each step before they wait, and starve what shares their cores.
+
+    A step follows the last within milliseconds or not at all. On 2 cores with two engines, 14 rounds of answers with a
+    budget of 300 ms ended after 302 ms at the latest with 5 ms of polling, and after 319 with 20.
+    """
+    from vllm.distributed.device_communicators.shm_broadcast import SpinCondition
+
+    SpinCondition.__init__.__defaults__ = (SPIN_S,)
 
 
 def expand(
