@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from hedgerow import AsyncClient
 
+STORED_WITHIN_S = 5.0
 CAPITAL = "What is the capital of France?"
 
 
@@ -29,6 +31,7 @@ class Step:
     finish_reasons: tuple[str, ...] = ("stop",)
     contains: str = ""
     speculates: bool = False  # the draft's tokens must show
+    stored: str = ""  # a question whose answer must be in the cache before
 
     def shortfall(self, answer: Answer) -> str:
         """What was expected and did not come; empty when all did."""
@@ -52,6 +55,7 @@ STEPS = (
         {"min_similarity": 0.8},
         verdict="semantic",
         contains="Paris",
+        stored=CAPITAL,
     ),
     Step(
         "A long story in 300 ms: what there was by then, and no error",
@@ -113,9 +117,21 @@ async def _run(folder: Path, console: Console) -> list[str] | None:
     return None
 
 
+async def _stored(client: AsyncClient, question: str) -> None:
+    """Return when the cache has the answer to `question`, which it gets after its client: the hit has a key then."""
+    import asyncio
+
+    with suppress(TimeoutError):  # the step that needs it will say so
+        async with asyncio.timeout(STORED_WITHIN_S):
+            while not (await client.ask(question)).cache.key:  # noqa: ASYNC110  # another process sets no event
+                await asyncio.sleep(0.01)
+
+
 async def _ask(client: AsyncClient, step: Step, console: Console) -> str:
     from hedgerow.cli.screen import print_account, written_as_it_comes
 
+    if step.stored:
+        await _stored(client, step.stored)
     console.rule(step.title, align="left", style="dim")
     console.print(f"[bold]›[/] {step.question}")
     with written_as_it_comes() as write:

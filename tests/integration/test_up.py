@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -102,3 +103,11 @@ def test_a_service_that_is_killed_comes_back_and_is_said_so(up: Up) -> None:
     assert up.pid("cache") != killed
     assert any(line.startswith("cache died: exit code -9") for line in up.lines)
     test_every_service_serves(up)
+
+
+async def test_the_demo_gets_the_answers_it_expects() -> None:
+    demo = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hedgerow.cli", "demo", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await demo.communicate()
+    assert demo.returncode == 0, output.decode()
