@@ -77,14 +77,14 @@ class Answer:
             async with aclosing(self._from_model()) as messages:
                 async for message in messages:
                     yield message
-        storable = cache is not None and self._is_storable()
-        self._outbox.append(pb.Event(final=self._ledger.close()))
+        final = self._ledger.close()
+        self._outbox.append(pb.Event(final=final))
         try:
             yield self._flush()
         finally:
             self._ledger.publish()
-            if storable:
-                self._store()
+            if cache is not None and _is_storable(final):
+                self._store(final)
 
     def _flush(self) -> pb.GenerateResponse:
         if not self._announced:
@@ -195,20 +195,9 @@ class Answer:
         similarity = policy.min_similarity if policy.HasField("min_similarity") else None
         return cache_pb2.LookupRequest(question=self._question, min_similarity=similarity)
 
-    def _is_storable(self) -> bool:
-        """Only what is new, complete and undegraded is kept."""
-        ledger = self._ledger
-        fresh = ledger.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
-        whole = ledger.finish_reason in _STORABLE and not ledger.degraded
-        return fresh and whole and bool("".join(ledger.text).strip())
-
-    def _store(self) -> None:
-        ledger = self._ledger
+    def _store(self, final: pb.Final) -> None:
         answer = cache_pb2.Answer(
-            text="".join(ledger.text),
-            model=ledger.model,
-            finish_reason=ledger.finish_reason,
-            usage=ledger.usage,
+            text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
         request = cache_pb2.StoreRequest(question=self._question, answer=answer)
         self._backends.aftermath.store(self._question_key, request)
@@ -301,6 +290,13 @@ def _question(request: pb.GenerateRequest, tenant: str) -> cache_pb2.Question:
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
     )
+
+
+def _is_storable(final: pb.Final) -> bool:
+    """Only what is new, complete and undegraded is kept."""
+    fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
+    whole = final.finish_reason in _STORABLE and not final.degraded
+    return fresh and whole and bool(final.text.strip())
 
 
 def _demand(request: pb.GenerateRequest, budget_ms: float) -> Demand:
