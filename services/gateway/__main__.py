@@ -35,7 +35,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
 
         cache = Cache(await connect(settings.cache_address)) if settings.cache_address else None
         router = Router(await connect(settings.router_address)) if settings.router_address else None
-        llms = {name: Llm(await connect(address), name) for name, address in settings.llm_addresses.items()}
+        llms = {name: Llm(await connect(addresses[0]), name) for name, addresses in settings.llm_addresses.items()}
         near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000)
         routes, aftermath = Routes(settings.llm_addresses.keys()), Aftermath(cache, router, near)
         async with asyncio.TaskGroup() as group:

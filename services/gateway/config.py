@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
 
 Address = Annotated[str, Field(min_length=3)]
+# One address may be given as a plain string; the same address twice is two replicas to hedge between.
+Addresses = Annotated[
+    tuple[Address, ...], Field(min_length=1), BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
+]
 
 
 class StageBudget(BaseModel):
@@ -31,6 +36,97 @@ class StageBudgets(BaseModel):
     llm: StageBudget = StageBudget(share=1, cap_ms=600_000)
 
 
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HedgeSettings(_Group):
+    """A second call where the first text is late; the first text wins and the other call is cancelled."""
+
+    mode: Literal["adaptive", "fixed", "tied", "off"] = Field(
+        "adaptive",
+        description="When: `adaptive` after a percentile of recent first-token times, `fixed` after `delay_ms`, "
+        "`tied` at once.",
+    )
+    percentile: float = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")
+    delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`, and for `adaptive` before `min_samples`.")
+    min_samples: int = Field(20, ge=1, description="Fewer recent first-token times than this say nothing yet.")
+    window_s: float = Field(60, gt=0, le=3_600, description="How far back they reach, in seconds.")
+    max_share: float = Field(0.05, ge=0, le=1, description="The most second calls, as a share of all requests.")
+    burst: float = Field(10, ge=1, description="The most second calls at once, saved up in quiet times.")
+    across_models: bool = Field(False, description="Whether the next best model may take the second call.")
+
+
+class RetrySettings(_Group):
+    """Another call where the first was UNAVAILABLE before its first text."""
+
+    max_share: float = Field(0.2, ge=0, le=1, description="The most retries, as a share of all requests.")
+    burst: float = Field(10, ge=1, description="The most retries at once, saved up in quiet times.")
+    base_ms: float = Field(5, ge=0, le=10_000, description="Backoff before the retry: a random time up to this.")
+
+
+class BreakerSettings(_Group):
+    """When a backend gets no more calls, and when it is tried again."""
+
+    window_s: float = Field(10, gt=0, le=600, description="How far back calls count, in seconds.")
+    min_calls: int = Field(5, ge=1, description="Fewer calls than this say nothing yet.")
+    failure_rate: float = Field(0.5, gt=0, le=1, description="Share of failed calls that opens it.")
+    slow_rate: float = Field(0.9, gt=0, le=1, description="Share of slow calls that opens it.")
+    slow_ms: float = Field(10_000, gt=0, description="A first text that takes longer is slow.")
+    open_ms: float = Field(1_000, gt=0, le=600_000, description="How long it stays open before one call may probe.")
+
+
+class LimitSettings(_Group):
+    """How many calls a model gets at once, and who waits for how long."""
+
+    algorithm: Literal["gradient2", "aimd", "fixed"] = Field(
+        "gradient2", description="How the limit follows first-token times and queue waits; `fixed` stays at `initial`."
+    )
+    initial: int = Field(20, ge=1, le=10_000, description="Calls at once, at start.")
+    min: int = Field(10, ge=1, le=10_000, description="Never fewer.")
+    max: int = Field(200, ge=1, le=10_000, description="Never more.")
+    queue: int = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
+    queue_ms: float = Field(200, ge=0, le=60_000, description="The longest wait; then the request is shed.")
+    order: Literal["lifo", "deadline"] = Field("lifo", description="Who of one class and tenant goes first.")
+
+
+class ShedSettings(_Group):
+    """Which requests are refused first when it gets full. Score: premium +100, real-time +75, each repeat -50."""
+
+    load: float = Field(
+        0.85, gt=0, le=1, description="From this load on, low scores are shed. 1 is all places and the queue."
+    )
+    score: int = Field(50, description="Scores below this are low.", ge=-10_000, le=10_000)
+    lag_ms: float = Field(50, gt=0, le=10_000, description="An event loop that runs this late is a load of 1.")
+    cpu: float = Field(0.95, gt=0, le=64, description="Cores the process may use before its lag counts.")
+    retry_after_ms: float = Field(
+        1_000, ge=1, le=600_000, description="What refused callers are told to wait, at least."
+    )
+
+
+class TenantSettings(_Group):
+    """What a tenant may have. 0: no limit."""
+
+    keys: tuple[Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")], ...] = Field(
+        (), description="SHA-256 of each of its API keys, in hexadecimal."
+    )
+    premium: bool = Field(False, description="Among the last to be shed.")
+    weight: float = Field(1, gt=0, le=1_000, description="Its share when tenants compete.")
+    requests_per_s: float = Field(0, ge=0, description="Requests a second.")
+    requests_burst: float = Field(10, ge=1, description="Requests at once, saved up in quiet times.")
+    tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
+    concurrency: int = Field(0, ge=0, description="Requests at once.")
+    max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
+
+
+class TargetSettings(_Group):
+    """Latency targets of a stage, in milliseconds. 0: none."""
+
+    p50_ms: float = Field(0, ge=0, description="Half of the requests are faster.")
+    p95_ms: float = Field(0, ge=0, description="95 of 100 are faster.")
+    p99_ms: float = Field(0, ge=0, description="99 of 100 are faster.")
+
+
 class GatewaySettings(ServiceSettings):
     """Settings of the gateway."""
 
@@ -39,8 +135,9 @@ class GatewaySettings(ServiceSettings):
     address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
     cache_address: str = Field("127.0.0.1:50051", description="The cache service. Empty: no cache.")
     router_address: str = Field("127.0.0.1:50052", description="The router. Empty: no routing.")
-    llm_addresses: dict[str, Address] = Field(
-        description="The llm service of each model, as JSON: {name: host:port}. The first stands in without a router.",
+    llm_addresses: dict[str, Addresses] = Field(
+        description="The llm services of each model, as JSON: {name: host:port, name: [host:port, …]}. The first model "
+        "stands in without a router.",
         min_length=1,
     )
     default_budget_ms: int = Field(30_000, ge=1, description="Budget of a request that names none.")
@@ -58,5 +155,40 @@ class GatewaySettings(ServiceSettings):
     max_content_bytes: int = Field(262_144, ge=1, description="The most bytes all messages may have together.")
     max_batch: int = Field(64, ge=1, description="The most requests a batch may have.")
     api_keys: dict[str, str] = Field(
-        {}, description="SHA-256 of each API key, in hexadecimal, and its tenant. Empty: no keys, one tenant `local`."
+        {},
+        description="SHA-256 of each API key, in hexadecimal, and its tenant. Without keys: one tenant, `local`.",
+    )
+    tenants: dict[str, TenantSettings] = Field({}, description="What each tenant may have, as JSON by name.")
+    tenants_file: Path | None = Field(
+        None, description="A YAML file like `tenants`, which it adds to; read again when it changes."
+    )
+    hedge: HedgeSettings = Field(HedgeSettings(), description="Second calls for late first texts.")
+    retry: RetrySettings = Field(RetrySettings(), description="Another call for a failed one.")
+    breaker: BreakerSettings = Field(BreakerSettings(), description="When a backend gets no more calls.")
+    limit: LimitSettings = Field(LimitSettings(), description="How many calls a model gets at once.")
+    shed: ShedSettings = Field(ShedSettings(), description="Who is refused first when it gets full.")
+    single_flight: bool = Field(True, description="Whether equal requests at the same time share one generation.")
+    first_token_budget_ms: int = Field(
+        0,
+        ge=0,
+        description="The most time to the first text, for requests that do not say. 0: as long as the answer has.",
+    )
+    stand_ins: tuple[Literal["stale", "smaller", "template"], ...] = Field(
+        ("stale", "smaller"),
+        description="What may replace a model that is late or broken, in this order: an expired answer, the fastest "
+        "other model, a fixed text.",
+    )
+    template: str = Field(
+        "I could not finish this answer in time. Please ask again.", min_length=1, description="The fixed text."
+    )
+    floor_share: float = Field(
+        0.5, ge=0, lt=1, description="Share of the budget that optional stages leave to generation; they are cut to it."
+    )
+    stall_ms: float = Field(
+        10_000,
+        ge=0,
+        description="The longest silence in the middle of an answer before its model counts as broken. 0: none.",
+    )
+    targets: dict[str, TargetSettings] = Field(
+        {}, description="Latency targets, as JSON by stage; `ttft` and `total` are the answer's own."
     )
