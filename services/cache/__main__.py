@@ -37,14 +37,15 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     )
     journal = Journal(database)
     answers = Answers(
-        Entries(settings.max_entries, settings.max_bytes),
+        Entries(settings.max_entries, settings.max_bytes, settings.stale_ms),
         journal,
         Embedder(engine, settings.embedding_cache_entries),
         VectorIndex(engines.DIMENSION),
         Watchers(settings.watch_queue),
         now_ms=_now_ms,
     )
-    answers.load(await asyncio.to_thread(lambda: list(database.load(engine.name, _now_ms()))))
+    over_ms = _now_ms() - settings.stale_ms
+    answers.load(await asyncio.to_thread(lambda: list(database.load(engine.name, over_ms))))
     _log.info("%d entries loaded", len(answers.entries))
     servicer = CacheServicer(answers, settings)
     try:

@@ -1,5 +1,8 @@
 """The cache itself: the entry for this very question, else the nearest that means the same.
 
+An entry whose time is over is no hit. For a while it stays, to be told of with a miss of its very question: who would
+have no answer at all may prefer an old one.
+
 Memory is what is served; the journal follows it. Every change is made in memory and queued for the disk in one step of
 the event loop, so both go through the same order of changes, and a store is answered when its commit is done.
 """
@@ -8,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import TypeVar
@@ -18,7 +22,7 @@ from typing import TypeVar
 from services.cache import database, guard
 from services.cache.embedding import Embedder
 from services.cache.entries import Entries, Entry
-from services.cache.errors import EmbeddingTooLate, NotKept
+from services.cache.errors import EmbeddingTooLate, NotKept, Overtaken
 from services.cache.identity import Identity
 from services.cache.journal import Journal
 from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
@@ -39,13 +43,25 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a lookup found. `similarity` is that of the nearest question, None where none was compared."""
+    """What a lookup found. `similarity` is that of the nearest question, None where none was compared.
+
+    `stale`, with a miss: the entry for this very question, whose time is over.
+    """
 
     verdict: Verdict
     entry: Entry | None = None
     ttl_ms: int = 0
     similarity: float | None = None
     refused: str = ""
+    stale: Entry | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Arriving:
+    """A store that has not reached the entries yet."""
+
+    question: Identity
+    overtaken: bool = False
 
 
 @dataclass(slots=True)
@@ -78,14 +94,16 @@ class Answers:
         self._journal, self._vectors, self._now_ms = journal, vectors, now_ms
         self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=scan_on_one_core)
         self._used: dict[str, Entry] = {}
+        self._arriving: set[_Arriving] = set()
 
     def load(self, stored: Iterable[tuple[Entry, Vector | None]]) -> None:
         """Take over what a database holds, least recently used first. Its embeddings are used as they are."""
         partitions: defaultdict[bytes, list[tuple[str, Vector]]] = defaultdict(list)
         evicted: list[Entry] = []
+        now_ms = self._now_ms()
         for entry, vector in stored:
             evicted += self.entries.put(entry)
-            if vector is not None:
+            if vector is not None and entry.expires_at_ms > now_ms:
                 partitions[entry.partition].append((entry.key, vector))
         for partition, rows in partitions.items():
             self._vectors.add(partition, rows)
@@ -105,19 +123,26 @@ class Answers:
             found = await self._nearest(question, threshold, deadline)
         if found.verdict is Verdict.SEMANTIC:
             self.stats.semantic_hits += 1
-        else:
-            self.stats.misses += 1
-            self.stats.refused += bool(found.refused)
-        return found
+            return found
+        self.stats.misses += 1
+        self.stats.refused += bool(found.refused)
+        return replace(found, stale=self.entries.stale(question.key, self._now_ms()))
 
     async def store(self, question: Identity, answer: bytes, ttl_ms: int, deadline: Deadline) -> None:
-        """Keep an answer for `ttl_ms`. When this returns it is on disk; when it raises it is not kept at all."""
-        vector = await self.embed(question.asked, deadline)
+        """Keep an answer for `ttl_ms`. When this returns it is on disk; when it raises it is not kept at all.
+
+        Raises `Overtaken` when its entry or its tenant was removed meanwhile: what was removed must not come back.
+        """
+        with self._on_its_way(question) as arriving:
+            vector = await self.embed(question.asked, deadline)
+        if arriving.overtaken:
+            raise Overtaken("the entry or its tenant was invalidated while its answer was being stored")
         now_ms = self._now_ms()
         entry = Entry(
             question.key, question.tenant, question.partition, question.asked, answer, now_ms + ttl_ms, now_ms
         )
-        if self.entries.pop(entry.key):
+        replaced = self.entries.pop(entry.key)
+        if replaced and not replaced.lapsed:
             self.watchers.publish(Removal(key=entry.key))
         evicted = self.entries.put(entry)
         committed = self._journal.append(database.insert(entry, self.embedder.name, vector))
@@ -136,6 +161,7 @@ class Answers:
 
     async def remove(self, key: str) -> int:
         """Remove an entry, from the disk too before this returns. Returns how many there were: 0 or 1."""
+        self._overtake(lambda question: question.key == key)
         entry = self.entries.pop(key)
         # On disk it may still be, where memory has none: an earlier delete may have failed.
         deleted = self._journal.append(database.delete([key]))
@@ -147,6 +173,7 @@ class Answers:
 
     async def remove_tenant(self, tenant: str) -> int:
         """Remove all entries of a tenant, from the disk too before this returns. Returns how many there were."""
+        self._overtake(lambda question: question.tenant == tenant)
         gone = self.entries.pop_tenant(tenant)
         self.watchers.publish(Removal(tenant=tenant))
         deleted = self._journal.append(database.delete_tenant(tenant))
@@ -155,13 +182,18 @@ class Answers:
         return len(gone)
 
     def sweep(self) -> None:
-        """Remove what has expired, and write down what was used since the last sweep."""
-        expired = self.entries.pop_expired(self._now_ms())
-        self.stats.expirations += len(expired)
+        """Retire what has lapsed, remove what was kept long enough, and write down what was used since the last sweep.
+
+        Lapsed entries leave the index: there they would only hide others.
+        """
+        lapsed, gone = self.entries.expire(self._now_ms())
+        self.stats.expirations += len(gone)
         used, self._used = self._used, {}
         if used:
             self._journal.append(database.touch(used.values()))
-        self._forget(expired)
+        self._retire(lapsed)
+        if gone:
+            self._journal.append(database.delete(entry.key for entry in gone))
 
     def close(self) -> None:
         """End the threads. Nothing may be asked of the cache any more."""
@@ -208,12 +240,28 @@ class Answers:
 
     def _forget(self, gone: Sequence[Entry]) -> None:
         """Entries that left memory leave the index, the disk and the watchers' copies too."""
-        if not gone:
-            return
-        for entry in gone:
+        if gone:
+            self._journal.append(database.delete(entry.key for entry in gone))
+            self._retire(gone)
+
+    def _retire(self, entries: Sequence[Entry]) -> None:
+        """Entries that are hits no more leave the index and the watchers' copies."""
+        for entry in entries:
             self.watchers.publish(Removal(key=entry.key))
-        self._journal.append(database.delete(entry.key for entry in gone))
-        self._drop(gone)
+        self._drop(entries)
+
+    @contextmanager
+    def _on_its_way(self, question: Identity) -> Iterator[_Arriving]:
+        arriving = _Arriving(question)
+        self._arriving.add(arriving)
+        try:
+            yield arriving
+        finally:
+            self._arriving.discard(arriving)
+
+    def _overtake(self, removed: Callable[[Identity], bool]) -> None:
+        for arriving in self._arriving:
+            arriving.overtaken |= removed(arriving.question)
 
     def _drop(self, gone: Sequence[Entry]) -> None:
         partitions: defaultdict[bytes, list[str]] = defaultdict(list)

@@ -22,6 +22,12 @@ class CacheSettings(ServiceSettings):
     database: str = Field("", description="SQLite file that keeps the entries. Empty: forgotten when the process ends.")
     default_ttl_ms: int = Field(_DAY_MS, ge=1, description="How long an answer is kept when the caller does not say.")
     max_ttl_ms: int = Field(30 * _DAY_MS, ge=1, description="The longest an answer is kept, whatever the caller says.")
+    stale_ms: int = Field(
+        600_000,
+        ge=0,
+        le=30 * _DAY_MS,
+        description="How long an answer is kept after its time, to stand in where there would be none. 0: not at all.",
+    )
     max_entries: int = Field(50_000, ge=1, description="Entries held; the least recently used go first.")
     max_bytes: int = Field(256 * 1024 * 1024, ge=1, description="Size of the entries held, in bytes.")
     max_question_bytes: int = Field(256 * 1024, ge=1, description="Largest question taken, in bytes of its message.")

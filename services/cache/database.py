@@ -92,12 +92,12 @@ class Database:
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")
 
-    def load(self, embedded_by: str, now_ms: int) -> Iterator[tuple[Entry, Vector | None]]:
-        """Every entry whose time is not over, least recently used first, with its embedding if `embedded_by` made it.
+    def load(self, embedded_by: str, over_ms: int) -> Iterator[tuple[Entry, Vector | None]]:
+        """Every entry, least recently used first, with its embedding if `embedded_by` made it.
 
-        Entries whose time is over are deleted.
+        Entries whose time was over at `over_ms` (Unix time in milliseconds) are deleted.
         """
-        self._connection.execute("DELETE FROM entries WHERE expires_at_ms <= ?", (now_ms,))
+        self._connection.execute("DELETE FROM entries WHERE expires_at_ms <= ?", (over_ms,))
         rows = self._connection.execute("SELECT * FROM entries ORDER BY used_at_ms")
         for *columns, made_by, embedding in rows:
             known = embedding is not None and made_by == embedded_by

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, Protocol
@@ -29,9 +30,10 @@ class Engine(Protocol):
     """Embeds texts, on the thread that calls it."""
 
     name: str  # tells apart vectors that must not be compared
+    max_batch: int  # how many texts it had best be given at once
 
-    def embed(self, text: str) -> Vector | None:
-        """A unit vector, or None for a text that is longer than the engine may read."""
+    def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
+        """For each text a unit vector, or None where it is longer than the engine may read."""
 
 
 def load(kind: Literal["ctranslate2", "sentence_transformers"], cache: Path, max_tokens: int) -> Engine:
@@ -41,21 +43,29 @@ def load(kind: Literal["ctranslate2", "sentence_transformers"], cache: Path, max
         engine = CTranslate2Engine(convert(cache.expanduser()), max_tokens)
     else:
         engine = SentenceTransformersEngine(max_tokens)
-    engine.embed("What is the capital of France?")
+    engine.embed_batch(["What is the capital of France?"])
     return engine
 
 
 class CTranslate2Engine:
-    """The encoder in int8 on one core, and mean pooling over its last layer."""
+    """The encoder in int8 on one core, and mean pooling over its last layer.
+
+    One text at a time: on one core a batch of 32 costs more per text than 32 single ones (1.9 ms against 1.5, because
+    of the padding), so batching would only make the first wait for the last.
+    """
 
     name = f"{MODEL} ctranslate2 int8"
+    max_batch = 1
 
     def __init__(self, model: Path, max_tokens: int):
         """`model` is a folder made by `convert`."""
         self._tokenize = _Tokenizer(max_tokens)
         self._encoder = ctranslate2.Encoder(str(model), device="cpu", intra_threads=1, inter_threads=1)
 
-    def embed(self, text: str) -> Vector | None:
+    def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
+        return [self._embed(text) for text in texts]
+
+    def _embed(self, text: str) -> Vector | None:
         ids = self._tokenize(text)
         if ids is None:
             return None
@@ -69,6 +79,7 @@ class SentenceTransformersEngine:
     """The reference: the model as its authors run it, in float32 on PyTorch."""
 
     name = f"{MODEL} sentence-transformers float32"
+    max_batch = 16
 
     def __init__(self, max_tokens: int):
         import torch
@@ -78,11 +89,13 @@ class SentenceTransformersEngine:
         self._tokenize = _Tokenizer(max_tokens)
         self._model = SentenceTransformer(str(get_model_path()), device="cpu")
 
-    def embed(self, text: str) -> Vector | None:
-        if self._tokenize(text) is None:
-            return None
-        vector: Vector = self._model.encode(text, normalize_embeddings=True, show_progress_bar=False)
-        return vector
+    def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
+        fitting = [text for text in texts if self._tokenize(text) is not None]
+        if not fitting:
+            return [None] * len(texts)
+        rows = self._model.encode(fitting, normalize_embeddings=True, show_progress_bar=False)
+        vectors: dict[str, Vector] = dict(zip(fitting, rows, strict=True))
+        return [vectors.get(text) for text in texts]
 
 
 class _Tokenizer:

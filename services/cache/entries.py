@@ -1,4 +1,8 @@
-"""The entries held in memory: found by key, least recently used first out, each with a time to live."""
+"""The entries held in memory: found by key, least recently used first out, each with a time to live.
+
+An entry whose time is over has lapsed: it is no hit any more, but stays for a while as what may stand in where there
+would be no answer at all. The lapsed ones are the first to make room.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ class Entry:
     answer: bytes  # opaque here: an encoded `hedgerow.cache.v1.Answer`
     expires_at_ms: int
     used_at_ms: int
+    lapsed: bool = False  # its time was over when it was last looked at
 
     @property
     def size(self) -> int:
@@ -29,13 +34,13 @@ class Entry:
 
 
 class Entries:
-    """Entries within `max_entries` and `max_bytes`, ordered by their last use."""
+    """Entries within `max_entries` and `max_bytes`, ordered by their last use; kept for `stale_ms` after their time."""
 
-    def __init__(self, max_entries: int, max_bytes: int):
-        self._max_entries, self._max_bytes = max_entries, max_bytes
+    def __init__(self, max_entries: int, max_bytes: int, stale_ms: int = 0):
+        self._max_entries, self._max_bytes, self._stale_ms = max_entries, max_bytes, stale_ms
         self._entries: OrderedDict[str, Entry] = OrderedDict()  # least recently used first
         self._tenants: defaultdict[str, set[str]] = defaultdict(set)
-        self._expiries: list[tuple[int, str]] = []  # a heap; holds stale pairs of entries that were replaced or removed
+        self._due: list[tuple[int, str]] = []  # a heap of when to look at an entry; holds pairs of some that are gone
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -45,6 +50,11 @@ class Entries:
         """The entry, unless its time is over."""
         entry = self._entries.get(key)
         return entry if entry and entry.expires_at_ms > now_ms else None
+
+    def stale(self, key: str, now_ms: int) -> Entry | None:
+        """The entry, where its time is over and it is still kept."""
+        entry = self._entries.get(key)
+        return entry if entry and entry.expires_at_ms <= now_ms < entry.expires_at_ms + self._stale_ms else None
 
     def use(self, entry: Entry, now_ms: int) -> None:
         """Make a held entry the most recently used."""
@@ -56,7 +66,7 @@ class Entries:
         self._entries[entry.key] = entry
         self._tenants[entry.tenant].add(entry.key)
         self.bytes += entry.size
-        self._schedule(entry)
+        self._schedule(entry.expires_at_ms, entry.key)
         return list(self._evict())
 
     def pop(self, key: str) -> Entry | None:
@@ -75,16 +85,20 @@ class Entries:
         keys = list(self._tenants.get(tenant, ()))
         return [entry for key in keys if (entry := self.pop(key))]
 
-    def pop_expired(self, now_ms: int) -> list[Entry]:
-        """Take out the entries whose time is over."""
-        gone = []
-        while self._expiries and self._expiries[0][0] <= now_ms:
-            expires_at_ms, key = heapq.heappop(self._expiries)
-            entry = self._entries.get(key)
-            if entry and entry.expires_at_ms == expires_at_ms:
-                self.pop(key)
+    def expire(self, now_ms: int) -> tuple[list[Entry], list[Entry]]:
+        """(those that have lapsed since the last call, those that were kept long enough after that and are now out)."""
+        lapsed, gone = [], []
+        while self._due and self._due[0][0] <= now_ms:
+            entry = self._entries.get(heapq.heappop(self._due)[1])
+            if entry is None or entry.expires_at_ms > now_ms:  # gone or replaced since
+                continue
+            if not entry.lapsed:
+                self._lapse(entry)
+                lapsed.append(entry)
+            if entry.expires_at_ms + self._stale_ms <= now_ms:
+                self.pop(entry.key)
                 gone.append(entry)
-        return gone
+        return lapsed, gone
 
     def _evict(self) -> Iterator[Entry]:
         while len(self) > self._max_entries or self.bytes > self._max_bytes:
@@ -92,8 +106,16 @@ class Entries:
             assert entry
             yield entry
 
-    def _schedule(self, entry: Entry) -> None:
-        heapq.heappush(self._expiries, (entry.expires_at_ms, entry.key))
-        if len(self._expiries) > 2 * len(self) + 1_000:  # mostly stale
-            self._expiries = [(held.expires_at_ms, held.key) for held in self._entries.values()]
-            heapq.heapify(self._expiries)
+    def _lapse(self, entry: Entry) -> None:
+        entry.lapsed = True
+        self._entries.move_to_end(entry.key, last=False)
+        self._schedule(entry.expires_at_ms + self._stale_ms, entry.key)
+
+    def _schedule(self, at_ms: int, key: str) -> None:
+        heapq.heappush(self._due, (at_ms, key))
+        if len(self._due) > 2 * len(self) + 1_000:  # mostly of entries that are gone
+            self._due = [(self._due_ms(held), held.key) for held in self._entries.values()]
+            heapq.heapify(self._due)
+
+    def _due_ms(self, entry: Entry) -> int:
+        return entry.expires_at_ms + self._stale_ms * entry.lapsed

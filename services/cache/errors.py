@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from services.runtime.errors import Exhausted, TooLate, Unavailable
+from google.rpc import code_pb2
+
+from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 
 
 class EmbeddingTooLate(TooLate):
@@ -17,6 +19,13 @@ class NotKept(Unavailable):
     """The disk refused a write. The entry is not served either."""
 
     reason: ClassVar[str] = "NOT_KEPT"
+
+
+class Overtaken(ServiceError):
+    """While the answer was on its way to the disk, its entry or its tenant was invalidated: it was not stored."""
+
+    code: ClassVar[int] = code_pb2.ABORTED
+    reason: ClassVar[str] = "OVERTAKEN"
 
 
 class FellBehind(Exhausted):

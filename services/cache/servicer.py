@@ -33,6 +33,8 @@ class CacheServicer:
         call.span.set_attribute("hedgerow.cache.verdict", found.verdict.value)
         if found.similarity is not None:
             call.span.set_attribute("hedgerow.cache.similarity", found.similarity)
+        if found.stale is not None:
+            call.span.set_attribute("hedgerow.cache.stale", True)
         return _found(found)
 
     async def Store(self, request: cache_pb2.StoreRequest, call: Call) -> cache_pb2.StoreResponse:
@@ -104,4 +106,6 @@ def _found(found: Found) -> cache_pb2.LookupResponse:
     if found.entry:
         reply.key = found.entry.key
         reply.answer.ParseFromString(found.entry.answer)
+    if found.stale:
+        reply.stale.ParseFromString(found.stale.answer)
     return reply

@@ -12,13 +12,19 @@ from google.protobuf.descriptor import ServiceDescriptor
 from hedgerow.channel import open_channel
 from hedgerow.gateway.v1 import gateway_pb2
 from services.gateway.aftermath import Aftermath
-from services.gateway.answer import Backends
+from services.gateway.answer import Backends, StandIns
 from services.gateway.backends import Cache, Llm, Router, keep_up
 from services.gateway.config import GatewaySettings
+from services.gateway.door import Door
+from services.gateway.fleet import make_breaker, make_fleet
+from services.gateway.generation import Generation
+from services.gateway.identity import Identity
 from services.gateway.near import NearCache
 from services.gateway.routes import Routes
 from services.gateway.servicer import GatewayServicer
 from services.runtime import serve
+from services.runtime.policy.flight import SingleFlight
+from services.runtime.policy.pressure import Pressure
 
 _SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 _SETTLE_S = 1.0
@@ -35,17 +41,27 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
 
         cache = Cache(await connect(settings.cache_address)) if settings.cache_address else None
         router = Router(await connect(settings.router_address)) if settings.router_address else None
-        llms = {name: Llm(await connect(addresses[0]), name) for name, addresses in settings.llm_addresses.items()}
+        pressure = Pressure(settings.shed.lag_ms / 1000, settings.shed.cpu)
+        llms = {
+            name: [(address, Llm(await connect(address), name)) for address in addresses]
+            for name, addresses in settings.llm_addresses.items()
+        }
+        fleet, cache_breaker = make_fleet(settings, llms, pressure.value), make_breaker(settings.breaker, "cache")
         near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000)
         routes, aftermath = Routes(settings.llm_addresses.keys()), Aftermath(cache, router, near)
+        flights = SingleFlight[bytes, Generation]() if settings.single_flight else None
+        stand_ins = StandIns(settings.stand_ins, settings.template)
+        backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, flights, stand_ins)
+        identity = Identity(settings.api_keys, settings.tenants, settings.tenants_file)
+        servicer = GatewayServicer(settings, backends, identity, Door(settings.shed, pressure.value))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(aftermath.run())]
+            tasks = [group.create_task(work) for work in (aftermath.run(), pressure.run(), identity.run())]
             if cache is not None:
                 tasks.append(group.create_task(keep_up(lambda: near.follow(cache))))
             if router is not None:
                 tasks.append(group.create_task(keep_up(lambda: routes.follow(router))))
                 await routes.arrived(settings.ready_wait_ms / 1000)
-            yield {_SERVICE: GatewayServicer(settings, Backends(cache, llms, routes, near, aftermath))}
+            yield {_SERVICE: servicer}
             await aftermath.settle(_SETTLE_S)
             for task in tasks:
                 task.cancel()

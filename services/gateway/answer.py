@@ -11,8 +11,8 @@ the code here.
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncGenerator, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -20,21 +20,25 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from hedgerow.router.v1 import router_pb2
 from services.gateway.aftermath import Aftermath
-from services.gateway.backends import Cache, Generation, Llm
-from services.gateway.errors import ModelUnavailable
+from services.gateway.backends import WHOLE, Cache
+from services.gateway.fleet import Fleet
+from services.gateway.generation import Generation, Order, Report
+from services.gateway.identity import Tenant
 from services.gateway.ledger import Ledger, Running
 from services.gateway.near import NearCache
 from services.gateway.routes import Routes
 from services.runtime import telemetry
-from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.policy.breaker import Breaker
+from services.runtime.policy.flight import Reader, SingleFlight
+from services.runtime.policy.gate import Shed, Ticket, score
+from services.runtime.policy.quota import Reservation
 from services.runtime.routing import Choice, Complexity, Demand, Tier
 
 _COMPANY_S = 0.002  # how long the plan waits for a first token to travel with
-_ATTEMPTS = 2  # models tried before the first text
 _BYTES_PER_TOKEN = 4  # of English text; the engine's own count is the truth
-_STORABLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_MISS: pb.CACHE_VERDICT_MISS,
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
@@ -44,29 +48,75 @@ Messages = AsyncGenerator[pb.GenerateResponse, None]
 
 
 @dataclass(frozen=True, slots=True)
+class StandIns:
+    """What may take the place of a model's text, in this order: `stale`, `smaller`, `template`."""
+
+    order: Sequence[str] = ("stale", "smaller")
+    template: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Backends:
-    """What answers are made from. `llms` are by model name; the first stands in while there is no table."""
+    """What answers are made from. `flights` is None where equal requests do not share."""
 
     cache: Cache | None
-    llms: Mapping[str, Llm]
+    cache_breaker: Breaker
+    fleet: Fleet
     routes: Routes
     near: NearCache
     aftermath: Aftermath
+    flights: SingleFlight[bytes, Generation] | None
+    stand_ins: StandIns = StandIns()
 
 
 class Answer:
-    """An answer in the making. `messages` may be iterated once; closing it cancels whatever is under way."""
+    """An answer in the making. `messages` may be iterated once; closing it leaves whatever is under way."""
 
-    def __init__(self, request: pb.GenerateRequest, tenant: str, ledger: Ledger, backends: Backends):
+    def __init__(
+        self,
+        request: pb.GenerateRequest,
+        tenant: Tenant,
+        reservation: Reservation,
+        ledger: Ledger,
+        backends: Backends,
+    ):
         self._request, self._tenant, self._ledger, self._backends = request, tenant, ledger, backends
+        self._reservation = reservation
         self._outbox: list[pb.Event] = []
         self._announced = False
         self._choice: Choice | None = None
         self._question = cache_pb2.Question()
         self._question_key = b""
+        self._stale: cache_pb2.Answer | None = None
+        self._generation: Generation | None = None
+        self._reads_along = False
 
     async def messages(self) -> Messages:
+        self._backends.fleet.request()
         cache = None if self._request.cache.bypass else self._backends.cache
+        try:
+            async with aclosing(self._text(cache)) as messages:
+                async for message in messages:
+                    yield message
+            final = self._ledger.close()
+            self._outbox.append(pb.Event(final=final))
+            try:
+                yield self._flush()
+            finally:
+                self._ledger.publish()
+                if cache is not None and _is_storable(final):
+                    self._store(final)
+        except ServiceError as error:
+            self._ledger.failed(error)
+            raise
+        except (GeneratorExit, asyncio.CancelledError):
+            self._ledger.dropped()
+            raise
+        finally:
+            self._reservation.settle(self._ledger.billed_tokens)
+
+    async def _text(self, cache: Cache | None) -> Messages:
+        """The text, from wherever it comes first."""
         if cache is None:
             self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
         else:
@@ -77,14 +127,6 @@ class Answer:
             async with aclosing(self._from_model()) as messages:
                 async for message in messages:
                     yield message
-        final = self._ledger.close()
-        self._outbox.append(pb.Event(final=final))
-        try:
-            yield self._flush()
-        finally:
-            self._ledger.publish()
-            if cache is not None and _is_storable(final):
-                self._store(final)
 
     def _flush(self) -> pb.GenerateResponse:
         if not self._announced:
@@ -95,23 +137,39 @@ class Answer:
         return message
 
     async def _from_cache(self, cache: Cache) -> Messages:
-        self._question = _question(self._request, self._tenant)
+        self._question = _question(self._request, self._tenant.name)
         self._question_key = self._question.SerializeToString(deterministic=True)
         with self._ledger.stage("cache") as stage:
             if self._take_near(stage):
+                return
+            if not self._ledger.worth_starting("cache", stage):
+                self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
+                return
+            permit = self._backends.cache_breaker.enter()
+            if permit is None:
+                self._skip_cache(stage)
                 return
             lookup = cache.lookup(self._lookup_request(), stage.budget_s, telemetry.propagate(stage.span))
             try:
                 self._choice = self._route()
                 yield self._flush()
                 self._take_verdict(await lookup.reply(), stage)
+                permit.succeeded(None)
             except ServiceError as error:
                 late = isinstance(error, TooLate)
                 stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
                 stage.detail = error.message
                 self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+                self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.message)
+                permit.failed()
             finally:
+                permit.abandoned()  # unless it has reported
                 lookup.cancel()
+
+    def _skip_cache(self, stage: Running) -> None:
+        stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, self._backends.cache_breaker.why
+        self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+        self._ledger.decide("breaker", "skipped", "cache", stage.detail)
 
     def _take_near(self, stage: Running) -> bool:
         """Whether this gateway has the answer itself."""
@@ -132,18 +190,22 @@ class Answer:
             stage.detail += f", nearest {similarity:.3f}{f' refused: {found.refused}' if found.refused else ''}"
         if verdict == pb.CACHE_VERDICT_MISS:
             self._ledger.cache = pb.CacheReport(verdict=verdict, similarity=similarity)
+            self._stale = found.stale if found.HasField("stale") else None
             return
         exact = verdict == pb.CACHE_VERDICT_EXACT
         self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
         if exact:
-            self._backends.near.put(self._question_key, found.answer, found.key, self._tenant, found.ttl_ms)
+            self._backends.near.put(self._question_key, found.answer, found.key, self._tenant.name, found.ttl_ms)
 
     def _take(self, answer: cache_pb2.Answer, verdict: pb.CacheVerdict, key: str, similarity: float | None) -> None:
-        ledger = self._ledger
-        ledger.cache = pb.CacheReport(verdict=verdict, key=key, similarity=similarity)
-        ledger.model, ledger.finish_reason = answer.model, answer.finish_reason
-        ledger.add_text(answer.text)
-        self._outbox.append(pb.Event(delta=pb.TextDelta(text=answer.text)))
+        self._ledger.cache = pb.CacheReport(verdict=verdict, key=key, similarity=similarity)
+        self._take_whole(answer.text, answer.model, answer.finish_reason)
+
+    def _take_whole(self, text: str, model: str, reason: chat_pb2.FinishReason) -> None:
+        """A text that is there from the start."""
+        self._ledger.model, self._ledger.finish_reason = model, reason
+        self._ledger.add_text(text)
+        self._outbox.append(pb.Event(delta=pb.TextDelta(text=text)))
 
     def _route(self) -> Choice:
         """Choose a model; microseconds, on the table the router pushed."""
@@ -154,7 +216,7 @@ class Answer:
                 return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
             choice = self._backends.routes.choose(_demand(request, ledger.plan["llm"].budget_ms))
             if choice is None:
-                first, *others = self._backends.llms
+                first, *others = self._backends.fleet.pools
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, f"no table yet: {first} stands in"
                 ledger.degraded.append("router:unavailable")
                 return Choice(first, tuple(others), Complexity.UNSPECIFIED, fallback=True, reason=stage.detail)
@@ -166,29 +228,118 @@ class Answer:
 
     async def _from_model(self) -> Messages:
         choice = self._choice or self._route()
-        failures: list[str] = []
         with self._ledger.stage("llm") as stage:
-            for model in (choice.model, *choice.alternatives)[:_ATTEMPTS]:
-                attempt = _Attempt(model, self._ledger, stage, self._backends)
-                generation = attempt.start(self._request)
-                try:
-                    if not self._announced and not await generation.begins(_COMPANY_S):
+            generation, reader = self._board(self._order(choice, stage), stage.budget_s)
+            try:
+                if not self._announced and not await reader.begins(_COMPANY_S):
+                    yield self._flush()
+                while not self._ledger.finish_reason and (items := await reader.take()):
+                    self._take_text(items, generation.report)
+                    if not self._ledger.finish_reason:
                         yield self._flush()
-                    async for delta in attempt.relay(generation):
-                        self._outbox.append(pb.Event(delta=delta))
-                        if not attempt.done:
-                            yield self._flush()
-                finally:
-                    generation.close()
-                if attempt.failure is None:
-                    break
-                failures.append(attempt.failure.message)
+            except ServiceError as problem:
+                self._end_early(problem, stage, generation.report)
+            finally:
+                reader.leave()
+                self._account(generation.report, stage)
+
+    def _board(self, order: Order, within_s: float) -> tuple[Generation, Reader[llm_pb2.GenerateResponse]]:
+        """Read along with a generation of the same, or start one."""
+        flights = self._backends.flights if self._question_key and not order.once else None
+        under_way = flights.get(self._question_key) if flights is not None else None
+        if under_way and under_way.suits(order):
+            self._generation, self._reads_along = under_way, True
+            self._ledger.decide("single_flight", "joined", order.models[0], "the same is being generated")
+            return under_way, under_way.flight.join(within_s)
+        generation = self._generation = Generation(order, self._backends.fleet, self._backends.aftermath.observe)
+        reader, execution = generation.flight.join(within_s), generation.run()
+        if flights is not None:
+            execution = flights.track(self._question_key, generation, execution)
+        generation.flight.depart(execution)
+        return generation, reader
+
+    def _order(self, choice: Choice, stage: Running) -> Order:
+        request, ledger = self._request, self._ledger
+        question = llm_pb2.GenerateRequest(
+            messages=request.messages,
+            sampling=request.sampling if request.HasField("sampling") else None,
+            response_format=request.response_format if request.HasField("response_format") else None,
+        )
+        deadline = Deadline.after(stage.budget_s, ledger.clock)
+        rank = score(premium=self._tenant.premium, realtime=request.realtime, attempt=request.attempt)
+        return Order(
+            question,
+            (choice.model, *choice.alternatives),
+            deadline,
+            Ticket(rank, self._tenant.name, self._tenant.weight, deadline),
+            Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock),
+            telemetry.propagate(stage.span),
+            once=request.single_attempt,
+            others_when_late="smaller" in self._backends.stand_ins.order,
+        )
+
+    def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:
+        ledger, last = self._ledger, items[-1]
+        text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
+        ledger.model = report.model
+        if text:
+            ledger.add_text(text, tokens)
+            self._outbox.append(pb.Event(delta=pb.TextDelta(text=text, tokens=tokens)))
+        if last.HasField("finish"):
+            ledger.finish_reason = last.finish.reason
+            ledger.usage.CopyFrom(last.finish.usage)
+            ledger.usage.completion_tokens += report.carried_tokens
+
+    def _end_early(self, problem: ServiceError, stage: Running, report: Report) -> None:
+        """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
+        ledger, late = self._ledger, isinstance(problem, TooLate)
+        ledger.model = report.model
+        stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+        stage.detail = f"{report.model}: cut off at the budget" if late else problem.message
+        if not ledger.text and self._stand_in(problem, stage):
+            return
+        if not ledger.text and not late:
+            raise problem
+        ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED
+        ledger.degraded.append("llm:budget" if late else "llm:interrupted")
+        ledger.decide("budget" if late else "failover", "cut" if late else "impossible", "llm", stage.detail)
+
+    def _stand_in(self, problem: ServiceError, stage: Running) -> bool:
+        """Whether something takes the place of a text that did not come. A refusal of load stays one: callers must
+        hear of it; and what is wrong with a request no stand-in mends."""
+        if isinstance(problem, InvalidInput):
+            return False
+        for name in self._backends.stand_ins.order:
+            if name == "stale" and self._stale:
+                self._take_whole(self._stale.text, self._stale.model, self._stale.finish_reason)
+            elif name == "template" and not isinstance(problem, Shed):
+                self._take_whole(self._backends.stand_ins.template, "", chat_pb2.FINISH_REASON_BUDGET)
             else:
-                raise ModelUnavailable("; ".join(failures), retry_delay_s=1.0)
-            if failures:
-                stage.outcome = pb.STAGE_OUTCOME_REPLACED
-                self._ledger.degraded.append("llm:replaced")
-                stage.detail = "; ".join([*failures, stage.detail])
+                continue
+            stage.outcome = pb.STAGE_OUTCOME_REPLACED
+            self._ledger.degraded.append(f"llm:{name}")
+            self._ledger.decide("fallback", name, "llm", problem.message)
+            return True
+        return False
+
+    def _account(self, report: Report, stage: Running) -> None:
+        """What the generation's policies did belongs to everyone who read it; its cost to who started it."""
+        ledger = self._ledger
+        ledger.decisions += report.decisions
+        if report.problems:
+            stage.outcome = pb.STAGE_OUTCOME_REPLACED
+            ledger.degraded.append("llm:replaced")
+        if report.resumed:
+            ledger.degraded.append("llm:resumed")
+        if not stage.detail:
+            stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"
+        stage.detail = "; ".join([*report.problems, stage.detail])
+        model = self._backends.routes.model(report.model)
+        if model and not self._reads_along:
+            prompt = ledger.usage.prompt_tokens or prompt_tokens(self._request)
+            completion = ledger.usage.completion_tokens or ledger.tokens
+            ledger.cost_usd = model.cost_usd(prompt * (1 + report.extra_prompts), completion)
+        ledger.billed_tokens = 0 if self._reads_along else ledger.usage.prompt_tokens + ledger.tokens
 
     def _lookup_request(self) -> cache_pb2.LookupRequest:
         policy = self._request.cache
@@ -196,89 +347,16 @@ class Answer:
         return cache_pb2.LookupRequest(question=self._question, min_similarity=similarity)
 
     def _store(self, final: pb.Final) -> None:
+        """Have it stored, by the first of those who share it."""
+        report = self._generation.report if self._generation else None
+        if report is None or report.stored:
+            return
+        report.stored = True
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
         request = cache_pb2.StoreRequest(question=self._question, answer=answer)
         self._backends.aftermath.store(self._question_key, request)
-
-
-class _Attempt:
-    """One model's try at the answer. `done` says that no more text comes; `failure` is set when it failed before any
-    text, and another model may be tried."""
-
-    def __init__(self, model: str, ledger: Ledger, stage: Running, backends: Backends):
-        self._model, self._ledger, self._stage, self._backends = model, ledger, stage, backends
-        self._started, self._tokens = time.monotonic(), 0
-        self._first: float | None = None
-        self.done = False
-        self.failure: ServiceError | None = None
-
-    def start(self, request: pb.GenerateRequest) -> Generation:
-        question = llm_pb2.GenerateRequest(
-            messages=request.messages,
-            sampling=request.sampling if request.HasField("sampling") else None,
-            response_format=request.response_format if request.HasField("response_format") else None,
-        )
-        timeout_s = min(self._stage.budget_s, self._ledger.remaining())
-        metadata = telemetry.propagate(self._stage.span)
-        return self._backends.llms[self._model].generate(question, timeout_s, metadata)
-
-    async def relay(self, generation: Generation) -> AsyncGenerator[pb.TextDelta, None]:
-        """The text as it comes; then the ledger knows how it ended."""
-        self._ledger.model = self._model
-        try:
-            while messages := await generation.take():
-                text = "".join(message.text for message in messages)
-                tokens = sum(message.tokens for message in messages)
-                self.done = messages[-1].HasField("finish")
-                if self.done:
-                    self._finish(messages[-1].finish)
-                if text:
-                    self._first = self._first or time.monotonic()
-                    self._tokens += tokens
-                    self._ledger.add_text(text)
-                    yield pb.TextDelta(text=text, tokens=tokens)
-                if self.done:
-                    return
-            raise Unavailable(f"{self._model}: ended without saying why")
-        except TooLate:
-            self._end(chat_pb2.FINISH_REASON_BUDGET, "llm:budget", "cut off at the budget")
-        except (Unavailable, Exhausted) as error:
-            if self._ledger.text:
-                self._end(chat_pb2.FINISH_REASON_INTERRUPTED, "llm:interrupted", error.message)
-            else:
-                self.failure = error
-                self._observe(router_pb2.OBSERVED_OUTCOME_FAILED)
-
-    def _finish(self, finish: llm_pb2.Finish) -> None:
-        self._ledger.usage = finish.usage
-        if finish.reason not in _STORABLE:
-            self._end(chat_pb2.FINISH_REASON_INTERRUPTED, "llm:interrupted", "the engine stopped")
-            return
-        self._ledger.finish_reason = finish.reason
-        self._stage.detail = f"{self._model}: {finish.usage.completion_tokens} tokens"
-        self._observe(router_pb2.OBSERVED_OUTCOME_OK)
-
-    def _end(self, reason: chat_pb2.FinishReason, label: str, detail: str) -> None:
-        """An end before the model's own."""
-        self._ledger.finish_reason = reason
-        self._ledger.degraded.append(label)
-        self._ledger.usage.completion_tokens = max(self._ledger.usage.completion_tokens, self._tokens)
-        late = reason == chat_pb2.FINISH_REASON_BUDGET
-        self._stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-        self._stage.detail = f"{self._model}: {detail}"
-        self._observe(router_pb2.OBSERVED_OUTCOME_BUDGET if late else router_pb2.OBSERVED_OUTCOME_FAILED)
-
-    def _observe(self, outcome: router_pb2.ObservedOutcome) -> None:
-        seen = router_pb2.Observation(
-            model=self._model,
-            ttft_ms=None if self._first is None else (self._first - self._started) * 1000,
-            total_ms=(time.monotonic() - self._started) * 1000,
-            completion_tokens=self._tokens,
-            outcome=outcome,
-        )
-        self._backends.aftermath.observe(seen)
 
 
 def _question(request: pb.GenerateRequest, tenant: str) -> cache_pb2.Question:
@@ -295,16 +373,20 @@ def _question(request: pb.GenerateRequest, tenant: str) -> cache_pb2.Question:
 def _is_storable(final: pb.Final) -> bool:
     """Only what is new, complete and undegraded is kept."""
     fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
-    whole = final.finish_reason in _STORABLE and not final.degraded
+    whole = final.finish_reason in WHOLE and not final.degraded
     return fresh and whole and bool(final.text.strip())
 
 
+def prompt_tokens(request: pb.GenerateRequest) -> int:
+    """An estimate."""
+    return sum(len(message.content) for message in request.messages) // _BYTES_PER_TOKEN
+
+
 def _demand(request: pb.GenerateRequest, budget_ms: float) -> Demand:
-    size = sum(len(message.content) for message in request.messages)
     return Demand(
         tier=Tier(request.tier),
         question=request.messages[-1].content,
         budget_ms=budget_ms,
-        prompt_tokens=size // _BYTES_PER_TOKEN,
+        prompt_tokens=prompt_tokens(request),
         max_tokens=request.sampling.max_tokens,
     )

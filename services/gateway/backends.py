@@ -9,26 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.runtime.errors import Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
+_DETAILS = "grpc-status-details-bin"
 _ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: TooLate,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Exhausted,
     grpc.StatusCode.NOT_FOUND: Missing,
 }
-
-
+WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)  # the model's own ends
 _ENDING: set[asyncio.Task[None]] = set()  # generations whose status is still on the way
 
 
@@ -44,7 +47,19 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
     details = error.details() or ""
     if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
         return Refused(details)
-    return _ERRORS.get(error.code(), Unavailable)(f"{who}: {error.code().name}: {details}")
+    cls = _ERRORS.get(error.code(), Unavailable)
+    return cls(f"{who}: {error.code().name}: {details}", retry_delay_s=_retry_delay_s(error))
+
+
+def _retry_delay_s(error: grpc.aio.AioRpcError) -> float | None:
+    """When to come back, where the backend says so (google.rpc.RetryInfo)."""
+    raw = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
+    retry = error_details_pb2.RetryInfo()
+    with suppress(DecodeError):
+        for detail in status_pb2.Status.FromString(cast(bytes, raw)).details:
+            if detail.Unpack(retry):
+                return float(retry.retry_delay.ToNanoseconds() / 1e9)
+    return None
 
 
 class Pending:
@@ -107,39 +122,21 @@ class Router:
             raise translate(error, "router") from None
 
 
-class Generation:
-    """An answer that a model is writing. Messages are read as they come, whether or not anyone takes them: what arrives
-    while the last ones are sent on is taken, and travels, together."""
+class Call:
+    """An answer that a model is writing. Messages are read as they come, into `messages`; `notify` hears of each, and
+    of the end."""
 
-    def __init__(self, call: grpc.aio.UnaryStreamCall[bytes, bytes], who: str):
-        self._call, self._who = call, who
-        self._inbox: list[llm_pb2.GenerateResponse] = []
-        self._arrived = asyncio.Event()
-        self._over, self._finished = False, False
-        self._problem: ServiceError | None = None
+    def __init__(self, call: grpc.aio.UnaryStreamCall[bytes, bytes], who: str, notify: Callable[[], None]):
+        self._call, self._who, self._notify = call, who, notify
+        self.messages: list[llm_pb2.GenerateResponse] = []
+        self.over = False
+        self.problem: ServiceError | None = None
+        self.finish: llm_pb2.Finish | None = None
         self._reading = asyncio.create_task(self._read())
-
-    async def begins(self, within_s: float) -> bool:
-        """Wait a little for the first message; whether it came, or failed to."""
-        patience = asyncio.get_running_loop().call_later(within_s, self._arrived.set)
-        await self._arrived.wait()
-        patience.cancel()
-        return bool(self._inbox) or self._over
-
-    async def take(self) -> list[llm_pb2.GenerateResponse]:
-        """All messages that have come since the last time, at least one; none after the last. Raises what the model or
-        the way to it failed with: `TooLate` at the deadline it was started with."""
-        while not self._inbox and not self._over:
-            self._arrived.clear()
-            await self._arrived.wait()
-        taken, self._inbox = self._inbox, []
-        if not taken and self._problem:
-            raise self._problem
-        return taken
 
     def close(self) -> None:
         """Stop the engine, unless it has finished: then only its status is on the way, and no one waits for that."""
-        if self._finished:
+        if self.finish:
             _ENDING.add(self._reading)
             self._reading.add_done_callback(_ENDING.discard)
         else:
@@ -150,17 +147,27 @@ class Generation:
         try:
             while (raw := await self._call.read()) is not grpc.aio.EOF:
                 message = llm_pb2.GenerateResponse.FromString(cast(bytes, raw))
-                self._finished = message.HasField("finish")
-                self._inbox.append(message)
-                self._arrived.set()
+                if message.HasField("finish"):
+                    self._take_finish(message)
+                self.messages.append(message)
+                self._notify()
+            if not self.finish and not self.problem:
+                self.problem = Unavailable(f"{self._who}: ended without saying why")
         except grpc.aio.AioRpcError as error:
-            self._problem = translate(error, self._who)
+            self.problem = translate(error, self._who)
         except DecodeError:
-            self._problem = Unavailable(f"{self._who}: sent what is not a message")
+            self.problem = Unavailable(f"{self._who}: sent what is not a message")
             self._call.cancel()
         finally:
-            self._over = True
-            self._arrived.set()
+            self.over = True
+            self._notify()
+
+    def _take_finish(self, message: llm_pb2.GenerateResponse) -> None:
+        if message.finish.reason in WHOLE:
+            self.finish = message.finish
+        else:
+            self.problem = Unavailable(f"{self._who}: the engine stopped in mid-answer")
+            message.ClearField("finish")
 
 
 class Llm:
@@ -170,10 +177,12 @@ class Llm:
         self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
         self._model = model
 
-    def generate(self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata) -> Generation:
+    def generate(
+        self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata, notify: Callable[[], None]
+    ) -> Call:
         """Start an answer that ends after `timeout_s` at the latest."""
         call = self._generate(request.SerializeToString(), timeout=timeout_s, metadata=metadata)
-        return Generation(call, self._model)
+        return Call(call, self._model, notify)
 
 
 def _unary(channel: grpc.aio.Channel, module: Any, service: str, method: str) -> Any:

@@ -1,27 +1,150 @@
-"""Who is asking: the tenant comes from the credential and from nothing else."""
+"""Who is asking, and what they may have: the tenant comes from the credential and from nothing else.
+
+Keys are kept as their SHA-256 alone, so neither the settings nor the tenants' file can give one away. A lookup hashes
+what came and asks a dictionary, about 1 µs in all, so nothing is remembered between calls. It need not take constant
+time: what it compares is a digest, and nobody can choose a key whose digest comes byte by byte nearer to another.
+
+The tenants' file is read again when it has changed. One that cannot be read as a whole changes nothing.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Mapping
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from services.gateway.config import TenantSettings
 from services.gateway.errors import KeyUnknown
+from services.runtime.errors import shorten
+from services.runtime.policy.quota import Allowance
 
 LOCAL = "local"  # the one tenant of a gateway without keys
+_POLL_S = 0.5
+_FILE = TypeAdapter(dict[str, TenantSettings])
+_log = logging.getLogger(__name__)
+
+
+class BadTenants(ValueError):
+    """The tenants cannot be used as they are written; the message, for the operator, names the field at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A tenant and what it may have."""
+
+    name: str
+    premium: bool  # among the last to be shed
+    weight: float  # its share when tenants compete
+    allowance: Allowance
+    max_budget_ms: int  # of one request; 0: no limit of its own
 
 
 class Identity:
-    """Tenants by the SHA-256 of their API keys, in hexadecimal: the keys themselves are nowhere at rest."""
+    """Tenants by the SHA-256 of their keys, in hexadecimal.
 
-    def __init__(self, keys: Mapping[str, str]):
-        self._tenants = {digest.lower(): tenant for digest, tenant in keys.items()}
+    `api_keys` gives the tenant of each, `tenants` and the YAML `file` what each tenant may have and more keys.
+    Without any key it is open to all, as the tenant `local`. Once there has been a key it stays closed: to revoke the
+    last one opens nothing. Raises `BadTenants` when the file or a key is not usable.
+    """
 
-    def tenant(self, authorization: str | None) -> str:
+    def __init__(self, api_keys: Mapping[str, str], tenants: Mapping[str, TenantSettings], file: Path | None):
+        self._api_keys, self._settings, self._file = api_keys, tenants, file
+        self._read = self._last = _stamp(file)
+        settings = self._load()
+        self._keys = _by_key(api_keys, settings)
+        self._local = None if self._keys else _tenant(LOCAL, settings)
+
+    def tenant(self, authorization: str | None) -> Tenant:
         """The tenant of an `authorization` header (`Bearer <key>`); raises `KeyUnknown`."""
-        if not self._tenants:
-            return LOCAL
+        if self._local is not None:
+            return self._local
         scheme, _, key = (authorization or "").partition(" ")
-        tenant = self._tenants.get(hashlib.sha256(key.strip().encode()).hexdigest())
-        if scheme.lower() != "bearer" or tenant is None:
+        tenant = self._keys.get(hashlib.sha256(key.strip().encode()).hexdigest())
+        if tenant is None or scheme.lower() != "bearer":
             raise KeyUnknown("authorization: a bearer token that this gateway knows is required")
         return tenant
+
+    async def run(self) -> None:
+        """Follow the file, where there is one, until cancelled."""
+        while self._file is not None:
+            await asyncio.sleep(_POLL_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Read the file again, if it has changed and is as it was at the last look: who writes it may not be done."""
+        stamp = _stamp(self._file)
+        changed, still = stamp != self._read, stamp == self._last
+        self._last = stamp
+        if changed and still:
+            self._read = stamp
+            await self._reload()
+
+    async def _reload(self) -> None:
+        try:
+            settings = await asyncio.to_thread(self._load)
+            self._keys = _by_key(self._api_keys, settings)
+        except BadTenants as error:
+            _log.error("%s; the tenants stay as they were", error)
+            return
+        self._local = None if self._keys or self._local is None else _tenant(LOCAL, settings)
+        _log.info("tenants_file: read again, there are %d keys now", len(self._keys))
+
+    def _load(self) -> Mapping[str, TenantSettings]:
+        """All tenants that have settings, those of the file included."""
+        if self._file is None:
+            return self._settings
+        read = _parse(self._file)
+        for name in read.keys() & self._settings.keys():
+            raise BadTenants(f"tenants_file: {name}: is in the setting `tenants` already")
+        return {**self._settings, **read}
+
+
+def _stamp(file: Path | None) -> tuple[int, int, int] | None:
+    """Differs when a file was written or replaced; None where there is none."""
+    try:
+        status = os.stat(file) if file else None
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
+
+
+def _parse(file: Path) -> dict[str, TenantSettings]:
+    try:
+        return _FILE.validate_python(yaml.safe_load(file.read_text()))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(map(str, problem["loc"])) or str(file)
+        raise BadTenants(f"tenants_file: {field}: {problem['msg']}, got {shorten(repr(problem['input']))}") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise BadTenants(f"tenants_file: {' '.join(str(error).split())}") from None
+
+
+def _by_key(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings]) -> dict[str, Tenant]:
+    """The tenant of each digest. Raises `BadTenants` for a key of two."""
+    tenants: dict[str, Tenant] = {}
+    for digest, name in _claims(api_keys, settings):
+        other = tenants.setdefault(digest.lower(), _tenant(name, settings))
+        if other.name != name:
+            raise BadTenants(f"tenants: {name}.keys: {digest[:8].lower()}… is a key of {other.name} already")
+    return tenants
+
+
+def _claims(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings]) -> Iterator[tuple[str, str]]:
+    """(digest, name of a tenant that claims it) for every key."""
+    yield from api_keys.items()
+    for name, own in settings.items():
+        for digest in own.keys:
+            yield digest, name
+
+
+def _tenant(name: str, settings: Mapping[str, TenantSettings]) -> Tenant:
+    own = settings.get(name, TenantSettings())
+    allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
+    return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms)

@@ -15,9 +15,13 @@ from prometheus_client import Counter, Histogram
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.decisions import Decisions, Policy
 from services.gateway.plan import Plan
+from services.gateway.targets import Targets
 from services.runtime import telemetry
 from services.runtime.deadline import Clock
+from services.runtime.errors import ServiceError
+from services.runtime.policy.gate import Shed
 
 _log = logging.getLogger(__name__)
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, 10, 30)
@@ -27,6 +31,9 @@ _TOTAL_SECONDS = Histogram("hedgerow_total_seconds", "Time to the last event.", 
 _ANSWERS = Counter("hedgerow_answers", "Answers.", ["model", "finish_reason", "cache"])
 _DEGRADED = Counter("hedgerow_degraded", "Answers that are less than they could be.", ["reason"])
 _TOKENS = Counter("hedgerow_tokens", "Tokens.", ["model", "kind"])
+_COST_USD = Counter("hedgerow_cost_usd", "What answers cost, in US dollars at the router's prices.", ["model"])
+_DROPPED = Counter("hedgerow_dropped", "Answers whose client left, by how far they had got.", ["progress"])
+_LEAST_S = 0.001  # less is no time for a call
 # `labels` takes a lock and formats its values each time; the labels here have few values.
 _stage_seconds, _ttft_seconds, _total_seconds = map(
     cache, (_STAGE_SECONDS.labels, _TTFT_SECONDS.labels, _TOTAL_SECONDS.labels)
@@ -61,6 +68,7 @@ class Ledger:
     plan: Plan
     span: Span
     reserve_s: float
+    targets: Targets = field(default_factory=Targets)
     clock: Clock = time.monotonic
     text: list[str] = field(default_factory=list)
     stages: list[pb.Stage] = field(default_factory=list)
@@ -68,13 +76,17 @@ class Ledger:
     cache: pb.CacheReport = field(default_factory=pb.CacheReport)
     usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
     model: str = ""
+    tokens: int = 0  # in `text`, as far as they are known
+    billed_tokens: int = 0  # prompt and completion, that the tenant's quota is charged for
+    cost_usd: float = 0.0
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     ttft_s: float | None = None
     total_s: float = 0.0
     opened: float = field(init=False)
+    decisions: Decisions = field(init=False)
 
     def __post_init__(self) -> None:
-        self.opened = self.clock()
+        self.opened, self.decisions = self.clock(), Decisions(self.clock)
 
     def elapsed(self) -> float:
         """Seconds since the request was admitted."""
@@ -83,6 +95,18 @@ class Ledger:
     def remaining(self) -> float:
         """Seconds that stages may still use."""
         return max(0.0, self.plan.budget_ms / 1000 - self.reserve_s - self.elapsed())
+
+    def decide(self, policy: Policy, action: str, subject: str, reason: str) -> None:
+        """Note what a policy did."""
+        self.decisions.add(policy, action, subject, reason)
+
+    def worth_starting(self, name: str, stage: Running) -> bool:
+        """Whether an optional stage has any time at all; a call that ends before it begins is only a cost."""
+        if stage.budget_s >= _LEAST_S:
+            return True
+        stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"a budget of {stage.budget_s * 1000:.2f} ms"
+        self.decide("budget", "skipped", name, stage.detail)
+        return False
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Running]:
@@ -137,14 +161,17 @@ class Ledger:
         ]
         return pb.Accepted(trace_id=telemetry.trace_id(self.span), budget_ms=self.plan.budget_ms, plan=plan)
 
-    def add_text(self, text: str) -> None:
+    def add_text(self, text: str, tokens: int = 0) -> None:
         if self.ttft_s is None:
             self.ttft_s = self.elapsed()
         self.text.append(text)
+        self.tokens += tokens
 
     def close(self) -> pb.Final:
         """The last event."""
         self.total_s = self.elapsed()
+        self.usage.completion_tokens = self.usage.completion_tokens or self.tokens
+        self._compare_with_targets()
         return pb.Final(
             text="".join(self.text),
             finish_reason=self.finish_reason,
@@ -157,7 +184,23 @@ class Ledger:
             total_ms=self.total_s * 1000,
             trace_id=telemetry.trace_id(self.span),
             budget_ms=self.plan.budget_ms,
+            decisions=[pb.Decision(**made) for made in self.decisions.told(self.opened)],
+            cost_usd=self.cost_usd,
         )
+
+    def failed(self, error: ServiceError) -> None:
+        """There is no answer: the error tells why."""
+        if isinstance(error, Shed):
+            self.decide("shed", "refused", error.metadata.get("why", ""), error.message)
+        self.decisions.explain(error, self.opened, telemetry.trace_id(self.span))
+        self._trace_decisions()
+
+    def dropped(self) -> None:
+        """The client has left before the last event."""
+        progress = "in text" if self.text else "before text" if self.stages else "before any stage"
+        _DROPPED.labels(progress).inc()
+        self.span.set_attribute("hedgerow.dropped", progress)
+        self._trace_decisions()
 
     def publish(self) -> None:
         """Put the account into the metrics and on the span; after `close`, when the client has it already."""
@@ -173,6 +216,8 @@ class Ledger:
         if self.usage.completion_tokens:
             _tokens(self.model, "prompt").inc(self.usage.prompt_tokens)
             _tokens(self.model, "completion").inc(self.usage.completion_tokens)
+        if self.cost_usd:
+            _COST_USD.labels(self.model).inc(self.cost_usd)
         if self.span.is_recording():
             self.span.set_attributes(
                 {
@@ -185,3 +230,26 @@ class Ledger:
                     "hedgerow.degraded": self.degraded,
                 }
             )
+            self._trace_decisions()
+
+    def _trace_decisions(self) -> None:
+        """Each decision as an event on the request's span, at the time it was made."""
+        if not self.span.is_recording():
+            return
+        now, now_ns = self.clock(), time.time_ns()
+        for made in self.decisions:
+            attributes = {
+                "hedgerow.decision.action": made.action,
+                "hedgerow.decision.subject": made.subject,
+                "hedgerow.decision.reason": made.reason,
+            }
+            self.span.add_event(f"hedgerow.{made.policy}", attributes, now_ns - int((now - made.at) * 1e9))
+
+    def _compare_with_targets(self) -> None:
+        if not self.targets:
+            return
+        spent_ms = {stage.name: stage.spent_ms for stage in self.stages} | {"total": self.total_s * 1000}
+        if self.ttft_s is not None:
+            spent_ms["ttft"] = self.ttft_s * 1000
+        for name, percentile, text in self.targets.missed(spent_ms):
+            self.decide("target", f"missed_{percentile}", name, text)

@@ -36,10 +36,12 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The slices of one request, in the order in which they may start. `budget_ms` is the whole."""
+    """The slices of one request, in the order in which they may start. `budget_ms` is the whole; the first text has
+    `first_text_ms` of it."""
 
     budget_ms: float
     slices: tuple[Slice, ...]
+    first_text_ms: float = float("inf")
 
     def __getitem__(self, name: str) -> Slice:
         return next(planned for planned in self.slices if planned.stage.name == name)
@@ -54,13 +56,17 @@ def text_stages(budgets: StageBudgets, *, cached: bool) -> tuple[Stage, ...]:
     return (*before, Stage("llm", budgets.llm.share, budgets.llm.cap_ms, required=True, after=names))
 
 
-def make_plan(stages: Sequence[Stage], budget_ms: float) -> Plan:
-    """Split `budget_ms`. `stages` are in dependency order; each `after` names earlier ones."""
+def make_plan(
+    stages: Sequence[Stage], budget_ms: float, *, floor_share: float = 0.0, first_text_ms: float = float("inf")
+) -> Plan:
+    """Split `budget_ms`. `stages` are in dependency order; each `after` names earlier ones. Optional stages end when
+    `floor_share` of the budget is left: that much is for what is required."""
     ends: dict[str, float] = {}
     slices = []
     for stage in stages:
         starts = max((ends[name] for name in stage.after), default=0.0)
-        granted = min(stage.cap_ms, stage.share * budget_ms, budget_ms - starts)
+        end = budget_ms if stage.required else budget_ms * (1 - floor_share)
+        granted = max(0.0, min(stage.cap_ms, stage.share * budget_ms, end - starts))
         ends[stage.name] = starts + granted
         slices.append(Slice(stage, granted, starts))
-    return Plan(budget_ms, tuple(slices))
+    return Plan(budget_ms, tuple(slices), first_text_ms)

@@ -19,12 +19,17 @@ class Routes:
     def __init__(self, known: Collection[str]):
         self._known = known
         self._models: list[Model] = []
+        self._by_name: dict[str, Model] = {}
         self._arrived = asyncio.Event()
         self.live = False  # whether the router is there to renew it
 
     def choose(self, demand: Demand) -> Choice | None:
         """A choice by the router's own rules; None while there is no table."""
         return choose(self._models, demand) if self._models else None
+
+    def model(self, name: str) -> Model | None:
+        """A model's row."""
+        return self._by_name.get(name)
 
     async def arrived(self, timeout_s: float) -> bool:
         """Wait for the first table."""
@@ -39,6 +44,7 @@ class Routes:
         try:
             async for table in router.tables():
                 self._models = rank(_model(row) for row in table.models if row.name in self._known)
+                self._by_name = {model.name: model for model in self._models}
                 self.live = True
                 self._arrived.set()
         finally:

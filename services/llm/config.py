@@ -56,6 +56,11 @@ class OpenAISettings(BaseModel):
         "max_tokens",
         description="What the provider calls the most tokens to generate; OpenAI's newer models use the latter.",
     )
+    continues: bool = Field(
+        False,
+        description="Whether it goes on from an answer's beginning, as vLLM's servers do when asked with "
+        "`continue_final_message`; OpenAI's own do not.",
+    )
     connect_timeout_ms: int = Field(2_000, ge=1, description="Time to open a connection.")
     read_timeout_ms: int = Field(
         60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."

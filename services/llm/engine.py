@@ -46,6 +46,7 @@ class Request:
     messages: tuple[Message, ...]
     sampling: Sampling = field(default_factory=Sampling)
     constraint: Constraint | None = None
+    prefix: str = ""  # the answer's beginning: go on from there, and give only what is new
 
 
 class FinishReason(Enum):
@@ -94,6 +95,7 @@ class Model:
     context_tokens: int  # prompt and answer together; 0: the engine does not say
     max_tokens: int  # one answer
     speculation: str  # `off`, `ngram`, `draft_model`, …; empty: the engine does not say
+    continues: bool  # whether it takes a request with a `prefix`
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,9 @@ class Engine(Protocol):
     def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         """Stream an answer; the last chunk, and only that, has `finish`. Closing the generator stops the engine.
 
-        Raises InvalidInput, Exhausted or Unavailable, always before the first chunk: once there is text, a failure
-        is a finish with reason INTERRUPTED.
+        All counts are of this generation: a prefix is part of the prompt. Raises InvalidInput, NotSupported, Exhausted
+        or Unavailable, always before the first chunk: once there is text, a failure is a finish with reason
+        INTERRUPTED.
         """
         ...
 

@@ -31,7 +31,9 @@ class OpenAIEngine:
             raise BadEngineSettings("openai.model: must be set")
         self._settings, self._key, self._running = own, own.api_key.get_secret_value(), 0
         self._default_max_tokens = settings.default_max_tokens
-        self._model = Model(settings.public_name, "openai", own.context_tokens, settings.max_tokens_cap, "")
+        self._model = Model(
+            settings.public_name, "openai", own.context_tokens, settings.max_tokens_cap, "", own.continues
+        )
         self._client = httpx.AsyncClient(
             base_url=own.base_url,
             headers={"authorization": f"Bearer {self._key}"} if self._key else {},
@@ -42,6 +44,8 @@ class OpenAIEngine:
         )
 
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        if request.prefix and not self._model.continues:
+            raise NotSupported("prefix: this provider does not go on from an answer's beginning")
         asked = request.sampling.max_tokens or self._default_max_tokens
         max_tokens = min(asked, self._model.max_tokens)
         body = to_body(request, self._settings.model, max_tokens, self._settings.max_tokens_field)

@@ -21,6 +21,10 @@ _REASONS = {
 }
 
 
+# vLLM's servers: leave the last message open instead of beginning a new one.
+_GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
+
+
 def to_messages(messages: tuple[Message, ...]) -> list[dict[str, str]]:
     """A conversation as JSON."""
     return [{"role": message.role, "content": message.content} for message in messages]
@@ -29,6 +33,7 @@ def to_messages(messages: tuple[Message, ...]) -> list[dict[str, str]]:
 def to_body(request: Request, model: str, max_tokens: int, max_tokens_field: str) -> dict[str, Any]:
     """What is posted. Raises InvalidInput for a constraint that this API cannot express."""
     sampling = request.sampling
+    begun = (Message("assistant", request.prefix),) if request.prefix else ()
     optional = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -38,10 +43,11 @@ def to_body(request: Request, model: str, max_tokens: int, max_tokens_field: str
     }
     return {
         "model": model,
-        "messages": to_messages(request.messages),
+        "messages": to_messages((*request.messages, *begun)),
         "stream": True,
         "stream_options": {"include_usage": True},
         max_tokens_field: max_tokens,
+        **(_GO_ON if begun else {}),
         **{name: value for name, value in optional.items() if value is not None},
     }
 

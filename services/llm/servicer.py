@@ -53,13 +53,17 @@ class LLMServicer:
             speculation=model.speculation,
             running=load.running,
             waiting=load.waiting,
+            continues=model.continues,
         )
 
 
 def to_request(request: llm_pb2.GenerateRequest) -> Request:
     """What the engine is asked. Raises InvalidInput for a role that is not one."""
     return Request(
-        _to_messages(request.messages), _to_sampling(request.sampling), _to_constraint(request.response_format)
+        _to_messages(request.messages),
+        _to_sampling(request.sampling),
+        _to_constraint(request.response_format),
+        request.prefix,
     )
 
 

@@ -19,6 +19,8 @@ def check(request: Request) -> None:
             f"messages[{len(request.messages) - 1}].role", "the last one is the user's", request.messages[-1].role
         )
     _check_sampling(request.sampling)
+    if request.prefix and request.constraint:  # an engine matches what it generates, not what was there before
+        raise InvalidInput("prefix", "none together with response_format", f"{len(request.prefix)} characters")
 
 
 def check_messages(messages: tuple[Message, ...]) -> None:

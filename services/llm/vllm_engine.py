@@ -12,7 +12,7 @@ from services.llm import vllm_load
 from services.llm.config import LlmSettings
 from services.llm.engine import Chunk, Finish, FinishReason, Load, Message, Model, Progress, Request, Usage
 from services.llm.errors import EngineBusy, EngineDown
-from services.llm.vllm_params import refusal, sampling_params
+from services.llm.vllm_params import refusal, sampling_params, template_refusal
 from services.llm.vllm_stats import StatsKeeper
 from services.llm.warmup import warm_up
 from services.runtime.deadline import Deadline
@@ -33,7 +33,8 @@ class VllmEngine:
         self._model = _describe(engine, settings)
         self._default_max_tokens = settings.default_max_tokens
         self._defaults: dict[str, Any] = engine.model_config.get_diff_sampling_param()
-        self._chat = ChatParams(chat_template_kwargs={"add_generation_prompt": True})
+        self._begin = ChatParams(chat_template_kwargs={"add_generation_prompt": True})
+        self._go_on = ChatParams(chat_template_kwargs={"add_generation_prompt": False, "continue_final_message": True})
         # No limit here: ours can then say how long the prompt was. Special tokens are the template's business.
         self._tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=False)
 
@@ -46,7 +47,7 @@ class VllmEngine:
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
 
-        prompt = await self._prompt(request.messages)
+        prompt = await self._prompt(request.messages, request.prefix)
         room = self._model.context_tokens - len(prompt["prompt_token_ids"])
         params = sampling_params(request, self._defaults, self._default_max_tokens, min(room, self._model.max_tokens))
         tally = _Tally(len(prompt["prompt_token_ids"]))
@@ -87,24 +88,35 @@ class VllmEngine:
         # vLLM's reader, which runs in this loop, would take the end for a failure.
         self._engine.shutdown(_STOP_S)
 
-    async def _prompt(self, messages: tuple[Message, ...]) -> Any:
+    async def _prompt(self, messages: tuple[Message, ...], prefix: str) -> Any:
         limit = self._model.context_tokens - 1  # at least one token to answer with
         longest = limit * self._engine.get_tokenizer().max_chars_per_token
-        characters = sum(len(message.content) for message in messages)
+        characters = sum(len(message.content) for message in messages) + len(prefix)
         if characters > longest:  # cannot fit, so do not spend seconds on counting its tokens
             raise InvalidInput("messages", f"at most {limit} tokens", f"{characters} characters")
-        prompt = await self._render(messages)
+        prompt = await self._render(messages, prefix)
         tokens = len(prompt["prompt_token_ids"])
         if tokens > limit:
             raise InvalidInput("messages", f"at most {limit} tokens", f"{tokens} tokens")
         return prompt
 
-    async def _render(self, messages: tuple[Message, ...]) -> Any:
-        """The model's own chat template, then tokens: vLLM does both in a thread."""
+    async def _render(self, messages: tuple[Message, ...], prefix: str = "") -> Any:
+        """The model's own chat template, then tokens: vLLM does both in a thread.
+
+        A prefix is the last message, left open. A template that trims its messages also trims the prefix.
+        """
+        from vllm.exceptions import VLLMClientError
+
         conversation = [{"role": message.role, "content": message.content} for message in messages]
+        if prefix:
+            conversation.append({"role": "assistant", "content": prefix})
         if self._engine.errored:
             raise Unavailable("the engine is down")
-        _, (prompt,) = await self._engine.renderer.render_chat_async([conversation], self._chat, self._tokenize)
+        chat = self._go_on if prefix else self._begin
+        try:
+            _, (prompt,) = await self._engine.renderer.render_chat_async([conversation], chat, self._tokenize)
+        except VLLMClientError as error:
+            raise template_refusal(error) from None
         return prompt
 
 
@@ -152,4 +164,5 @@ def _describe(engine: Any, settings: LlmSettings) -> Model:
         context_tokens=context,
         max_tokens=min(settings.max_tokens_cap, context - 1),
         speculation=speculation.method if speculation else "off",
+        continues=True,
     )

@@ -53,9 +53,18 @@ def _schema(text: str) -> dict[str, Any]:
 
 def refusal(request: Request, error: Exception) -> InvalidInput:
     """What vLLM's own check of a request says. Ours come first, so what is left is nearly always the constraint."""
-    said = shorten(" ".join(str(error).split()), 160)
+    said = _said(error)
     if request.constraint is None:
         return InvalidInput("request", f"what the engine takes ({said})", "another")
     return InvalidInput(
         f"response_format.{request.constraint.kind}", f"what the engine can follow ({said})", request.constraint.value
     )
+
+
+def template_refusal(error: Exception) -> InvalidInput:
+    """What the model's chat template says: some take no system message, or no two turns of one role."""
+    return InvalidInput("messages", f"what the model's chat template takes ({_said(error)})", "others")
+
+
+def _said(error: Exception) -> str:
+    return shorten(" ".join(str(error).split()), 160)

@@ -9,10 +9,10 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.router.v1 import router_pb2
 from services.router.config import RouterSettings
-from services.router.digest import SLICES
 from services.router.servicer import RouterServicer
 from services.router.table import Table
 from services.runtime import serve
+from services.runtime.digest import SLICES
 
 _SERVICE = router_pb2.DESCRIPTOR.services_by_name["RouterService"]
 

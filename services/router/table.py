@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from services.router.config import ModelSettings
-from services.router.digest import WindowedDigest
 from services.runtime.deadline import Clock
+from services.runtime.digest import WindowedDigest
 from services.runtime.routing import Latency, Model, Tier
 
 

@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -50,7 +50,12 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """The first text value of a metadata key, or None."""
-        return next((value for key, value in self.metadata if key == name and isinstance(value, str)), None)
+        return header(self.metadata, name)
+
+
+def header(metadata: Iterable[tuple[str, str | bytes]], name: str) -> str | None:
+    """The first text value of a metadata key, or None."""
+    return next((value for key, value in metadata if key == name and isinstance(value, str)), None)
 
 
 M = TypeVar("M", bound=Message)

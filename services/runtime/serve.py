@@ -4,6 +4,9 @@ The server listens at once; health says NOT_SERVING and calls get UNAVAILABLE un
 engine loaded and warm). On SIGTERM or SIGINT health says NOT_SERVING first, a servicer that has a `drain` method is
 told to end the streams that would never end by themselves, calls in flight get `grace_ms` to finish, then the service
 is taken apart in reverse order and the process exits with 0.
+
+Health is open to all: probes carry no credential. Reflection says as much as the contract, so it asks whom the service
+asks: every servicer that has an `authorize(metadata)` method, which raises for a caller it does not know.
 """
 
 from __future__ import annotations
@@ -19,16 +22,20 @@ from contextlib import AbstractAsyncContextManager
 import grpc
 import prometheus_client
 import uvloop
+from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import ServiceDescriptor
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection
 
-from services.runtime import boundary, telemetry
+from services.runtime import boundary, sealed, telemetry
 from services.runtime.config import ServiceSettings, load
+from services.runtime.errors import Unavailable
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_HEALTH = descriptor_pool.Default().FindServiceByName(health.SERVICE_NAME)
+_REFLECTION = descriptor_pool.Default().FindServiceByName(reflection.SERVICE_NAME)
 _log = logging.getLogger(__name__)
 
 
@@ -75,11 +82,16 @@ async def start_server(
     """A listening server with health (NOT_SERVING), reflection and handlers for `descriptors`."""
     server = grpc.aio.server(options=server_options(settings))
     checks = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     names = [descriptor.full_name for descriptor in descriptors]
     await _set_health(checks, names, _NOT_SERVING)
-    reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-    server.add_generic_rpc_handlers(tuple(boundary.handlers(descriptor, servicers) for descriptor in descriptors))
+    listed = reflection.aio.ReflectionServicer([*names, _HEALTH.full_name, _REFLECTION.full_name])
+    server.add_generic_rpc_handlers(
+        (
+            *(boundary.handlers(descriptor, servicers) for descriptor in descriptors),
+            sealed.handlers(_HEALTH, checks),
+            sealed.handlers(_REFLECTION, listed, lambda metadata: _authorize(metadata, servicers)),
+        )
+    )
     port = server.add_insecure_port(settings.address)
     await server.start()
     _log.info("listening on %s:%d", settings.address.rpartition(":")[0], port)
@@ -109,6 +121,15 @@ async def _serve_until(
             if hasattr(servicer, "drain"):
                 servicer.drain()
         await server.stop(settings.grace_ms / 1000)
+
+
+def _authorize(metadata: sealed.Metadata, servicers: Mapping[str, boundary.Servicer]) -> None:
+    """Ask every servicer that wants to be asked. Raises what it raises, and Unavailable as long as there is none."""
+    if not servicers:  # who may see it is not known yet
+        raise Unavailable("the service is starting")
+    for servicer in servicers.values():
+        if hasattr(servicer, "authorize"):
+            servicer.authorize(metadata)
 
 
 async def _set_health(checks: health.aio.HealthServicer, names: Sequence[str], status: int) -> None:

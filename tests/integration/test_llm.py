@@ -85,6 +85,13 @@ def ask(
     )
 
 
+def begun(prefix: str) -> llm_pb2.GenerateRequest:
+    """A question whose answer has begun already."""
+    request = ask(FRANCE)
+    request.prefix = prefix
+    return request
+
+
 def spec(name: str, address: str, **settings: str) -> ServiceSpec:
     settings = {
         "ADDRESS": address,
@@ -163,6 +170,23 @@ async def test_a_later_turn_sees_the_earlier_ones(service: Service) -> None:
     assert counted.tokens == finish.usage.prompt_tokens
 
 
+async def test_an_answer_goes_on_from_its_beginning_and_only_what_is_new_is_sent(service: Service) -> None:
+    request = begun("The capital of France")
+    text, finish = await service.answer(request)
+    assert text == " is Paris."
+    assert finish.reason == chat_pb2.FINISH_REASON_STOP
+    whole, whole_finish = await service.ask(FRANCE)
+    assert request.prefix + text == whole
+    given = finish.usage.prompt_tokens - whole_finish.usage.prompt_tokens
+    assert given > 0
+    assert finish.usage.completion_tokens == whole_finish.usage.completion_tokens - given
+
+
+async def test_an_answer_that_was_whole_already_ends_at_once(service: Service) -> None:
+    text, finish = await service.answer(begun("The capital of France is Paris."))
+    assert (text, finish.reason) == ("", chat_pb2.FINISH_REASON_STOP)
+
+
 async def test_tokens_that_arrive_together_travel_together(service: Service) -> None:
     replies = [reply async for reply in service.stub.Generate(ask(STORY, max_tokens=100), timeout=60)]
     assert len(replies) < sum(reply.tokens for reply in replies)
@@ -217,6 +241,7 @@ async def test_a_constraint_is_kept(
     [
         (ask("hello " * 2000), "messages", "at most 1023 tokens", "tokens"),
         (ask("hello " * 100_000), "messages", "at most 1023 tokens", "600000 characters"),
+        (begun("hello " * 2000), "messages", "at most 1023 tokens", "tokens"),
         (ask(FRANCE, temperature=2.5), "sampling.temperature", "0 to 2", "2.5"),
         (ask(FRANCE, top_p=0), "sampling.top_p", "above 0 to 1", "0.0"),
         (ask(FRANCE, max_tokens=0), "sampling.max_tokens", "1 or more", "0"),
@@ -259,6 +284,7 @@ async def test_the_model_is_described(service: Service) -> None:
     model = await service.model()
     assert (model.name, model.engine, model.speculation) == ("demo-llm", "vllm", "draft_model")
     assert (model.context_tokens, model.max_tokens) == (1024, 512)
+    assert model.continues
 
 
 async def test_the_engine_s_own_metrics_are_on_the_services_page(service: Service) -> None:
@@ -316,6 +342,8 @@ async def test_an_openai_compatible_server_is_served_like_an_engine_of_our_own(t
         asked = ask(FRANCE).messages
         counted = await service.stub.CountTokens(llm_pb2.CountTokensRequest(messages=asked), timeout=5)
         assert counted.tokens == finish.usage.prompt_tokens
+        text, _ = await service.answer(begun("The capital of France"))
+        assert text == " is Paris."
         _, finish = await service.ask(STORY, max_tokens=5)
         assert (finish.reason, finish.usage.completion_tokens) == (chat_pb2.FINISH_REASON_LENGTH, 5)
         code, _, text = await service.refusal(ask("hello " * 2000))
@@ -375,7 +403,7 @@ async def answers(client: httpx.AsyncClient) -> bool:
 @asynccontextmanager
 async def openai_service(port: int, key: str, folder: Path) -> AsyncIterator[Service]:
     address = f"127.0.0.1:{free_port()}"
-    own = {"BASE_URL": f"http://127.0.0.1:{port}/v1", "MODEL": "demo", "API_KEY": key}
+    own = {"BASE_URL": f"http://127.0.0.1:{port}/v1", "MODEL": "demo", "API_KEY": key, "CONTINUES": "true"}
     settings = {"ADDRESS": address, "ENGINE": "openai", **{f"OPENAI__{name}": value for name, value in own.items()}}
     prefixed = {f"HEDGEROW_LLM_{name}": value for name, value in settings.items()}
     process = ServiceProcess(ServiceSpec("openai", "services.llm", address, prefixed), folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +27,15 @@ class BagOfWords:
     """An engine whose vectors count words: texts that share more words are nearer."""
 
     name = "bag of words"
+    max_batch = 1
 
     def __init__(self) -> None:
         self.embedded: list[str] = []
 
-    def embed(self, text: str) -> Vector | None:
+    def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
+        return [self._embed(text) for text in texts]
+
+    def _embed(self, text: str) -> Vector | None:
         self.embedded.append(text)
         words = text.split()
         if len(words) > 50:
@@ -85,18 +89,19 @@ async def open_cache() -> AsyncIterator[OpenCache]:
         max_entries: int = 100,
         max_bytes: int = 10**7,
         watch_queue: int = 8,
+        stale_ms: int = 0,
     ) -> Bench:
         database, clock, engine = database or Database(""), clock or Clock(), BagOfWords()
         journal = Journal(database)
         answers = Answers(
-            Entries(max_entries, max_bytes),
+            Entries(max_entries, max_bytes, stale_ms),
             journal,
             Embedder(engine, 100),
             VectorIndex(DIMENSION),
             Watchers(watch_queue),
             now_ms=clock,
         )
-        answers.load(database.load(engine.name, clock()))
+        answers.load(database.load(engine.name, clock() - stale_ms))
         bench = Bench(answers, engine, clock, journal, asyncio.create_task(journal.run()))
         opened.append(bench)
         return bench

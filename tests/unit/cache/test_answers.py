@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 from unittest.mock import patch
@@ -10,7 +11,7 @@ import pytest
 
 from services.cache.answers import Found, Verdict
 from services.cache.database import Database
-from services.cache.errors import EmbeddingTooLate, NotKept
+from services.cache.errors import EmbeddingTooLate, NotKept, Overtaken
 from services.cache.identity import Identity
 from services.cache.watch import Removal
 from services.runtime.deadline import Deadline
@@ -119,6 +120,64 @@ async def test_an_expired_entry_is_neither_an_exact_nor_a_semantic_hit(open_cach
     assert bench.answers.stats.expirations == 1
 
 
+async def test_an_answer_whose_time_is_over_comes_with_the_miss_of_its_very_question_alone(
+    open_cache: OpenCache,
+) -> None:
+    bench = open_cache(stale_ms=50)
+    await store(bench, CAPITAL, ttl_ms=100)
+    bench.clock.ms += 100
+    for _ in range(2):  # before the sweep and after it
+        found = await look_up(bench, CAPITAL)
+        assert (found.verdict, found.entry) == (Verdict.MISS, None)
+        assert found.stale
+        assert found.stale.answer == b"Paris"
+        reworded = await look_up(bench, REWORDED)
+        assert (reworded.verdict, reworded.stale) == (Verdict.MISS, None)
+        bench.answers.sweep()
+    bench.clock.ms += 50
+    assert (await look_up(bench, CAPITAL)).stale is None
+    assert (bench.answers.stats.exact_hits, bench.answers.stats.semantic_hits) == (0, 0)
+
+
+async def test_a_lapsed_entry_does_not_hide_a_near_question_that_is_good(open_cache: OpenCache) -> None:
+    bench = open_cache(stale_ms=10_000)
+    for spaces in range(1, 20):  # more than are compared, all of them nearer
+        await store(bench, identity("what is the capital" + " " * spaces + "of france really"), ttl_ms=100)
+    bench.clock.ms += 100
+    bench.answers.sweep()
+    await store(bench, identity("what is the capital of france please"), b"good")
+    found = await look_up(bench, identity("really what is the capital of france"))
+    assert found.entry
+    assert found.entry.answer == b"good"
+
+
+async def test_a_stale_answer_goes_with_its_tenant_and_when_room_is_needed(open_cache: OpenCache) -> None:
+    bench = open_cache(stale_ms=10_000, max_entries=2)
+    await store(bench, CAPITAL, ttl_ms=100)
+    await store(bench, identity("another thing"))
+    bench.clock.ms += 100
+    bench.answers.sweep()
+    await look_up(bench, identity("another thing"))
+    await store(bench, identity("one more thing", tenant="globex"), ttl_ms=1)
+    assert (await look_up(bench, CAPITAL)).stale is None
+    bench.clock.ms += 1
+    assert (await look_up(bench, identity("one more thing", tenant="globex"))).stale
+    assert await bench.answers.remove_tenant("globex") == 1
+    assert (await look_up(bench, identity("one more thing", tenant="globex"))).stale is None
+
+
+async def test_watchers_hear_of_an_entry_when_its_time_is_over_and_not_again(open_cache: OpenCache) -> None:
+    bench = open_cache(stale_ms=50)
+    with bench.answers.watchers.watch() as removals:
+        await store(bench, CAPITAL, ttl_ms=100)
+        for _ in range(3):
+            bench.clock.ms += 50
+            bench.answers.sweep()
+        bench.answers.watchers.close()
+        assert [removal async for removal in removals] == [Removal(key=CAPITAL.key)]
+    assert bench.answers.stats.expirations == 1
+
+
 async def test_an_evicted_entry_is_gone_from_the_index_too(open_cache: OpenCache) -> None:
     bench = open_cache(max_entries=1)
     await store(bench, CAPITAL)
@@ -214,6 +273,50 @@ async def test_what_was_removed_or_expired_stays_gone_after_a_restart(open_cache
     await before.close()
     clock.ms += 1
     assert len(open_cache(database=Database(path), clock=clock).answers.entries) == 0
+
+
+async def test_a_stale_answer_survives_a_restart_and_is_still_no_hit(open_cache: OpenCache, tmp_path: Path) -> None:
+    path, clock = str(tmp_path / "cache.db"), Clock()
+    before = open_cache(database=Database(path), clock=clock, stale_ms=50)
+    await store(before, CAPITAL, ttl_ms=100)
+    await before.close()
+    clock.ms += 149
+    after = open_cache(database=Database(path), clock=clock, stale_ms=50)
+    assert (await look_up(after, CAPITAL)).stale
+    assert await look_up(after, REWORDED) == Found(Verdict.MISS)
+    await after.close()
+    clock.ms += 1
+    assert len(open_cache(database=Database(path), clock=clock, stale_ms=50).answers.entries) == 0
+
+
+async def test_an_answer_that_was_kept_long_enough_is_gone_from_the_disk_too(
+    open_cache: OpenCache, tmp_path: Path
+) -> None:
+    path, clock = str(tmp_path / "cache.db"), Clock()
+    before = open_cache(database=Database(path), clock=clock)
+    await store(before, CAPITAL, ttl_ms=100)
+    clock.ms += 100
+    before.answers.sweep()
+    await before.close()
+    assert list(Database(path).load("bag of words", 0)) == []
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+async def test_a_store_on_its_way_does_not_bring_back_what_is_invalidated_meanwhile(
+    open_cache: OpenCache, by_key: bool
+) -> None:
+    bench = open_cache()
+    theirs = identity(CAPITAL.asked, tenant="globex")
+    storing = [asyncio.create_task(store(bench, question)) for question in (CAPITAL, theirs)]
+    await asyncio.sleep(0)  # both wait for their embedding now
+    await (bench.answers.remove(CAPITAL.key) if by_key else bench.answers.remove_tenant("acme"))
+    overtaken, kept = await asyncio.gather(*storing, return_exceptions=True)
+    assert isinstance(overtaken, Overtaken)
+    assert kept is None
+    assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
+    assert (await look_up(bench, theirs)).verdict is Verdict.EXACT
+    await store(bench, CAPITAL)  # what comes later is stored
+    assert (await look_up(bench, CAPITAL)).verdict is Verdict.EXACT
 
 
 async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache: OpenCache) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
 from services.cache.embedding import Embedder
 from services.cache.vectors import Vector
+from services.runtime.errors import Unavailable
 
 
 class Gated:
@@ -18,17 +19,22 @@ class Gated:
 
     name = "gated"
 
-    def __init__(self) -> None:
+    def __init__(self, max_batch: int = 1) -> None:
+        self.max_batch = max_batch
         self.gate, self.busy = threading.Event(), threading.Event()
-        self.embedded: list[str] = []
+        self.batches: list[list[str]] = []
 
-    def embed(self, text: str) -> Vector | None:
-        self.embedded.append(text)
+    @property
+    def embedded(self) -> list[str]:
+        return [text for batch in self.batches for text in batch]
+
+    def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
+        self.batches.append(list(texts))
         self.busy.set()
         self.gate.wait(10)
-        if text == "broken":
+        if "broken" in texts:
             raise RuntimeError("no")
-        return np.ones(1, np.float32)
+        return [np.full(1, len(text), np.float32) for text in texts]
 
 
 @pytest.fixture
@@ -102,3 +108,41 @@ async def test_a_failure_is_not_remembered(engine: Gated, embedder: Embedder) ->
         with pytest.raises(RuntimeError):
             await embedder.embed("broken")
     assert engine.embedded == ["broken", "broken"]
+
+
+async def test_a_text_that_all_gave_up_while_it_ran_is_remembered(engine: Gated, embedder: Embedder) -> None:
+    given_up = asyncio.create_task(embedder.embed("why?"))
+    await asyncio.to_thread(engine.busy.wait, 10)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    engine.gate.set()
+    assert await embedder.embed("why?") is not None
+    assert await embedder.embed("why?") is not None
+    assert engine.embedded == ["why?"]
+
+
+async def test_texts_that_came_while_the_engine_was_busy_are_embedded_together() -> None:
+    engine = Gated(max_batch=3)
+    embedder = Embedder(engine, 10)
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(embedder.embed("a"))
+        await asyncio.to_thread(engine.busy.wait, 10)
+        rest = [tasks.create_task(embedder.embed("a" * length)) for length in range(2, 6)]
+        await asyncio.sleep(0)
+        engine.gate.set()
+    embedder.close()
+    assert [int(task.result()[0]) for task in (first, *rest)] == [1, 2, 3, 4, 5]
+    assert [len(batch) for batch in engine.batches] == [1, 3, 1]
+
+
+async def test_closing_refuses_the_texts_that_wait(engine: Gated, embedder: Embedder) -> None:
+    first = asyncio.create_task(embedder.embed("first"))
+    await asyncio.to_thread(engine.busy.wait, 10)
+    waiting = asyncio.create_task(embedder.embed("waiting"))
+    await asyncio.sleep(0)
+    engine.gate.set()
+    embedder.close()
+    with pytest.raises(Unavailable):
+        await waiting
+    assert await first is not None
+    assert engine.embedded == ["first"]

@@ -12,6 +12,11 @@ def entry(key: str, *, tenant: str = "acme", size: int = 10, expires_at_ms: int 
     return Entry(key, tenant, b"", "", b"x" * size, expires_at_ms, 0)
 
 
+def keys(expired: tuple[list[Entry], list[Entry]]) -> tuple[list[str], list[str]]:
+    lapsed, gone = expired
+    return [entry.key for entry in lapsed], [entry.key for entry in gone]
+
+
 def test_the_least_recently_used_entry_goes_first() -> None:
     entries = Entries(max_entries=2, max_bytes=10**6)
     first = entry("a")
@@ -41,8 +46,35 @@ def test_an_entry_that_was_replaced_does_not_expire_at_its_old_time() -> None:
     entries.put(entry("a", expires_at_ms=100))
     entries.pop("a")
     entries.put(entry("a", expires_at_ms=200))
-    assert entries.pop_expired(now_ms=150) == []
-    assert [gone.key for gone in entries.pop_expired(now_ms=200)] == ["a"]
+    assert entries.expire(now_ms=150) == ([], [])
+    assert keys(entries.expire(now_ms=200)) == (["a"], ["a"])
+
+
+def test_an_entry_whose_time_is_over_is_kept_a_while_as_stale() -> None:
+    entries = Entries(10, 10**6, stale_ms=50)
+    entries.put(entry("a", expires_at_ms=100))
+    assert not entries.stale("a", now_ms=99)
+    assert entries.stale("a", now_ms=100)
+    assert entries.stale("a", now_ms=149)
+    assert not entries.stale("a", now_ms=150)
+    assert not entries.get("a", now_ms=100)
+
+
+def test_an_entry_lapses_once_and_leaves_when_it_was_kept_long_enough() -> None:
+    entries = Entries(10, 10**6, stale_ms=50)
+    entries.put(entry("a", expires_at_ms=100))
+    assert keys(entries.expire(now_ms=100)) == (["a"], [])
+    assert keys(entries.expire(now_ms=149)) == ([], [])
+    assert keys(entries.expire(now_ms=150)) == ([], ["a"])
+    assert len(entries) == 0
+
+
+def test_entries_that_lapsed_are_the_first_to_make_room() -> None:
+    entries = Entries(max_entries=2, max_bytes=10**6, stale_ms=50)
+    entries.put(entry("a", expires_at_ms=1_000))
+    entries.put(entry("b", expires_at_ms=100))
+    entries.expire(now_ms=100)
+    assert [gone.key for gone in entries.put(entry("c"))] == ["b"]
 
 
 def test_bookkeeping_stays_small_when_one_key_is_stored_again_and_again() -> None:
@@ -50,7 +82,7 @@ def test_bookkeeping_stays_small_when_one_key_is_stored_again_and_again() -> Non
     for number in range(10_000):
         entries.pop("a")
         entries.put(entry("a", expires_at_ms=number))
-    assert len(entries._expiries) < 2_000
+    assert len(entries._due) < 2_000
 
 
 def test_a_tenant_is_taken_out_alone() -> None:
@@ -70,3 +102,24 @@ def test_the_limits_hold_after_every_change_and_bytes_are_the_sum_of_the_entries
         entries.put(entry(str(key), size=size))
         assert len(entries) <= 5
         assert entries.bytes == sum(held.size for held in entries._entries.values()) <= 12_000
+
+
+@given(
+    st.integers(0, 40),
+    st.lists(st.tuples(st.sampled_from(["put", "expire"]), st.integers(0, 3), st.integers(0, 30)), max_size=60),
+)
+def test_nothing_is_kept_longer_than_its_time_and_the_while_after_it(
+    stale_ms: int, steps: list[tuple[str, int, int]]
+) -> None:
+    entries, now_ms = Entries(100, 10**6, stale_ms), 0
+    for step, key, number in steps:
+        if step == "put":
+            entries.pop(str(key))
+            entries.put(entry(str(key), expires_at_ms=now_ms + number))
+            continue
+        now_ms += number
+        lapsed, gone = entries.expire(now_ms)
+        assert all(not entries.get(each.key, now_ms) for each in lapsed)
+        assert all(each.expires_at_ms + stale_ms <= now_ms for each in gone)
+        assert all(held.expires_at_ms + stale_ms > now_ms for held in entries._entries.values())
+        assert all(held.lapsed == (held.expires_at_ms <= now_ms) for held in entries._entries.values())

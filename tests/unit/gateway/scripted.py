@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
-from services.runtime.errors import ServiceError
+from services.gateway.config import GatewaySettings
+from services.gateway.fleet import Fleet, make_fleet
+from services.runtime.deadline import Clock
+from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
 
 
@@ -25,38 +30,85 @@ def finish(words: str = "", reason: int = chat_pb2.FINISH_REASON_STOP) -> llm_pb
     )
 
 
-class ScriptedGeneration:
-    """Gives out its script one message at a time; an error in it is raised; `None` waits for ever."""
+Step = llm_pb2.GenerateResponse | ServiceError | float | None
 
-    def __init__(self, script: Sequence[llm_pb2.GenerateResponse | ServiceError | None]):
-        self._script = list(script)
-        self.closed = False
 
-    async def begins(self, within_s: float) -> bool:
-        return bool(self._script)
+class ScriptedCall:
+    """Plays its script: a message comes, an error ends it, a number is a pause in seconds, `None` waits for ever. As a
+    real call it ends at its deadline."""
 
-    async def take(self) -> list[llm_pb2.GenerateResponse]:
-        if not self._script:
-            return []
-        item = self._script.pop(0)
-        if item is None:
-            await asyncio.Event().wait()
-        if isinstance(item, ServiceError):
-            raise item
-        return [item]
+    def __init__(self, script: Sequence[Step], timeout_s: float, notify: Callable[[], None]):
+        self.messages: list[llm_pb2.GenerateResponse] = []
+        self.over, self.closed = False, False
+        self.problem: ServiceError | None = None
+        self.finish: llm_pb2.Finish | None = None
+        self._notify = notify
+        self._playing = asyncio.create_task(self._play(script, timeout_s))
 
     def close(self) -> None:
         self.closed = True
+        self._playing.cancel()
+
+    async def _play(self, script: Sequence[Step], timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s if timeout_s < float("inf") else None):
+                for step in script:
+                    await self._step(step)
+            if not self.finish:
+                self.problem = Unavailable("ended without saying why")
+        except TimeoutError:
+            self.problem = TooLate("late")
+        except ServiceError as problem:
+            self.problem = problem
+        finally:
+            self.over = True
+            self._notify()
+
+    async def _step(self, step: Step) -> None:
+        if step is None:
+            await asyncio.Event().wait()
+        elif isinstance(step, float):
+            await asyncio.sleep(step)
+        elif isinstance(step, ServiceError):
+            raise step
+        else:
+            await asyncio.sleep(0)
+            self.finish = step.finish if step.HasField("finish") else None
+            self.messages.append(step)
+            self._notify()
 
 
 class ScriptedLlm:
-    def __init__(self, *script: llm_pb2.GenerateResponse | ServiceError | None):
-        self._script = script
-        self.generations: list[ScriptedGeneration] = []
+    """Plays the same script for each call, or `scripts` one after the other, the last again and again."""
 
-    def generate(self, request, timeout_s, metadata) -> ScriptedGeneration:
-        self.generations.append(ScriptedGeneration(self._script))
-        return self.generations[-1]
+    def __init__(self, *script: Step, scripts: Sequence[Sequence[Step]] = ()):
+        self._scripts = list(scripts) or [script]
+        self.calls: list[ScriptedCall] = []
+        self.requests: list[llm_pb2.GenerateRequest] = []
+
+    def generate(self, request, timeout_s, metadata, notify) -> ScriptedCall:
+        script = self._scripts[min(len(self.calls), len(self._scripts) - 1)]
+        self.requests.append(request)
+        self.calls.append(ScriptedCall(script, timeout_s, notify))
+        return self.calls[-1]
+
+
+def fleet(clock: Clock = time.monotonic, settings: Mapping[str, object] | None = None, **llms: object) -> Fleet:
+    """Pools of scripted llms: one, or a list of replicas, by model. No jitter before a retry."""
+    replicas = {
+        model: [(f"{model}-{number}", llm) for number, llm in enumerate(given if isinstance(given, list) else [given])]
+        for model, given in llms.items()
+    }
+    retry = {"base_ms": 0, **(settings or {}).get("retry", {})}
+    merged = {"llm_addresses": {"unused": "unused"}, **(settings or {}), "retry": retry}
+    return make_fleet(GatewaySettings(**merged), replicas, lambda: 0.0, clock, _InOrder())
+
+
+class _InOrder(random.Random):
+    """Of replicas that are equally busy, the first is called."""
+
+    def random(self) -> float:
+        return 0.0
 
 
 class ScriptedLookup:
@@ -83,6 +135,12 @@ class ScriptedCache:
         return ScriptedLookup(self._outcome)
 
 
+def _model(name: str) -> Model:
+    """A million prompt tokens cost a dollar, a million completion tokens two."""
+    latency = Latency(10, 10, 10)
+    return Model(name, Tier.QUALITY, 2048, 1, 2, latency, latency)
+
+
 @dataclass
 class ScriptedRoutes:
     """Chooses by the real rules from models that all answer in 10 ms; no table when there are none."""
@@ -91,9 +149,11 @@ class ScriptedRoutes:
     live: bool = True
 
     def choose(self, demand: Demand) -> Choice | None:
-        latency = Latency(10, 10, 10)
-        models = [Model(name, Tier.QUALITY, 2048, 0, 0, latency, latency) for name in self.names]
+        models = [_model(name) for name in self.names]
         return choose(rank(models), demand) if models else None
+
+    def model(self, name: str) -> Model | None:
+        return _model(name) if name in self.names else None
 
 
 @dataclass

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 import pytest
@@ -9,19 +10,24 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.router.v1 import router_pb2
-from services.gateway.answer import Answer, Backends
-from services.gateway.config import StageBudgets
+from services.gateway.answer import Answer, Backends, StandIns
+from services.gateway.config import BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
+from services.gateway.fleet import make_breaker
+from services.gateway.identity import Tenant
 from services.gateway.ledger import Ledger
 from services.gateway.near import NearCache
 from services.gateway.plan import make_plan, text_stages
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
+from services.runtime.policy.flight import SingleFlight
+from services.runtime.policy.quota import Allowance, Quotas
 from tests.unit.gateway.scripted import (
     NotedAftermath,
     ScriptedCache,
     ScriptedLlm,
     ScriptedRoutes,
     finish,
+    fleet,
     text,
 )
 
@@ -30,23 +36,43 @@ STORED = cache_pb2.Answer(text="Paris.", model="large", finish_reason=chat_pb2.F
 EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", similarity=1, ttl_ms=9_000)
 
 
+ACME = Tenant("acme", False, 1.0, Allowance(), 0)
+
+
 class Scene:
     """A gateway's backends, scripted, and one question to them."""
 
-    def __init__(self, cache: ScriptedCache | None = None, routes: ScriptedRoutes | None = None, **llms: ScriptedLlm):
-        self.cache, self.llms = (
-            cache,
-            llms or {"small": ScriptedLlm(text("Pa"), finish("ris.")), "large": ScriptedLlm()},
-        )
-        self.near, self.aftermath = NearCache(10, 30), NotedAftermath()
+    def __init__(
+        self,
+        cache: ScriptedCache | None = None,
+        routes: ScriptedRoutes | None = None,
+        stand_ins: StandIns = StandIns(),  # noqa: B008  # it is frozen
+        **llms: ScriptedLlm,
+    ):
+        self.cache = cache
+        self.llms = llms or {"small": ScriptedLlm(text("Pa"), 0.01, finish("ris.")), "large": ScriptedLlm()}
+        self.near, self.aftermath, self.quotas = NearCache(10, 30), NotedAftermath(), Quotas()
         self.near.watch_began()
-        self.backends = Backends(cache, self.llms, routes or ScriptedRoutes(), self.near, self.aftermath)
+        self.fleet = fleet(**self.llms)
+        self.breaker = make_breaker(BreakerSettings(), "cache")
+        self.backends = Backends(
+            cache,
+            self.breaker,
+            self.fleet,
+            routes or ScriptedRoutes(),
+            self.near,
+            self.aftermath,
+            SingleFlight(),
+            stand_ins,
+        )
 
     def answer(self, **fields: object) -> Answer:
         messages = [chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")]
         request = pb.GenerateRequest(messages=messages, **fields)
-        plan = make_plan(text_stages(StageBudgets(), cached=self.cache is not None), 1_000)
-        return Answer(request, "acme", Ledger(plan, INVALID_SPAN, 0.01), self.backends)
+        first_text_ms = request.first_token_budget_ms or float("inf")
+        plan = make_plan(text_stages(StageBudgets(), cached=self.cache is not None), 1_000, first_text_ms=first_text_ms)
+        reservation = self.quotas.reserve("acme", ACME.allowance, 100)
+        return Answer(request, ACME, reservation, Ledger(plan, INVALID_SPAN, 0.01), self.backends)
 
     async def messages(self, **fields: object) -> list[pb.GenerateResponse]:
         return [message async for message in self.answer(**fields).messages()]
@@ -90,7 +116,7 @@ async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
     scene = Scene(ScriptedCache(EXACT))
     final = await scene.final()
     assert (final.text, final.cache.verdict, final.cache.key) == ("Paris.", pb.CACHE_VERDICT_EXACT, "k")
-    assert not scene.llms["small"].generations
+    assert not scene.llms["small"].calls
     assert not scene.aftermath.stored
     (message,) = await scene.messages()  # the near copy: everything in one message, no lookup
     assert [event.WhichOneof("kind") for event in message.events] == ["accepted", "delta", "final"]
@@ -184,7 +210,7 @@ async def test_an_answer_ends_at_the_budget_with_what_there_is():
 
 
 async def test_a_budget_without_a_word_is_still_an_answer():
-    final = await Scene(small=ScriptedLlm(TooLate("late"))).final()
+    final = await Scene(routes=ScriptedRoutes(("small",)), small=ScriptedLlm(TooLate("late"))).final()
     assert (final.text, final.finish_reason) == ("", chat_pb2.FINISH_REASON_BUDGET)
     assert not final.HasField("ttft_ms")
 
@@ -198,4 +224,73 @@ async def test_a_client_that_leaves_stops_the_model():
     scene = Scene(small=ScriptedLlm(text("Once"), None))
     async with aclosing(scene.answer().messages()) as messages:
         await anext(messages)
-    assert all(generation.closed for generation in scene.llms["small"].generations)
+    await asyncio.sleep(0.01)
+    assert all(call.closed for call in scene.llms["small"].calls)
+    assert [replica.in_flight for replica in scene.fleet.pools["small"].replicas] == [0]
+    assert scene.fleet.pools["small"].gate.in_flight == 0
+
+
+async def test_equal_requests_at_the_same_time_share_one_generation():
+    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")))
+    first, second = await asyncio.gather(scene.final(), scene.final())
+    assert (first.text, second.text) == ("Paris.", "Paris.")
+    assert len(scene.llms["small"].calls) == 1
+    assert [[made.action for made in final.decisions] for final in (first, second)] == [[], ["joined"]]
+    assert (first.cost_usd > 0, second.cost_usd) == (True, 0)
+    assert len(scene.aftermath.stored) == 1
+
+
+async def test_one_who_shares_may_leave_and_the_other_has_it_all():
+    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
+    leaving = scene.answer().messages()
+    await anext(leaving)
+    staying = asyncio.create_task(scene.final())
+    await asyncio.sleep(0.005)
+    await leaving.aclose()
+    assert (await staying).text == "Paris."
+    assert (len(scene.llms["small"].calls), len(scene.aftermath.stored)) == (1, 1)
+
+
+async def test_requests_that_bypass_the_cache_share_nothing():
+    scene = Scene(ScriptedCache(MISS))
+    await asyncio.gather(*(scene.final(cache=pb.CachePolicy(bypass=True)) for _ in range(2)))
+    assert len(scene.llms["small"].calls) == 2
+
+
+STALE = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, stale=STORED)
+FIXED = StandIns(("stale", "template"), "Ask again.")
+
+
+async def test_an_expired_answer_stands_in_for_a_broken_model():
+    gone = {name: ScriptedLlm(Unavailable("gone")) for name in ("small", "large")}
+    scene = Scene(ScriptedCache(STALE), stand_ins=FIXED, **gone)
+    final = await scene.final()
+    assert (final.text, list(final.degraded), outcomes(final)["llm"]) == ("Paris.", ["llm:stale"], "REPLACED")
+    assert [made.policy for made in final.decisions] == ["fallback", "fallback"]
+    assert not scene.aftermath.stored
+
+
+async def test_a_fixed_text_stands_in_where_there_is_nothing_else():
+    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(Unavailable("gone")))
+    final = await scene.final()
+    assert (final.text, list(final.degraded)) == ("Ask again.", ["llm:template"])
+
+
+async def test_a_first_text_that_is_late_is_replaced_by_the_other_model():
+    scene = Scene(small=ScriptedLlm(None), large=ScriptedLlm(finish("Hi.")))
+    final = await scene.final(first_token_budget_ms=20)
+    assert (final.text, final.model, list(final.degraded)) == ("Hi.", "large", ["llm:replaced"])
+
+
+async def test_an_error_tells_what_the_policies_did():
+    gone = {name: ScriptedLlm(Unavailable("gone")) for name in ("small", "large")}
+    with pytest.raises(ModelUnavailable) as refused:
+        await Scene(**gone).messages()
+    assert '"policy": "fallback"' in refused.value.metadata["decisions"]
+
+
+async def test_a_broken_cache_is_left_out_after_some_calls():
+    scene = Scene(ScriptedCache(Unavailable("cache: gone")))
+    finals = [await scene.final() for _ in range(6)]
+    assert [outcomes(final)["cache"] for final in finals] == ["FAILED"] * 5 + ["SKIPPED"]
+    assert finals[-1].decisions[0].policy == "breaker"

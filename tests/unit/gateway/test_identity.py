@@ -1,24 +1,208 @@
+"""Tenants by key, from settings and from a file that changes."""
+
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from services.gateway.config import TenantSettings
 from services.gateway.errors import KeyUnknown
-from services.gateway.identity import LOCAL, Identity
-
-KEYED = Identity({hashlib.sha256(b"sesame").hexdigest(): "acme"})
-
-
-def test_without_keys_there_is_one_tenant():
-    assert Identity({}).tenant(None) == LOCAL
+from services.gateway.identity import LOCAL, BadTenants, Identity, Tenant
+from services.runtime.policy.quota import Allowance
 
 
-def test_a_known_key_names_its_tenant():
-    assert KEYED.tenant("Bearer sesame") == "acme"
+def digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("header", [None, "", "sesame", "Basic sesame", "Bearer ", "Bearer wrong"])
-def test_anything_else_is_refused(header: str | None):
+KEYED = Identity({digest("sesame"): "acme"}, {}, None)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A tenants' file with one tenant, `acme`, whose key is `sesame`."""
+    path = tmp_path / "tenants.yaml"
+    write(path, acme={"keys": [digest("sesame")], "premium": True})
+    return path
+
+
+def write(file: Path, **tenants: Any) -> None:
+    """As a careful operator does: all at once. JSON is YAML too."""
+    unfinished = file.with_suffix(".new")
+    unfinished.write_text(json.dumps(tenants))
+    unfinished.replace(file)
+
+
+def spoil(file: Path, text: str | None) -> None:
+    """`text` in its place, or nothing at all."""
+    if text is None:
+        file.unlink()
+    else:
+        file.write_text(text)
+
+
+async def followed(identity: Identity) -> None:
+    """What has changed in the file is seen at one look, and read at the next."""
+    await identity.look()
+    await identity.look()
+
+
+def test_without_keys_there_is_one_tenant() -> None:
+    assert Identity({}, {}, None).tenant(None) == Tenant(LOCAL, False, 1, Allowance(), 0)
+
+
+def test_the_one_tenant_may_have_settings() -> None:
+    assert Identity({}, {LOCAL: TenantSettings(concurrency=3)}, None).tenant("Bearer x").allowance.concurrency == 3
+
+
+def test_a_known_key_names_its_tenant() -> None:
+    assert KEYED.tenant("Bearer sesame").name == "acme"
+    assert KEYED.tenant("bearer  sesame ").name == "acme"
+
+
+@pytest.mark.parametrize("header", [None, "", "sesame", "Basic sesame", "Bearer ", "Bearer wrong", "Bearer sesame x"])
+def test_anything_else_is_refused(header: str | None) -> None:
     with pytest.raises(KeyUnknown):
         KEYED.tenant(header)
+
+
+def test_a_tenant_has_what_its_settings_say_however_its_keys_were_given() -> None:
+    settings = TenantSettings(
+        keys=(digest("second").upper(),),
+        premium=True,
+        weight=2,
+        requests_per_s=3,
+        requests_burst=4,
+        tokens_per_minute=5,
+        concurrency=6,
+        max_budget_ms=7,
+    )
+    identity = Identity({digest("first"): "acme"}, {"acme": settings}, None)
+    expected = Tenant("acme", True, 2, Allowance(3, 4, 5, 6), 7)
+    assert identity.tenant("Bearer first") == identity.tenant("Bearer second") == expected
+
+
+def test_a_key_of_two_tenants_is_an_error(file: Path) -> None:
+    with pytest.raises(BadTenants, match=r"globex.keys: [0-9a-f]{8}… is a key of acme already"):
+        Identity({digest("k"): "acme"}, {"globex": TenantSettings(keys=(digest("k").upper(),))}, None)
+    with pytest.raises(BadTenants, match="is a key of globex already"):
+        Identity({digest("sesame"): "globex"}, {}, file)
+
+
+def test_a_tenant_that_settings_and_file_both_describe_is_an_error(file: Path) -> None:
+    with pytest.raises(BadTenants, match="tenants_file: acme: is in the setting `tenants` already"):
+        Identity({}, {"acme": TenantSettings()}, file)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("acme: {weight: -1}", r"tenants_file: acme\.weight: .*greater than 0, got -1"),
+        ("acme: {wieght: 1}", r"tenants_file: acme\.wieght: Extra inputs"),
+        ("acme: {keys: [sesame]}", r"tenants_file: acme\.keys\.0: .*pattern"),
+        ("- acme", r"tenants_file: .*tenants\.yaml: .*dictionary"),
+        ("", r"tenants_file: .*tenants\.yaml: .*dictionary"),
+        ("acme: {", "tenants_file: while parsing"),
+    ],
+)
+def test_a_bad_file_stops_the_start_and_is_told_by_field_and_problem(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    with pytest.raises(BadTenants, match=said):
+        Identity({}, {}, file)
+
+
+def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(BadTenants, match="No such file"):
+        Identity({}, {}, tmp_path / "none.yaml")
+
+
+async def test_the_file_is_read_again_when_it_has_changed(file: Path) -> None:
+    identity = Identity({digest("other"): "globex"}, {}, file)
+    assert identity.tenant("Bearer sesame").premium
+    write(file, acme={"keys": [digest("new")], "weight": 3})
+    await followed(identity)
+    assert identity.tenant("Bearer new").weight == 3
+    assert identity.tenant("Bearer other").name == "globex"
+    with pytest.raises(KeyUnknown):
+        identity.tenant("Bearer sesame")  # revoked
+
+
+async def test_a_file_that_is_still_being_written_is_not_read(file: Path) -> None:
+    identity = Identity({}, {}, file)
+    write(file)
+    await identity.look()
+    write(file, acme={"keys": [digest("new")]})
+    await identity.look()
+    assert identity.tenant("Bearer sesame").name == "acme"
+    await identity.look()
+    assert identity.tenant("Bearer new").name == "acme"
+
+
+@pytest.mark.parametrize("text", ["acme: {weight: -1}", "acme: {", "", None])
+async def test_a_bad_file_is_told_once_and_changes_nothing(
+    file: Path, text: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    identity = Identity({}, {}, file)
+    spoil(file, text)
+    for _ in range(3):
+        await followed(identity)
+    assert identity.tenant("Bearer sesame").name == "acme"
+    told = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(told) == 1
+    assert "tenants_file: " in told[0].message
+    write(file, acme={"keys": [digest("new")]})
+    await followed(identity)
+    assert identity.tenant("Bearer new").name == "acme"
+
+
+async def test_taking_the_last_key_away_opens_nothing(file: Path) -> None:
+    identity = Identity({}, {}, file)
+    write(file, acme={"premium": True})
+    await followed(identity)
+    for header in (None, "Bearer sesame"):
+        with pytest.raises(KeyUnknown):
+            identity.tenant(header)
+
+
+async def test_the_first_key_closes_an_open_gateway(file: Path) -> None:
+    write(file, local={"concurrency": 2})
+    identity = Identity({}, {}, file)
+    assert identity.tenant(None).allowance.concurrency == 2
+    write(file, local={"concurrency": 3})
+    await followed(identity)
+    assert identity.tenant(None).allowance.concurrency == 3
+    write(file, acme={"keys": [digest("sesame")]})
+    await followed(identity)
+    with pytest.raises(KeyUnknown):
+        identity.tenant(None)
+
+
+async def test_the_file_is_followed_while_it_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.gateway.identity._POLL_S", 0.001)
+    identity = Identity({}, {}, file)
+    running = asyncio.create_task(identity.run())
+    write(file, acme={"keys": [digest("new")]})
+    async with asyncio.timeout(5):
+        while not knows(identity, "new"):
+            await asyncio.sleep(0.001)
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_without_a_file_there_is_nothing_to_follow() -> None:
+    await KEYED.run()
+    assert knows(KEYED, "sesame")
+
+
+def knows(identity: Identity, key: str) -> bool:
+    try:
+        identity.tenant(f"Bearer {key}")
+    except KeyUnknown:
+        return False
+    return True

@@ -37,9 +37,14 @@ class SimulatedProvider:
     requests: list[httpx.Request] = field(default_factory=list)
     closed: bool = False
 
-    def engine(self, **settings: Any) -> OpenAIEngine:
+    def engine(self, *, continues: bool = False, **settings: Any) -> OpenAIEngine:
         """An engine connected to it."""
-        own = OpenAISettings(base_url="http://provider.test/v1", model="big", api_key=KEY)  # type: ignore[arg-type]
+        own = OpenAISettings(
+            base_url="http://provider.test/v1",
+            model="big",
+            api_key=KEY,  # type: ignore[arg-type]
+            continues=continues,
+        )
         return OpenAIEngine(LlmSettings(engine="openai", openai=own, **settings), httpx.MockTransport(self._answer))
 
     @property

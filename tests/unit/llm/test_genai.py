@@ -9,7 +9,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 from services.llm import genai
 from services.llm.engine import Chunk, Finish, FinishReason, Message, Model, Request, Sampling, Usage
 
-MODEL = Model("demo-llm", "vllm", 2048, 512, "off")
+MODEL = Model("demo-llm", "vllm", 2048, 512, "off", True)
 NAMES = [name for name, value in vars(genai).items() if isinstance(value, str) and value.startswith("gen_ai.")]
 
 

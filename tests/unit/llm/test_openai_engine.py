@@ -60,6 +60,25 @@ async def test_what_the_request_sets_is_sent_and_nothing_else() -> None:
     assert provider.requests[-1].headers["authorization"] == f"Bearer {KEY}"
 
 
+async def test_a_provider_that_can_is_asked_to_go_on_from_the_beginning_of_an_answer() -> None:
+    provider = SimulatedProvider()
+    engine = provider.engine(continues=True)
+    assert engine.describe().continues
+    request = Request(HELLO, prefix="Good")
+    text = "".join([chunk.text async for chunk in engine.generate(request, Deadline.never())])
+    assert text == "Hello."  # what is new, and nothing else
+    assert provider.body["messages"][-1] == {"role": "assistant", "content": "Good"}
+    assert (provider.body["add_generation_prompt"], provider.body["continue_final_message"]) == (False, True)
+
+
+async def test_a_provider_that_may_not_be_able_to_is_not_asked_to_go_on() -> None:
+    provider = SimulatedProvider()
+    assert not provider.engine().describe().continues
+    with pytest.raises(NotSupported, match="prefix"):
+        await answer(provider, Request(HELLO, prefix="Good"))
+    assert provider.requests == []
+
+
 async def test_max_tokens_is_capped() -> None:
     provider = SimulatedProvider()
     await answer(provider, Request(HELLO, Sampling(max_tokens=1_000_000)))

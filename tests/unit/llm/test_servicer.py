@@ -35,6 +35,10 @@ def test_at_most_one_constraint_is_taken(given: chat_pb2.ResponseFormat, constra
     assert to_request(llm_pb2.GenerateRequest(response_format=given)).constraint == constraint
 
 
+def test_the_beginning_of_an_answer_reaches_the_engine_as_it_came() -> None:
+    assert to_request(llm_pb2.GenerateRequest(prefix=" The ")).prefix == " The "
+
+
 def test_an_unknown_role_is_refused_by_its_place() -> None:
     asked = llm_pb2.GenerateRequest(messages=[chat_pb2.Message(content="Hello.")])
     with pytest.raises(InvalidInput, match=r"messages\[0\].role: system, user or assistant, got 0"):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from services.llm.engine import Message, Request, Sampling
+from services.llm.engine import Constraint, Message, Request, Sampling
 from services.llm.validation import check
 from services.runtime.errors import InvalidInput
 
@@ -27,6 +27,10 @@ HELLO = (Message("user", "Hello."),)
         (Request(HELLO, Sampling(stop=("a",) * 9)), "sampling.stop: at most 8, got 9"),
         (Request(HELLO, Sampling(stop=("a", ""))), "sampling.stop[1]: 1 to 64 characters, got 0"),
         (Request(HELLO, Sampling(stop=("a" * 65,))), "sampling.stop[0]: 1 to 64 characters, got 65"),
+        (
+            Request(HELLO, constraint=Constraint("json_object"), prefix='{"a"'),
+            "prefix: none together with response_format, got 4 characters",
+        ),
     ],
 )
 def test_a_refusal_names_the_field_the_limit_and_the_value(request_: Request, said: str) -> None:
@@ -38,3 +42,4 @@ def test_a_refusal_names_the_field_the_limit_and_the_value(request_: Request, sa
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0, 1, 1, ("a" * 64,) * 8, -1), Sampling(2, 1e-9)])
 def test_the_limits_themselves_are_allowed(sampling: Sampling) -> None:
     check(Request(HELLO, sampling))
+    check(Request(HELLO, sampling, prefix="Hi"))

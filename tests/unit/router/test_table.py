@@ -4,7 +4,6 @@ import pytest
 from pydantic import ValidationError
 
 from services.router.config import ModelSettings, RouterSettings
-from services.router.digest import WindowedDigest
 from services.router.table import Observation, Outcome, Table
 from tests.clock import PausedClock
 
@@ -50,17 +49,6 @@ def test_failures_count_in_the_failure_rate_and_not_in_the_latency():
     (model,) = table.models()
     assert model.failure_rate == pytest.approx(0.5)
     assert model.total.samples == 1
-
-
-def test_a_digest_keeps_old_and_new_slices_of_its_window_apart():
-    clock = PausedClock()
-    digest = WindowedDigest(WINDOW_S, clock)
-    digest.add(1_000)
-    clock.advance(WINDOW_S * 0.9)
-    digest.add(10)
-    assert digest.latency().samples == 2
-    clock.advance(WINDOW_S * 0.5)
-    assert digest.latency().p99_ms == pytest.approx(10, rel=0.02)
 
 
 def test_two_models_of_one_name_are_refused():

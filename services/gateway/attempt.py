@@ -1,0 +1,152 @@
+"""One call to one replica. What it holds, a place at the gate and the breaker's permit, is given back exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+from prometheus_client import Counter
+
+from hedgerow.llm.v1 import llm_pb2
+from hedgerow.router.v1 import router_pb2
+from services.gateway.backends import Call
+from services.gateway.fleet import Pool, Replica
+from services.runtime.deadline import Deadline
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate
+from services.runtime.policy.breaker import Permit
+from services.runtime.policy.gate import Slot
+from services.runtime.policy.limit import Sample
+from services.runtime.telemetry import Metadata
+
+_ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
+_attempts = cache(_ATTEMPTS.labels)
+_NOTHING_S = 0.002  # timers are that exact
+_RETRY_AFTER_S = 1.0  # for a throttled backend that does not say
+Kind = Literal["first", "hedge", "failover"]
+
+
+class Attempt:
+    """An entrant of a race, and a source of text when it has won."""
+
+    call: Call
+
+    def __init__(
+        self,
+        pool: Pool,
+        replica: Replica,
+        permit: Permit,
+        slot: Slot,
+        deadline: Deadline,
+        observe: Callable[[router_pb2.Observation], None],
+    ):
+        self.pool, self.replica = pool, replica
+        self.kind: Kind = "first"
+        self._permit, self._slot, self._observe, self._clock = permit, slot, observe, deadline.clock
+        self._deadline, self._started = deadline, deadline.clock()
+        self._last = self._started
+        self._first_s: float | None = None
+        self._settled = False
+
+    def start(self, request: llm_pb2.GenerateRequest, metadata: Metadata, notify: Callable[[], None]) -> None:
+        """Make the call, which ends at the deadline. `notify` hears of each message and of the end."""
+
+        def arrived() -> None:
+            self._last = self._clock()
+            if self._first_s is None and self.call.messages:
+                self._first_s = self._last - self._started
+            notify()
+
+        self.replica.in_flight += 1
+        self.call = self.replica.llm.generate(request, self._deadline.remaining(), metadata, arrived)
+
+    @property
+    def begun(self) -> bool:
+        """Its first text, or its end, is here."""
+        return bool(self.call.messages)
+
+    @property
+    def problem(self) -> ServiceError | None:
+        """What it failed with before its first text."""
+        return None if self.call.messages else self.call.problem
+
+    def age_s(self) -> float:
+        return self._clock() - self._started
+
+    def silent_s(self) -> float:
+        """Since the last message."""
+        return self._clock() - self._last
+
+    def begin(self, items: list[llm_pb2.GenerateResponse]) -> None:
+        """It has won: what has come and what will come is appended to `items`."""
+        self.pool.hedge.saw(self._first_s or 0.0)
+        if self._permit.probe:  # no need to wait for the end of a long answer
+            self._permit.succeeded(self._first_s)
+        items += self.call.messages
+        self.call.messages = items
+
+    def finished(self) -> None:
+        """The answer is whole."""
+        if self._settled or self.call.finish is None:
+            return
+        finish = self.call.finish
+        queue_s = finish.queue_ms / 1000 if finish.HasField("queue_ms") else None
+        first_s = self._first_s or 0.0
+        self.pool.sag.saw(finish.usage.completion_tokens, self.age_s() - first_s)
+        self._permit.succeeded(self._first_s)
+        self._settle("ok", Sample(first_s, queue_s, self._slot.in_flight))
+        self._tell(router_pb2.OBSERVED_OUTCOME_OK, finish.usage.completion_tokens)
+
+    def failed(self, problem: ServiceError) -> None:
+        """It ended without its last word."""
+        if self._settled:
+            return
+        sample = None
+        match problem:
+            case TooLate():  # the time was the request's own: no verdict on the backend
+                self._permit.abandoned()
+            case Exhausted():
+                self._permit.throttled(problem.retry_delay_s or _RETRY_AFTER_S)
+                sample = Sample(self.age_s(), None, self._slot.in_flight, failed=True)
+            case InvalidInput():
+                self._permit.succeeded(None)
+            case _:
+                self._permit.failed()
+        late = isinstance(problem, TooLate)
+        self._settle("late" if late else "failed", sample)
+        self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET if late else router_pb2.OBSERVED_OUTCOME_FAILED)
+        self.call.close()
+
+    def lose(self) -> None:
+        """Another call was faster, or nobody waits any more."""
+        if self.call.problem:
+            self.failed(self.call.problem)
+        elif self._deadline.remaining() < _NOTHING_S:
+            self.failed(TooLate("the time was over"))
+        if not self._settled:
+            if self._first_s is None:
+                self.pool.hedge.gave_up(self.age_s())
+            self._permit.abandoned()
+            self._settle("lost", None)
+        self.call.close()
+
+    def leave(self) -> None:
+        """Nobody reads it any more; a finished one is not disturbed."""
+        self.finished()
+        self.lose()
+
+    def _settle(self, outcome: str, sample: Sample | None) -> None:
+        self._settled = True
+        self.replica.in_flight -= 1
+        self._slot.release(sample)
+        _attempts(self.pool.model, self.kind, outcome).inc()
+
+    def _tell(self, outcome: router_pb2.ObservedOutcome, tokens: int = 0) -> None:
+        seen = router_pb2.Observation(
+            model=self.pool.model,
+            ttft_ms=None if self._first_s is None else self._first_s * 1000,
+            total_ms=self.age_s() * 1000,
+            completion_tokens=tokens or sum(message.tokens for message in self.call.messages),
+            outcome=outcome,
+        )
+        self._observe(seen)

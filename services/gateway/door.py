@@ -1,0 +1,46 @@
+"""What a request must pass before any work is done for it: load, then its tenant's quota.
+
+Refusing costs microseconds and happens at once: the caller has its whole time left to go elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer import prompt_tokens
+from services.gateway.config import ShedSettings
+from services.gateway.decisions import Decisions
+from services.gateway.identity import Tenant
+from services.runtime.errors import Exhausted
+from services.runtime.policy.gate import Shed, score
+from services.runtime.policy.quota import Quotas, Reservation
+
+_ANSWER_TOKENS = 256  # reserved for an answer whose request names no limit
+
+
+class Door:
+    """`pressure` is the load of this process; 1 is all it can bear."""
+
+    def __init__(self, shed: ShedSettings, pressure: Callable[[], float]):
+        self._shed, self._pressure = shed, pressure
+        self._quotas = Quotas(retry_after_s=shed.retry_after_ms / 1000)
+
+    def admit(self, request: pb.GenerateRequest, tenant: Tenant, trace_id: str) -> Reservation:
+        """The tenant's reservation, to be settled when the answer is done. Raises `Shed` or `QuotaExceeded`."""
+        try:
+            rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt)
+            self._refuse_under_pressure(rank)
+            tokens = prompt_tokens(request) + (request.sampling.max_tokens or _ANSWER_TOKENS)
+            return self._quotas.reserve(tenant.name, tenant.allowance, tokens)
+        except Exhausted as refusal:
+            decisions = Decisions()
+            decisions.add("shed" if isinstance(refusal, Shed) else "quota", "refused", tenant.name, refusal.message)
+            decisions.explain(refusal, time.monotonic(), trace_id)
+            raise
+
+    def _refuse_under_pressure(self, rank: int) -> None:
+        if rank < self._shed.score and (pressure := self._pressure()) >= self._shed.load:
+            why = f"gateway: a pressure of {pressure:.2f}, score {rank} below {self._shed.score}"
+            raise Shed(why, retry_delay_s=self._shed.retry_after_ms / 1000, why="pressure")

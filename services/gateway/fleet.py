@@ -1,0 +1,137 @@
+"""The models behind the gateway: the replicas of each, and what is known of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from services.gateway.backends import Llm
+from services.gateway.config import BreakerSettings, GatewaySettings, LimitSettings
+from services.runtime.deadline import Clock
+from services.runtime.policy.breaker import Breaker, BreakerOpen, Permit
+from services.runtime.policy.gate import Gate
+from services.runtime.policy.hedge import Hedge, HedgeBudget, HedgeRule
+from services.runtime.policy.limit import Aimd, Fixed, Gradient2, Limit
+from services.runtime.policy.retry import Retry
+from services.runtime.policy.sag import Sag
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One address of a model. `in_flight` counts this gateway's calls alone."""
+
+    address: str
+    llm: Llm
+    breaker: Breaker
+    in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """One model: its replicas, who may call them when, and how fast they have been."""
+
+    model: str
+    replicas: Sequence[Replica]
+    gate: Gate
+    hedge: Hedge
+    sag: Sag
+    rng: random.Random
+
+    def pick(self, avoid: Collection[Replica] = ()) -> tuple[Replica, Permit] | None:
+        """The replica with the fewest calls in flight whose breaker lets a call through; none of `avoid`."""
+        candidates = [replica for replica in self.replicas if replica not in avoid]
+        if len(candidates) > 1:
+            candidates.sort(key=lambda replica: (replica.in_flight, self.rng.random()))
+        for replica in candidates:
+            if permit := replica.breaker.enter():
+                return replica, permit
+        return None
+
+    def is_open(self) -> bool:
+        """Whether no replica may be called now."""
+        return not any(replica.breaker.would_admit() for replica in self.replicas)
+
+    def closed(self) -> BreakerOpen:
+        """The error while no replica may be called: the first that may be again says when."""
+        soonest = min(self.replicas, key=lambda replica: replica.breaker.retry_after_s())
+        return BreakerOpen(f"{self.model}: {soonest.breaker.why}", retry_delay_s=soonest.breaker.retry_after_s())
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All models by name; the first stands in while there is no table. Both budgets are the whole gateway's."""
+
+    pools: Mapping[str, Pool]
+    hedges: HedgeBudget
+    retry: Retry
+    stall_s: float = float("inf")  # the longest silence in the middle of an answer
+
+    def request(self) -> None:
+        """A request came: it earns its share of a hedge and of a retry."""
+        self.hedges.request()
+        self.retry.request()
+
+
+def make_fleet(
+    settings: GatewaySettings,
+    llms: Mapping[str, Sequence[tuple[str, Llm]]],
+    pressure: Callable[[], float],
+    clock: Clock = time.monotonic,
+    rng: random.Random | None = None,
+) -> Fleet:
+    """The fleet that `settings` ask for. `llms`: (address, stub) of each replica, by model."""
+    hedge, retry = settings.hedge, settings.retry
+    hedges = HedgeBudget(hedge.max_share, hedge.burst)
+    rule = HedgeRule(hedge.mode, hedge.percentile, hedge.delay_ms / 1000, hedge.min_samples, hedge.window_s)
+    rng = rng or random.Random()
+
+    def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
+        replicas = [
+            Replica(address, llm, make_breaker(settings.breaker, f"{model}@{address}", clock))
+            for address, llm in addresses
+        ]
+        gate = _make_gate(settings, f"llm {model}", pressure, clock)
+        return Pool(model, replicas, gate, Hedge(rule, hedges, clock), Sag(model, clock=clock), rng)
+
+    pools = {model: pool(model, addresses) for model, addresses in llms.items()}
+    stall_s = settings.stall_ms / 1000 or float("inf")
+    return Fleet(pools, hedges, Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng), stall_s)
+
+
+def make_breaker(settings: BreakerSettings, name: str, clock: Clock = time.monotonic) -> Breaker:
+    """A closed breaker."""
+    return Breaker(
+        name,
+        window_s=settings.window_s,
+        min_calls=settings.min_calls,
+        failure_rate=settings.failure_rate,
+        slow_rate=settings.slow_rate,
+        slow_s=settings.slow_ms / 1000,
+        open_s=settings.open_ms / 1000,
+        clock=clock,
+    )
+
+
+def _make_gate(settings: GatewaySettings, name: str, pressure: Callable[[], float], clock: Clock) -> Gate:
+    limit, shed = settings.limit, settings.shed
+    return Gate(
+        name,
+        _LIMITS[limit.algorithm](limit, clock),
+        limit.queue,
+        limit.queue_ms / 1000,
+        limit.order,
+        shed.load,
+        shed.score,
+        shed.retry_after_ms / 1000,
+        clock=clock,
+        pressure=pressure,
+    )
+
+
+_LIMITS: Mapping[str, Callable[[LimitSettings, Clock], Limit]] = {
+    "fixed": lambda limit, _: Fixed(limit.initial),
+    "aimd": lambda limit, clock: Aimd(limit.initial, limit.min, limit.max, clock),
+    "gradient2": lambda limit, clock: Gradient2(limit.initial, limit.min, limit.max, clock),
+}

@@ -1,0 +1,279 @@
+"""The text of one answer, through every policy between the gateway and a model. Outermost first:
+
+    fallback       the next model, where one is broken, throttled or late with its first text
+    limit          a place at the model's gate: wait for it a little, or be shed
+    hedge | retry  a second call where the first text is late, or another where the first call failed; never both
+    breaker        the replica with the fewest calls in flight among those that are well
+    deadline       the call ends when the answer's time is over
+    stub           the call
+    failover       what broke in mid-stream goes on elsewhere, from the text that is there
+
+The limit stands outside of the hedge, because a request that waits for its place has not begun: its first text is late
+for want of room, and a second call would only make that worse. A hedge takes a place of its own, and only one to spare.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hedgerow.llm.v1 import llm_pb2
+from hedgerow.router.v1 import router_pb2
+from services.gateway.attempt import Attempt
+from services.gateway.decisions import Decisions
+from services.gateway.errors import ModelUnavailable
+from services.gateway.fleet import Fleet, Pool, Replica
+from services.runtime.deadline import Deadline, set_within
+from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
+from services.runtime.policy.breaker import BreakerOpen
+from services.runtime.policy.flight import Flight
+from services.runtime.policy.gate import Shed, Slot, Ticket
+from services.runtime.policy.hedge import race
+from services.runtime.telemetry import Metadata
+
+_NOT_SENT = BreakerOpen  # no model has seen the request
+_MODELS = 2  # tried before the first text
+_STILL_WORTH_IT = 0.8  # of the time that a newcomer has: a flight with less would cut its answer short
+_WAITED_S = 0.001  # for a place: less is not worth a word
+Observe = Callable[[router_pb2.Observation], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to generate, and within what. `models` come best first; the first of them has until `first_text`."""
+
+    request: llm_pb2.GenerateRequest
+    models: Sequence[str]
+    deadline: Deadline
+    ticket: Ticket
+    first_text: Deadline
+    metadata: Metadata = ()
+    once: bool = False  # reach a model once at most
+    others_when_late: bool = True  # another model may stand in for one whose first text is late
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of an order. Complete when the last item of the flight, or its error, can be read."""
+
+    decisions: Decisions
+    model: str = ""
+    problems: list[str] = field(default_factory=list)  # of models that another one replaced
+    resumed: bool = False
+    carried_tokens: int = 0  # written by a call that then broke
+    extra_prompts: int = 0  # prompts that were read for calls that lost or broke
+    stored: bool = False  # whether one of those who read it has had it stored
+
+
+class Generation:
+    """Serves one order to everyone who reads `flight`. `run` is the flight's execution."""
+
+    def __init__(self, order: Order, fleet: Fleet, observe: Observe):
+        self.order, self.flight = order, Flight[llm_pb2.GenerateResponse]()
+        self._fleet, self._observe, self._clock = fleet, observe, order.deadline.clock
+        self.report = Report(Decisions(self._clock))
+        self._news = asyncio.Event()
+        self._winner: Attempt | None = None
+        self._first_text = order.first_text
+
+    def suits(self, order: Order) -> bool:
+        """Whether a request with an order like this one's may read along: neither cut short nor held up by it."""
+        lasts = self.order.deadline.remaining() >= _STILL_WORTH_IT * order.deadline.remaining()
+        return lasts and (bool(self.flight.items) or self.order.ticket.score >= order.ticket.score)
+
+    async def run(self) -> None:
+        problems: list[ServiceError] = []
+        for model in self.order.models[:_MODELS]:
+            if problems:
+                self._give_way(problems[-1], model)
+            pool = self._fleet.pools[model]
+            try:
+                attempt = await self._begin(pool)
+            except Shed:
+                raise
+            except (Unavailable, Exhausted, TooLate) as problem:
+                problems.append(problem)
+                continue
+            self.report.problems += [problem.message for problem in problems]
+            await self._follow(pool, attempt)
+            return
+        raise _summary(problems)
+
+    def _give_way(self, problem: ServiceError, other: str) -> None:
+        """Let the `other` model have a try, if there is anything left to try in and it is allowed."""
+        if isinstance(problem, TooLate) and not (self.order.others_when_late and self.order.deadline.remaining() > 0):
+            raise problem
+        if self.order.once and not isinstance(problem, _NOT_SENT):
+            raise problem
+        self._first_text = Deadline.never(self._first_text.clock)
+        self.report.decisions.add("fallback", "started", other, problem.message)
+
+    async def _begin(self, pool: Pool) -> Attempt:
+        """The call that has brought the first text."""
+        hedged = False
+
+        def second() -> Attempt | None:
+            nonlocal hedged
+            attempt = self._hedge(pool, first)
+            hedged = attempt is not None
+            return attempt
+
+        self._fleet.hedges.call()
+        first = await self._enter(pool)
+        after_s = None if self.order.once else pool.hedge.after_s()
+        try:
+            return self._won(await self._race(first, after_s, second))
+        except ServiceError as problem:
+            if hedged or self.order.once:
+                raise
+            pause_s = self._fleet.retry.pause_s(problem, self.order.deadline.remaining())
+            if pause_s is None:
+                raise
+            self.report.decisions.add("retry", "started", pool.model, problem.message)
+            await asyncio.sleep(pause_s)
+        return self._won(await self._race(await self._enter(pool, first.replica), None, lambda: None))
+
+    async def _enter(self, pool: Pool, avoid: Replica | None = None) -> Attempt:
+        """A call, as soon as there is a place and a replica for it. `avoid` is called only where there is no other."""
+        if pool.is_open():
+            self.report.decisions.add("breaker", "refused", pool.model, pool.closed().message)
+            raise pool.closed()
+        asked = self._clock()
+        slot = await pool.gate.enter(self.order.ticket)
+        waited = self._clock() - asked
+        if waited > _WAITED_S:
+            self.report.decisions.add("limit", "waited", pool.model, f"{waited * 1000:.0f} ms for a place")
+        attempt = self._start(pool, slot, (avoid,) if avoid else ()) or self._start(pool, slot)
+        if attempt is None:
+            slot.release()
+            raise pool.closed()
+        return attempt
+
+    def _start(
+        self, pool: Pool, slot: Slot, avoid: Sequence[Replica] = (), request: llm_pb2.GenerateRequest | None = None
+    ) -> Attempt | None:
+        """Call a replica, none of `avoid`; None where none is to be had: `slot` is then still the caller's."""
+        picked = pool.pick(avoid)
+        if picked is None:
+            return None
+        replica, permit = picked
+        attempt = Attempt(pool, replica, permit, slot, self.order.deadline, self._observe)
+        attempt.start(request or self.order.request, self.order.metadata, lambda: self._notice(attempt))
+        return attempt
+
+    async def _race(self, first: Attempt, after_s: float | None, second: Callable[[], Attempt | None]) -> Attempt:
+        return await race(first, self._news, after_s=after_s, second=second, within_s=self._first_text.remaining())
+
+    def _hedge(self, pool: Pool, first: Attempt) -> Attempt | None:
+        """The second call, where budget, load and breakers allow it."""
+        if len(pool.replicas) < 2:
+            return None
+        decide, waited = self.report.decisions.add, f"no first text after {first.age_s() * 1000:.0f} ms"
+        slot = pool.gate.spare()
+        if slot is None:
+            decide("hedge", "skipped", pool.model, f"{waited}; the gate has no place to spare")
+            return None
+        if not self._fleet.hedges.spend():
+            slot.release()
+            decide("hedge", "skipped", pool.model, f"{waited}; the budget of second calls is used up")
+            return None
+        attempt = self._start(pool, slot, (first.replica,))
+        if attempt is None:
+            slot.release()
+            self._fleet.hedges.refund()
+            decide("hedge", "skipped", pool.model, f"{waited}; no other replica is well")
+            return None
+        decide("hedge", "started", attempt.replica.address, waited)
+        attempt.kind = "hedge"
+        self.report.extra_prompts += 1
+        return attempt
+
+    def _notice(self, attempt: Attempt) -> None:
+        """Something came, or `attempt` ended."""
+        if attempt is not self._winner:
+            self._news.set()
+            return
+        if attempt.call.finish:
+            attempt.finished()
+        self.flight.wake()
+        if attempt.call.over:
+            self._news.set()
+
+    def _won(self, attempt: Attempt) -> Attempt:
+        """From now on what comes from this call goes to the readers."""
+        self._winner, self.report.model = attempt, attempt.pool.model
+        if attempt.kind == "hedge":
+            self.report.decisions.add("hedge", "won", attempt.replica.address, f"after {attempt.age_s() * 1000:.0f} ms")
+        attempt.begin(self.flight.items)
+        self._notice(attempt)
+        return attempt
+
+    async def _follow(self, pool: Pool, attempt: Attempt) -> None:
+        """Stay until the text is whole."""
+        try:
+            while problem := await self._broke(attempt):
+                attempt.failed(problem)
+                if isinstance(problem, TooLate):
+                    raise problem
+                attempt = await self._continue(pool, attempt, problem)
+        finally:
+            attempt.leave()
+
+    async def _broke(self, attempt: Attempt) -> ServiceError | None:
+        """Wait for the end of a call; None for a good one."""
+        while not attempt.call.over:
+            silence_left_s = self._fleet.stall_s - attempt.silent_s()
+            if silence_left_s <= 0:
+                return Unavailable(f"{attempt.pool.model}: silent for {self._fleet.stall_s:.1f} s in mid-stream")
+            self._news.clear()
+            await set_within(self._news, silence_left_s)
+        return None if attempt.call.finish else attempt.call.problem
+
+    async def _continue(self, pool: Pool, broken: Attempt, problem: ServiceError) -> Attempt:
+        """Another replica, which goes on from the text that is there. Raises `problem` where that cannot be."""
+        rest = None if self.order.once else _rest(self.order.request, self.flight.items)
+        slot = pool.gate.spare() if rest and problem.retryable else None
+        attempt = self._start(pool, slot, (broken.replica,), rest) if slot and self._fleet.retry.spend() else None
+        if slot is None or attempt is None:
+            if slot:
+                slot.release()
+            raise problem
+        self.report.decisions.add("failover", "started", attempt.replica.address, problem.message)
+        attempt.kind = "failover"
+        written = sum(message.tokens for message in self.flight.items)
+        try:
+            await race(attempt, self._news, after_s=None, second=lambda: None)
+        except ServiceError as second:
+            self.report.decisions.add("failover", "failed", attempt.replica.address, second.message)
+            raise problem from None
+        self.report.resumed, self.report.carried_tokens = True, written
+        self.report.extra_prompts += 1
+        return self._won(attempt)
+
+
+def _rest(
+    request: llm_pb2.GenerateRequest, written: Sequence[llm_pb2.GenerateResponse]
+) -> llm_pb2.GenerateRequest | None:
+    """The request for what is still to be written; None where an engine could not know how to go on: a constraint holds
+    for a whole answer and not for the end of one."""
+    if request.HasField("response_format"):
+        return None
+    rest = llm_pb2.GenerateRequest()
+    rest.CopyFrom(request)
+    rest.prefix = request.prefix + "".join(message.text for message in written)
+    if request.sampling.HasField("max_tokens"):
+        rest.sampling.max_tokens = request.sampling.max_tokens - sum(message.tokens for message in written)
+        if rest.sampling.max_tokens < 1:
+            return None
+    return rest
+
+
+def _summary(problems: Sequence[ServiceError]) -> ServiceError:
+    """One error for all: late where the last was, busy where every model was busy, else broken."""
+    if isinstance(problems[-1], TooLate):
+        return problems[-1]
+    text = "; ".join(problem.message for problem in problems)
+    delays = [problem.retry_delay_s for problem in problems if problem.retry_delay_s is not None]
+    busy = all(isinstance(problem, Exhausted) for problem in problems)
+    return (Exhausted if busy else ModelUnavailable)(text, retry_delay_s=min(delays, default=1.0))

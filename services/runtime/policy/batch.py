@@ -1,0 +1,194 @@
+"""A dynamic batcher: gathers single items and gives them to an engine together.
+
+The terms are Triton's (https://github.com/triton-inference-server/server/blob/main/docs/user_guide/batcher.md): a batch
+starts when it has the largest or a preferred size, or when its first item has waited for the longest delay. While a
+batch runs the next one gathers, so under load batches grow without any delay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from prometheus_client import Histogram
+
+from services.runtime.deadline import Deadline
+from services.runtime.errors import Exhausted, TooLate, Unavailable
+
+T = TypeVar("T")
+R = TypeVar("R")
+_NOBODY_IS_DUE = float("-inf")
+_SIZE = Histogram("hedgerow_batch_size", "Items in a batch.", ["batcher"], buckets=(1, 2, 4, 8, 16, 32, 64, 128))
+
+
+@dataclass(frozen=True, slots=True)
+class _Item(Generic[T]):
+    value: T
+    deadline: Deadline
+    due: float  # when it has waited long enough, in the event loop's time
+
+
+class Batcher(Generic[T, R]):
+    """Runs items through `run`, which returns one result for each, in their order. Used on one event loop.
+
+    Up to `max_size` items run together, and up to `concurrency` batches. The first item of a batch waits for
+    `max_delay_s` at most while the engine is idle; with 0, for what is submitted in the same turn of the event loop.
+    An idle engine starts at once with any of the `preferred` sizes. `max_queue` items may wait.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[list[T]], Awaitable[list[R]]],
+        max_size: int,
+        max_delay_s: float,
+        preferred: tuple[int, ...] = (),
+        max_queue: int = 1_000,
+        concurrency: int = 1,
+    ):
+        self._name, self._run, self._concurrency = name, run, concurrency
+        self._max_size, self._max_delay_s, self._max_queue = max_size, max_delay_s, max_queue
+        self._preferred = sorted((size for size in preferred if size < max_size), reverse=True)
+        self._waiting: OrderedDict[asyncio.Future[R], _Item[T]] = OrderedDict()
+        self._workers: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._batch_s = 0.0  # how long the last batch took
+        self._stopped = False
+        self._observe = _SIZE.labels(name).observe
+
+    async def submit(self, item: T, deadline: Deadline | None = None) -> R:
+        """The item's result. When the caller is cancelled or its time is over, an item that still waits never runs."""
+        deadline = deadline or Deadline.never()
+        future = self.put(item, deadline)
+        remaining = deadline.remaining()
+        try:
+            async with asyncio.timeout(None if remaining == float("inf") else remaining) as limit:
+                return await future
+        except TimeoutError:
+            if limit.expired():
+                raise self._too_late() from None
+            raise  # the engine's own
+        finally:
+            self.withdraw(future)
+
+    def put(self, item: T, deadline: Deadline | None = None) -> asyncio.Future[R]:
+        """Queue an item; for callers that share its result, and `withdraw` it when nobody waits any more."""
+        if self._stopped:
+            raise self._gone()
+        if len(self._waiting) >= self._max_queue:
+            raise self._full()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._waiting[future] = _Item(item, deadline or Deadline.never(), loop.time() + self._max_delay_s)
+        self._start(_NOBODY_IS_DUE)
+        return future
+
+    def withdraw(self, future: asyncio.Future[R]) -> bool:
+        """Take an item back if it still waits, and say whether it did. What runs already goes on."""
+        waited = self._waiting.pop(future, None) is not None
+        if waited:
+            future.cancel()
+        return waited
+
+    def stop(self) -> None:
+        """Refuse what waits and what comes. What runs goes on."""
+        self._stopped = True
+        if self._timer:
+            self._timer.cancel()
+        _fail(self._waiting, self._gone())
+        self._waiting.clear()
+
+    async def close(self) -> None:
+        """Stop, and wait for what runs."""
+        self.stop()
+        if self._workers:
+            await asyncio.wait(self._workers)
+
+    def _start(self, now: float) -> None:
+        """Put idle workers to work, and come back when the first item that is left is due."""
+        loop = asyncio.get_running_loop()
+        while len(self._workers) < self._concurrency and (batch := self._next(now)):
+            worker = loop.create_task(self._work(batch))
+            self._workers.add(worker)
+            worker.add_done_callback(self._rest)
+        if self._waiting and not self._timer and len(self._workers) < self._concurrency:
+            due = self._first().due
+            self._timer = loop.call_at(due, self._ring, due)
+
+    def _ring(self, due: float) -> None:
+        # Timers may ring a little early, so this goes by the time that was set. The item may be gone by now.
+        self._timer = None
+        self._start(due)
+
+    def _next(self, now: float) -> dict[asyncio.Future[R], T]:
+        """The batch that may run now; empty when nothing is ready."""
+        batch: dict[asyncio.Future[R], T] = {}
+        while not batch and (size := self._ready(now)):
+            while self._waiting and len(batch) < size:
+                future, item = self._waiting.popitem(last=False)
+                if item.deadline.remaining():
+                    batch[future] = item.value
+                else:
+                    _fail([future], self._too_late())
+        return batch
+
+    def _ready(self, now: float) -> int:
+        """How many of those that wait may run together now."""
+        waiting = len(self._waiting)
+        if waiting >= self._max_size:
+            return self._max_size
+        if waiting and self._first().due <= now:
+            return waiting
+        return next((size for size in self._preferred if size <= waiting), 0)
+
+    def _first(self) -> _Item[T]:
+        return next(iter(self._waiting.values()))
+
+    async def _work(self, batch: dict[asyncio.Future[R], T]) -> None:
+        """Run batches, one after the other, while there are any."""
+        loop = asyncio.get_running_loop()
+        while batch:
+            started = loop.time()
+            self._observe(len(batch))
+            await self._settle(batch)
+            now = loop.time()
+            self._batch_s = now - started
+            batch = self._next(now)
+
+    async def _settle(self, batch: dict[asyncio.Future[R], T]) -> None:
+        try:
+            results = await self._run(list(batch.values()))
+            for future, result in list(zip(batch, results, strict=True)):
+                if not future.done():
+                    future.set_result(result)
+        except asyncio.CancelledError:
+            _fail(batch, self._gone())
+            raise
+        except Exception as error:
+            _fail(batch, error)
+
+    def _rest(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if worker.cancelled():  # the event loop or the engine ends
+            self.stop()
+        else:
+            self._start(asyncio.get_running_loop().time())
+
+    def _full(self) -> Exhausted:
+        delay_s = self._batch_s * self._max_queue / (self._max_size * self._concurrency)
+        return Exhausted(f"{self._name}: {len(self._waiting)} of {self._max_queue} waiting", retry_delay_s=delay_s)
+
+    def _too_late(self) -> TooLate:
+        return TooLate(f"{self._name}: the time was over before there was a result")
+
+    def _gone(self) -> Unavailable:
+        return Unavailable(f"{self._name}: stopped")
+
+
+def _fail(futures: Iterable[asyncio.Future[Any]], error: Exception) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(error)

@@ -1,0 +1,258 @@
+"""A circuit breaker for one backend: one that fails, crawls or throttles gets no calls until a probe succeeds.
+
+It judges the calls of a window of time by their rates (Nygard, Release It!; resilience4j's circuit breaker has the same
+terms: https://resilience4j.readme.io/docs/circuitbreaker). The articles ask for "5 failures, then 60 s". Failures in a
+row are not counted here, because at 1,000 calls a second a healthy backend has five in a row now and then, and one
+that fails every other call never has. And 60 s is long for a process that is back after one: it is tried again soon,
+with one call, which costs little when it fails.
+
+Slow means a late first text. The time to the last one depends on how long an answer the client asked for; the time
+to the first is the backend's own.
+
+A backend that says when to come back (429, RESOURCE_EXHAUSTED with a retry delay) is believed at once.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar
+
+from prometheus_client import Counter, Gauge
+
+from services.runtime.deadline import Clock
+from services.runtime.errors import Unavailable
+
+_SLICES = 10
+_PROBE_JITTER = 0.2  # of `open_s`, up and down: not all gateways probe at once
+_THROTTLE_JITTER = 0.1  # upwards only: the backend said when
+_OPEN = Gauge("hedgerow_breaker_open", "State of a backend's breaker: 0 closed, 0.5 half open, 1 open.", ["backend"])
+_CHANGES = Counter("hedgerow_breaker_changes", "Times a backend's breaker went into a state.", ["backend", "state"])
+_RANDOM = random.Random()
+
+
+class State(Enum):
+    """Of a breaker. The value is what the gauge shows."""
+
+    CLOSED = 0.0
+    HALF_OPEN = 0.5
+    OPEN = 1.0
+
+
+class BreakerOpen(Unavailable):
+    """The backend is not called, because of how its last calls ended."""
+
+    reason: ClassVar[str] = "BREAKER_OPEN"
+
+
+class _Verdict(Enum):
+    GOOD = "good"
+    SLOW = "slow"
+    FAILED = "failed"
+    NONE = "none"
+
+
+class Permit:
+    """Leave for one call, which reports once how it ended; later reports are ignored."""
+
+    __slots__ = ("_breaker", "_epoch", "_reported", "_started", "probe")
+
+    def __init__(self, breaker: Breaker, epoch: int, started: float, probe: bool):
+        self._breaker, self._epoch, self._started, self.probe = breaker, epoch, started, probe
+        self._reported = False
+
+    def succeeded(self, first_s: float | None) -> None:
+        """The first text came after `first_s` seconds; None: there was none to wait for."""
+        slow = first_s is not None and first_s > self._breaker.slow_s
+        self._report(_Verdict.SLOW if slow else _Verdict.GOOD)
+
+    def failed(self) -> None:
+        self._report(_Verdict.FAILED)
+
+    def throttled(self, retry_after_s: float) -> None:
+        """The backend is to be left alone for `retry_after_s` seconds; 0: it did not say for how long."""
+        if not self._reported:
+            self._reported = True
+            self._breaker._throttle(self._epoch, retry_after_s)
+
+    def abandoned(self) -> None:
+        """The caller went away first. That says nothing, unless the call was slow by then."""
+        slow = self._breaker.clock() - self._started > self._breaker.slow_s
+        self._report(_Verdict.SLOW if slow else _Verdict.NONE)
+
+    def _report(self, verdict: _Verdict) -> None:
+        if not self._reported:
+            self._reported = True
+            self._breaker._judge(self._epoch, self.probe, verdict)
+
+
+class Breaker:
+    """Lets calls to a backend through, or not. Rates are shares of the calls of the last `window_s` seconds."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        window_s: float,
+        min_calls: int,
+        failure_rate: float,
+        slow_rate: float,
+        slow_s: float,
+        open_s: float,
+        clock: Clock = time.monotonic,
+        rng: random.Random = _RANDOM,
+        on_change: Callable[[Breaker, State], None] | None = None,
+    ):
+        """`min_calls`: fewer in the window say nothing. `open_s`: from opening to the first probe, give or take 20%."""
+        self.name, self.slow_s, self.clock = name, slow_s, clock
+        self._window = _Window(window_s)
+        self._window_s, self._min_calls, self._open_s, self._rng = window_s, min_calls, open_s, rng
+        self._failure_rate, self._slow_rate = failure_rate, slow_rate
+        self._on_change = on_change
+        self._state = State.CLOSED
+        self._why = ""
+        self._epoch = 0  # how often it has opened: tells what began before from what began after
+        self._until = 0.0
+        self._probing = False
+        self._gauge = _OPEN.labels(name)
+        self._gauge.set(State.CLOSED.value)
+
+    @property
+    def state(self) -> State:
+        """It stays open when its time is over, until the next call comes and probes."""
+        return self._state
+
+    @property
+    def why(self) -> str:
+        """Why it is not closed, for people; empty when it is closed."""
+        return self._why
+
+    def enter(self) -> Permit | None:
+        """Leave for a call now, or None. While half open, one call at a time gets it: the probe."""
+        now = self.clock()
+        if self._state is State.CLOSED:
+            return Permit(self, self._epoch, now, False)
+        if not self.would_admit():
+            return None
+        if self._state is State.OPEN:
+            self._become(State.HALF_OPEN)
+        self._probing = True
+        return Permit(self, self._epoch, now, True)
+
+    def would_admit(self) -> bool:
+        """Whether `enter` would give leave. Changes nothing."""
+        if self._state is State.CLOSED:
+            return True
+        return not self._probing and self.clock() >= self._until
+
+    def retry_after_s(self) -> float:
+        """Seconds until it is worth asking again; 0 when it is now."""
+        if self.would_admit():
+            return 0.0
+        return self._open_s if self._probing else self._until - self.clock()
+
+    def refusal(self) -> BreakerOpen:
+        """What to tell a caller that gets no leave."""
+        return BreakerOpen(f"{self.name}: {self._why}", retry_delay_s=self.retry_after_s(), backend=self.name)
+
+    def _judge(self, epoch: int, probe: bool, verdict: _Verdict) -> None:
+        if epoch != self._epoch:
+            return
+        if probe:
+            self._after_probe(verdict)
+        elif verdict is not _Verdict.NONE:
+            self._count(verdict)
+
+    def _count(self, verdict: _Verdict) -> None:
+        now = self.clock()
+        counts = self._window.current(now)
+        counts.calls += 1
+        if verdict is _Verdict.GOOD:  # never opens it
+            return
+        counts.failed += verdict is _Verdict.FAILED
+        counts.slow += verdict is _Verdict.SLOW
+        if reason := self._reason(self._window.total(now)):
+            self._open(self._jittered_open_s(), reason)
+
+    def _reason(self, counts: _Counts) -> str:
+        """Why these counts open it; empty when they do not."""
+        if counts.calls < self._min_calls:
+            return ""
+        if counts.failed >= counts.calls * self._failure_rate:
+            return f"{counts.failed} of {counts.calls} calls failed in {self._window_s:g} s"
+        if counts.slow >= counts.calls * self._slow_rate:
+            slow = f"{counts.slow} of {counts.calls} calls in {self._window_s:g} s"
+            return f"{slow} took more than {self.slow_s:g} s to first text"
+        return ""
+
+    def _after_probe(self, verdict: _Verdict) -> None:
+        self._probing = False
+        if verdict is _Verdict.GOOD:
+            self._window.clear()
+            self._why = ""
+            self._become(State.CLOSED)
+        elif verdict is not _Verdict.NONE:
+            self._open(self._jittered_open_s(), f"the probe {'failed' if verdict is _Verdict.FAILED else 'was slow'}")
+
+    def _throttle(self, epoch: int, retry_after_s: float) -> None:
+        told_s = retry_after_s or self._open_s
+        seconds = told_s * (1 + _THROTTLE_JITTER * self._rng.random())
+        if epoch == self._epoch:
+            self._open(seconds, f"throttled for {told_s:.1f} s")
+        elif self._state is State.OPEN:  # it began before, and may know of a longer time
+            self._until = max(self._until, self.clock() + seconds)
+
+    def _open(self, seconds: float, why: str) -> None:
+        self._epoch += 1
+        self._probing = False
+        self._until, self._why = self.clock() + seconds, why
+        self._become(State.OPEN)
+
+    def _jittered_open_s(self) -> float:
+        return self._open_s * self._rng.uniform(1 - _PROBE_JITTER, 1 + _PROBE_JITTER)
+
+    def _become(self, state: State) -> None:
+        self._state = state
+        self._gauge.set(state.value)
+        _CHANGES.labels(self.name, state.name.lower()).inc()
+        if self._on_change:
+            self._on_change(self, state)
+
+
+@dataclass(slots=True)
+class _Counts:
+    slice: int = 0
+    calls: int = 0
+    failed: int = 0
+    slow: int = 0
+
+
+class _Window:
+    """Counts of the last seconds, give or take one tenth."""
+
+    def __init__(self, window_s: float):
+        self._slice_s = window_s / _SLICES
+        self._slices: deque[_Counts] = deque(maxlen=_SLICES)
+
+    def current(self, now: float) -> _Counts:
+        """What to count in now."""
+        number = int(now / self._slice_s)
+        if not self._slices or self._slices[-1].slice != number:
+            self._slices.append(_Counts(number))
+        return self._slices[-1]
+
+    def total(self, now: float) -> _Counts:
+        oldest = int(now / self._slice_s) - _SLICES
+        counted = [counts for counts in self._slices if counts.slice > oldest]
+        return _Counts(
+            calls=sum(counts.calls for counts in counted),
+            failed=sum(counts.failed for counts in counted),
+            slow=sum(counts.slow for counts in counted),
+        )
+
+    def clear(self) -> None:
+        self._slices.clear()

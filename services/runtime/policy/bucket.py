@@ -1,0 +1,105 @@
+"""Token buckets: one that fills with time, and one that fills with requests.
+
+The second is how retries and hedges are kept a share of the traffic: a limit per second would be too much when there
+is little traffic and too little when there is much. Sources: Finagle's `RetryBudget`
+(https://github.com/twitter/finagle/blob/develop/finagle-core/src/main/scala/com/twitter/finagle/service/RetryBudget.scala)
+and tower's (https://github.com/tower-rs/tower/blob/master/tower/src/retry/budget/tps_budget.rs). Both add a reserve of
+some retries a second; there is none here, so that the share holds over every run of requests, however short.
+"""
+
+from __future__ import annotations
+
+import time
+
+from services.runtime.deadline import Clock
+
+_ROUNDING = 1e-6  # of a token: who waited for as long as `wait_s` said is not refused for the last bit of a float
+
+
+class TokenBucket:
+    """Fills with `rate_per_s` tokens a second, up to `burst`. It starts with `start` tokens; None: full."""
+
+    __slots__ = ("_at", "_burst", "_clock", "_level", "_rate_per_s")
+
+    def __init__(self, rate_per_s: float, burst: float, clock: Clock = time.monotonic, start: float | None = None):
+        self._rate_per_s, self._burst, self._clock = rate_per_s, burst, clock
+        self._level = burst if start is None else min(start, burst)
+        self._at = clock()
+
+    @property
+    def rate_per_s(self) -> float:
+        return self._rate_per_s
+
+    @rate_per_s.setter
+    def rate_per_s(self, value: float) -> None:
+        self.level()  # the time until now counts at the old rate
+        self._rate_per_s = value
+
+    @property
+    def burst(self) -> float:
+        return self._burst
+
+    @burst.setter
+    def burst(self, value: float) -> None:
+        self._level = min(self.level(), value)
+        self._burst = value
+
+    def level(self) -> float:
+        """Tokens there are now; below 0 after more were forced out than there were."""
+        now = self._clock()
+        self._level = min(self._burst, self._level + (now - self._at) * self._rate_per_s)
+        self._at = now
+        return self._level
+
+    def take(self, amount: float = 1.0) -> bool:
+        """Take `amount` tokens if they are there."""
+        level = self.level()
+        if level < amount - _ROUNDING:
+            return False
+        self._level = max(0.0, level - amount)
+        return True
+
+    def force(self, amount: float) -> None:
+        """Take `amount` tokens whether they are there or not: for what turned out to cost more than was taken."""
+        self._level = self.level() - amount
+
+    def put(self, amount: float) -> None:
+        """Give tokens back; what does not fit is lost."""
+        self._level = min(self._burst, self.level() + amount)
+
+    def wait_s(self, amount: float = 1.0) -> float:
+        """Seconds until `amount` tokens are there; infinite when they never will be."""
+        missing = amount - self.level()
+        if missing <= 0:
+            return 0.0
+        if not self._rate_per_s or amount > self._burst:
+            return float("inf")
+        return missing / self._rate_per_s
+
+
+class ExtraBudget:
+    """How many extra calls (hedges, retries) there may be: at most `share` of the requests seen, `burst` saved up.
+
+    It starts empty, so over any run from the start the extra calls are at most `share` × requests.
+    """
+
+    __slots__ = ("_burst", "_level", "_share")
+
+    def __init__(self, share: float, burst: float):
+        self._share, self._burst = share, burst
+        self._level = 0.0
+
+    def seen(self) -> None:
+        """A request came: it earns `share` of an extra call."""
+        self._level = min(self._burst, self._level + self._share)
+
+    def spend(self) -> bool:
+        """Pay for one extra call, if there is enough."""
+        if self._level < 1 - _ROUNDING:
+            return False
+        self._level = max(0.0, self._level - 1)
+        return True
+
+    def refund(self) -> None:
+        """An extra call that was paid for was not made."""
+        self._level = min(self._burst, self._level + 1)

@@ -1,0 +1,105 @@
+"""Who of those that wait is next: tenants by weight, and within a tenant by rank.
+
+Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996: https://doi.org/10.1145/248157.248171). Each tenant has a
+start tag; the lowest is served, becomes the virtual time, and moves up by 1/weight. Who comes to wait starts at the
+virtual time, or where it stood when it stands later: being away saves nothing up, and coming back wins nothing. It
+needs no estimate of how long a call will take, which nobody knows of a language model.
+
+When there is no room, who waits longest for the least reason is in the tenant with the most waiting for its weight.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+Rank = tuple[float, int]
+
+
+class Waiting(Protocol):
+    """What can wait. Ranks are unique; the highest of its tenant is served first."""
+
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def weight(self) -> float: ...
+    @property
+    def rank(self) -> Rank: ...
+
+
+W = TypeVar("W", bound=Waiting)
+_rank: Callable[[Any], Rank] = lambda waiter: waiter.rank  # noqa: E731
+
+
+@dataclass(slots=True)
+class _Flow(Generic[W]):
+    weight: float
+    start: float
+    waiting: list[W] = field(default_factory=list)  # the best last
+
+
+class FairQueue(Generic[W]):
+    """Those of one priority class that wait."""
+
+    def __init__(self) -> None:
+        self._flows: dict[str, _Flow[W]] = {}  # of tenants that have somebody waiting
+        self._finished: dict[str, float] = {}  # the start tags of those that had, while anybody waits
+        self._virtual_time = 0.0
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, waiter: W) -> None:
+        flow = self._flows.get(waiter.tenant)
+        if flow is None:
+            start = max(self._virtual_time, self._finished.pop(waiter.tenant, 0.0))
+            flow = self._flows[waiter.tenant] = _Flow(waiter.weight, start)
+        flow.weight = waiter.weight
+        insort(flow.waiting, waiter, key=_rank)
+        self._count += 1
+
+    def best(self) -> W | None:
+        """Who is next."""
+        if not self._flows:
+            return None
+        return min(self._flows.values(), key=lambda flow: flow.start).waiting[-1]
+
+    def take(self, waiter: W) -> None:
+        """Serve `waiter`, who is the best, on its tenant's account."""
+        flow = self._flows[waiter.tenant]
+        self._virtual_time = flow.start
+        flow.start += 1 / flow.weight
+        self.remove(waiter)
+
+    def remove(self, waiter: W) -> bool:
+        """Let `waiter` go unserved; False when it does not wait here."""
+        flow = self._flows.get(waiter.tenant)
+        if flow is None:
+            return False
+        at = bisect_left(flow.waiting, waiter.rank, key=_rank)
+        if at == len(flow.waiting) or flow.waiting[at] is not waiter:
+            return False
+        del flow.waiting[at]
+        self._count -= 1
+        if not flow.waiting:
+            self._leave(waiter.tenant, flow)
+        return True
+
+    def worst(self) -> W:
+        """Who gives way first: the last of the tenant with the most waiting for its weight. Somebody must wait."""
+        return max(self._flows.values(), key=lambda flow: len(flow.waiting) / flow.weight).waiting[0]
+
+    def crowd(self, tenant: str, weight: float, more: int = 0) -> float:
+        """How many of `tenant` would wait for each unit of `weight` if `more` of it came."""
+        flow = self._flows.get(tenant)
+        return ((len(flow.waiting) if flow else 0) + more) / weight
+
+    def _leave(self, tenant: str, flow: _Flow[W]) -> None:
+        del self._flows[tenant]
+        self._finished[tenant] = flow.start
+        if not self._flows:  # the end of a busy period: everyone starts even
+            self._finished.clear()
+            self._virtual_time = 0.0

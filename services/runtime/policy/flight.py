@@ -1,0 +1,131 @@
+"""Single-flight: requests that ask for the same at the same time share one execution, and each gets all of its items.
+
+An execution is a task of its own. Whoever asked first has no part in it that others have not: who leaves only stops
+reading, and when the last has left, the execution is cancelled. Items stay until the end, so that who comes late reads
+them from the beginning. As Go's `golang.org/x/sync/singleflight`, for streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Hashable
+from typing import Any, Generic, TypeVar
+
+from services.runtime.deadline import set_within
+from services.runtime.errors import TooLate
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class Flight(Generic[T]):
+    """One execution. It adds to `items` and calls `wake`; `over` and `error` say how it ended."""
+
+    def __init__(self) -> None:
+        self.items: list[T] = []
+        self.over = False
+        self.error: Exception | None = None
+        self._readers: list[Reader[T]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def depart(self, execution: Coroutine[Any, Any, None]) -> None:
+        """Start the execution. At least one reader must have joined."""
+        self._task = asyncio.create_task(self._fly(execution))
+
+    def join(self, within_s: float) -> Reader[T]:
+        """Read along, for `within_s` at the most."""
+        reader = Reader(self, within_s)
+        self._readers.append(reader)
+        return reader
+
+    def leave(self, reader: Reader[T]) -> None:
+        """Stop reading; without readers the execution is of no use and ends."""
+        if reader in self._readers:
+            self._readers.remove(reader)
+            if not self._readers and self._task:
+                self._task.cancel()
+
+    def wake(self) -> None:
+        """There is something new to read."""
+        for reader in self._readers:
+            reader.news.set()
+
+    async def _fly(self, execution: Coroutine[Any, Any, None]) -> None:
+        try:
+            await execution
+        except Exception as error:  # it belongs to whoever reads
+            self.error = error
+        finally:
+            self.over = True
+            self.wake()
+
+
+class Reader(Generic[T]):
+    """One request's view of a flight. `leave` must be called at the end."""
+
+    def __init__(self, flight: Flight[T], within_s: float):
+        self.news = asyncio.Event()
+        self._flight, self._next, self._late = flight, 0, False
+        self._timer = asyncio.get_running_loop().call_later(within_s, self._end) if within_s < float("inf") else None
+
+    async def begins(self, within_s: float) -> bool:
+        """Wait a little for the first item; whether it, or the end, has come."""
+        if not self._has_news():
+            self.news.clear()
+            await set_within(self.news, within_s)
+        return self._has_news()
+
+    async def take(self) -> list[T]:
+        """All new items, at least one; none after the last. Raises what the execution failed with, and `TooLate` when
+        this reader's own time is over."""
+        while not self._has_news():
+            self.news.clear()
+            await self.news.wait()
+        items = self._flight.items[self._next :]
+        self._next += len(items)
+        if not items:
+            if self._flight.error:
+                raise self._flight.error
+            if not self._flight.over:
+                raise TooLate("the time was over")
+        return items
+
+    def leave(self) -> None:
+        """Idempotent."""
+        if self._timer:
+            self._timer.cancel()
+        self._flight.leave(self)
+
+    def _has_news(self) -> bool:
+        return self._next < len(self._flight.items) or self._flight.over or self._late
+
+    def _end(self) -> None:
+        self._late = True
+        self.news.set()
+
+
+class SingleFlight(Generic[K, V]):
+    """The executions under way, by what they are for."""
+
+    def __init__(self) -> None:
+        self._flying: dict[K, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._flying)
+
+    def get(self, key: K) -> V | None:
+        """One that is under way, to be joined."""
+        return self._flying.get(key)
+
+    def track(self, key: K, flying: V, execution: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+        """`execution`, listed under `key` from now until its end. One that was listed there goes on unlisted."""
+        self._flying[key] = flying
+        return self._tracked(key, flying, execution)
+
+    async def _tracked(self, key: K, flying: V, execution: Coroutine[Any, Any, None]) -> None:
+        try:
+            await execution
+        finally:
+            if self._flying.get(key) is flying:
+                del self._flying[key]

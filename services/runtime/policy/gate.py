@@ -1,0 +1,295 @@
+"""Who gets a place at a backend, who waits for one, and who is refused.
+
+In this order, for each that comes:
+
+1. From a load of `shed_load` on, or under pressure, low scores are refused at once. It takes microseconds, and the
+   caller has its whole budget left to go elsewhere.
+2. While a place is free it is given at once, without a switch to another task.
+3. Else who comes waits: the higher class first, within a class tenants by their fair share, within a tenant the newest
+   or the earliest deadline first. Newest first, because in overload the oldest has the least of its budget left.
+4. In a full queue a waiter of a lower class gives way, or one of a tenant that crowds out others of the same class.
+   Otherwise the newcomer is refused, which tells it at once what the oldest would learn too late.
+
+A full wait is for bursts. While more than a third of those that come leave without a place, they wait 5 ms at most: most
+would wait in vain, and had better know at once. A place that becomes free still finds a taker, because in overload
+another comes soon. After "controlled delay" and "adaptive LIFO" in Maurer, "Fail at Scale", ACM Queue 13(8), 2015:
+https://queue.acm.org/detail.cfm?id=2839461. It judges by whether the queue was empty of late; here the refused are
+counted, because a queue of 5 ms is often empty in the worst overload.
+
+Nobody waits longer than `queue_s` or past its deadline, so expired work never runs. When the limit grows, waiters are
+let in; when it shrinks, nobody is thrown out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from services.runtime.deadline import Clock, Deadline
+from services.runtime.errors import Exhausted
+from services.runtime.policy.fair import FairQueue, Rank
+from services.runtime.policy.limit import Limit, Sample
+
+_CLASSES = ("critical", "high", "normal", "low")
+_MAX_REPEATS = 10
+_OVERLOAD_S = 0.005  # the longest wait in overload
+_OVERLOAD_SHARE = 1 / 3  # below a load of 1, five places or more lose fewer even without any wait (Erlang's formula B)
+_MIN_ARRIVALS = 10  # fewer have no share to speak of
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30, 60)
+_LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["gate"])
+_IN_FLIGHT = Gauge("hedgerow_in_flight", "Calls in flight.", ["gate"])
+_WAITING = Gauge("hedgerow_waiting", "Requests that wait for a place.", ["gate"])
+_WAIT_SECONDS = Histogram(
+    "hedgerow_gate_wait_seconds", "Wait of requests that had to wait and got a place.", ["gate"], buckets=_BUCKETS
+)
+_SHED = Counter("hedgerow_shed", "Requests that were refused.", ["gate", "class", "why"])
+_shed = cache(_SHED.labels)  # `labels` takes a lock; these have few values
+
+
+def score(*, premium: bool, realtime: bool, attempt: int) -> int:
+    """How dear a request is: premium +100, real-time +75, each of at most ten repeats -50."""
+    return 100 * premium + 75 * realtime - 50 * min(max(attempt, 0), _MAX_REPEATS)
+
+
+def priority_class(score: int) -> str:
+    """The class of a score: critical from 100 on, high from 50, normal from 0, else low."""
+    return _CLASSES[_class_of(score)]
+
+
+def _class_of(score: int) -> int:
+    return 0 if score >= 100 else 1 if score >= 50 else 2 if score >= 0 else 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Who asks for a place. `weight` is the tenant's share against others of its class."""
+
+    score: int
+    tenant: str
+    weight: float
+    deadline: Deadline
+
+
+class Shed(Exhausted):
+    """Refused in favour of others; the metadata's `why`: load, pressure, full, displaced or expired."""
+
+    reason = "SHED"
+
+
+class Slot:
+    """A place; its owner must release it. `in_flight` is how many were taken when it was given, itself included."""
+
+    __slots__ = ("_gate", "in_flight")
+
+    def __init__(self, gate: Gate, in_flight: int):
+        self._gate: Gate | None = gate
+        self.in_flight = in_flight
+
+    def release(self, sample: Sample | None = None) -> None:
+        """Give the place back, once, with what the call told about the backend; None when it told nothing."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate._release(sample)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    tenant: str
+    weight: float
+    rank: Rank
+    priority: int  # index of its class
+    until: float  # on the gate's clock: the end of its patience or its budget
+    outcome: asyncio.Future[Slot | Shed]  # a refusal is a result: an exception that nobody fetches would be logged
+
+
+class _Patience:
+    """How long requests may wait: `full_s`, or 5 ms while too many leave without a place."""
+
+    def __init__(self, full_s: float):
+        self._full_s, self._now_s = full_s, full_s
+        self._judged = float("-inf")
+        self.came = self.lost = 0  # since then
+
+    def seconds(self, now: float) -> float:
+        if now - self._judged >= self._full_s and self.came >= _MIN_ARRIVALS:
+            overload = self.lost > self.came * _OVERLOAD_SHARE
+            self._now_s = min(self._full_s, _OVERLOAD_S) if overload else self._full_s
+            self._judged, self.came, self.lost = now, 0, 0
+        return self._now_s
+
+
+class Gate:
+    """`limit` places in front of one backend, and a queue for `queue` requests. `name` is for people and metrics."""
+
+    def __init__(
+        self,
+        name: str,
+        limit: Limit,
+        queue: int,
+        queue_s: float,
+        order: Literal["lifo", "deadline"] = "lifo",
+        shed_load: float = 0.85,
+        shed_score: int = 50,
+        retry_after_s: float = 1.0,
+        clock: Clock = time.monotonic,
+        rng: random.Random | None = None,
+        pressure: Callable[[], float] = lambda: 0.0,
+    ):
+        """`pressure` is the load of the process itself, where 1 is all it can bear."""
+        self.name = name
+        self._limit, self._queue, self._patience, self._order = limit, queue, _Patience(queue_s), order
+        self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
+        self._clock, self._rng, self._pressure = clock, rng or random.Random(), pressure
+        self._lines: tuple[FairQueue[_Waiter], ...] = tuple(FairQueue() for _ in _CLASSES)
+        self._in_flight = self._waiting = self._arrivals = 0
+        self._wait_seconds = _WAIT_SECONDS.labels(name)
+        _LIMIT.labels(name).set_function(lambda: limit.value)
+        _IN_FLIGHT.labels(name).set_function(lambda: self._in_flight)
+        _WAITING.labels(name).set_function(lambda: self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    @property
+    def load(self) -> float:
+        """Share of all places, those in the queue included, that is taken; above 1 after the limit shrank."""
+        return (self._in_flight + self._waiting) / (self._limit.value + self._queue)
+
+    async def enter(self, ticket: Ticket) -> Slot:
+        """A place, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
+        if ticket.score < self._shed_score:
+            self._shed_the_cheap(ticket)
+        self._patience.came += 1
+        if self._free():
+            return self._take()
+        return await self._wait(ticket)
+
+    def spare(self) -> Slot | None:
+        """A place for an extra call, which must not add to overload: only while the gate is calm."""
+        if self._free() and self.load < self._shed_load and self._pressure() < self._shed_load:
+            return self._take()
+        return None
+
+    def _shed_the_cheap(self, ticket: Ticket) -> None:
+        if self.load >= self._shed_load:
+            raise self._refusal(_class_of(ticket.score), "load", f"score {ticket.score} below {self._shed_score}")
+        pressure = self._pressure()
+        if pressure >= self._shed_load:
+            why = f"score {ticket.score} below {self._shed_score} at a pressure of {pressure:.2f}"
+            raise self._refusal(_class_of(ticket.score), "pressure", why)
+
+    def _free(self) -> bool:
+        return not self._waiting and self._in_flight < self._limit.value
+
+    def _take(self) -> Slot:
+        self._in_flight += 1
+        return Slot(self, self._in_flight)
+
+    async def _wait(self, ticket: Ticket) -> Slot:
+        priority = _class_of(ticket.score)
+        began, loop = self._clock(), asyncio.get_running_loop()
+        patience_s = min(self._patience.seconds(began), ticket.deadline.remaining())
+        if patience_s <= 0:
+            raise self._refusal(priority, "expired", "no time to wait")
+        waiter = _Waiter(
+            ticket.tenant, ticket.weight, self._rank(ticket), priority, began + patience_s, loop.create_future()
+        )
+        if self._waiting >= self._queue:
+            self._make_room(waiter)
+        self._lines[priority].add(waiter)
+        self._waiting += 1
+        timer = loop.call_later(patience_s, self._expire, waiter)
+        try:
+            outcome = await waiter.outcome
+        except BaseException:  # cancelled, or closed with its loop
+            self._abandon(waiter)
+            raise
+        finally:
+            timer.cancel()
+        if isinstance(outcome, Shed):
+            raise outcome
+        self._wait_seconds.observe(self._clock() - began)
+        return outcome
+
+    def _rank(self, ticket: Ticket) -> Rank:
+        self._arrivals += 1
+        if self._order == "lifo":
+            return (0.0, self._arrivals)
+        return (-ticket.deadline.at, -self._arrivals)
+
+    def _make_room(self, newcomer: _Waiter) -> None:
+        """Have somebody give way in the full queue, or refuse the newcomer."""
+        line = next((line for line in reversed(self._lines) if line), None)
+        if line is not None and self._gives_way(worst := line.worst(), line, newcomer):
+            self._shed(worst, "displaced", "gave way to another")
+        else:
+            raise self._refusal(newcomer.priority, "full", "nobody gives way")
+
+    @staticmethod
+    def _gives_way(worst: _Waiter, line: FairQueue[_Waiter], newcomer: _Waiter) -> bool:
+        if worst.priority != newcomer.priority:
+            return worst.priority > newcomer.priority
+        crowd = line.crowd(worst.tenant, worst.weight)
+        return worst.tenant != newcomer.tenant and crowd > line.crowd(newcomer.tenant, newcomer.weight, more=1)
+
+    def _release(self, sample: Sample | None) -> None:
+        self._in_flight -= 1
+        if sample is not None:
+            self._limit.sample(sample)
+        if self._waiting:
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """Give the free places to those who wait."""
+        for line in self._lines:
+            while self._in_flight < self._limit.value and (waiter := line.best()):
+                if waiter.outcome.done():  # cancelled, and has not run since
+                    self._remove(waiter)
+                elif waiter.until <= self._clock():
+                    self._expire(waiter)
+                else:
+                    line.take(waiter)
+                    self._waiting -= 1
+                    waiter.outcome.set_result(self._take())
+
+    def _abandon(self, waiter: _Waiter) -> None:
+        """Its task has ended: while it waited, or after it was given a place that it never saw."""
+        if waiter.outcome.cancelled() or not waiter.outcome.done():
+            self._remove(waiter)
+        elif isinstance(slot := waiter.outcome.result(), Slot):
+            slot.release()
+
+    def _expire(self, waiter: _Waiter) -> None:
+        self._shed(waiter, "expired", "waited too long")
+
+    def _shed(self, waiter: _Waiter, why: str, what: str) -> None:
+        self._remove(waiter)
+        if not waiter.outcome.done():
+            waiter.outcome.set_result(self._refusal(waiter.priority, why, what))
+
+    def _remove(self, waiter: _Waiter) -> None:
+        if self._lines[waiter.priority].remove(waiter):
+            self._waiting -= 1
+
+    def _refusal(self, priority: int, why: str, what: str) -> Shed:
+        """What a refused caller is told; it comes back the later the fuller it is, and not together with the others."""
+        self._patience.lost += why not in ("load", "pressure")
+        _shed(self.name, _CLASSES[priority], why).inc()
+        places = f"{self._in_flight} of {self._limit.value} places taken"
+        delay_s = self._retry_after_s * (1 + self.load) * (1 + self._rng.random() / 2)
+        return Shed(
+            f"{self.name}: {places}, {self._waiting} of {self._queue} waiting: {what}", retry_delay_s=delay_s, why=why
+        )

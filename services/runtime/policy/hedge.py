@@ -1,0 +1,170 @@
+"""Hedging: a second call where the first text is late; the first text wins and the other call is cancelled.
+
+J. Dean and L. A. Barroso, "The Tail at Scale", CACM 56(2), 2013 (https://doi.org/10.1145/2408776.2408794): a second
+call after the 95th percentile costs 5% more calls and takes most of the tail away. Three ways to choose the moment:
+
+- `adaptive`: after a percentile of the model's recent first-token times. Requests that never needed a model (cache
+  hits) earn budget too; it is spent by hedging sooner, at the percentile that uses the budget up.
+- `fixed`: after a set delay, for two providers that race.
+- `tied`: at once, while there is budget. (The paper's tied calls know of each other and cancel in the server's queue;
+  servers here do not know each other, so the loser is cancelled from here, at the winner's first text.)
+
+Streams are raced to their *first* text alone: what follows differs from call to call and could not be mixed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from services.runtime.deadline import Clock, set_within
+from services.runtime.digest import WindowedDigest
+from services.runtime.errors import ServiceError, TooLate
+from services.runtime.policy.bucket import ExtraBudget
+
+Mode = Literal["adaptive", "fixed", "tied", "off"]
+_MEMORY = 1 - 1 / 1_000  # requests that the ratio of requests to calls remembers
+_SOONEST = 0.5  # percentile: hedging the faster half wins nothing
+
+
+class HedgeBudget:
+    """The second calls of a whole process: `share` of its requests, whether or not they needed a model."""
+
+    def __init__(self, share: float, burst: float):
+        self._budget, self._share = ExtraBudget(share, burst), share
+        self._requests = self._calls = 0.0
+
+    def request(self) -> None:
+        """A request came; it may be answered without a call."""
+        self._budget.seen()
+        self._requests = self._requests * _MEMORY + 1
+        self._calls *= _MEMORY
+
+    def call(self) -> None:
+        """A request needs a call."""
+        self._calls += 1
+
+    def spend(self) -> bool:
+        """Whether a second call may be made; it is then counted."""
+        return self._budget.spend()
+
+    def refund(self) -> None:
+        """The second call was not made after all."""
+        self._budget.refund()
+
+    def share_of_calls(self) -> float:
+        """The share of calls that the budget is good for, 0 to 1."""
+        return min(1.0, self._share * max(1.0, self._requests / self._calls)) if self._calls else self._share
+
+
+@dataclass(frozen=True, slots=True)
+class HedgeRule:
+    """When to hedge. `percentile` is 0 to 100; the latest moment in `adaptive` mode."""
+
+    mode: Mode = "adaptive"
+    percentile: float = 95
+    delay_s: float = 0.15
+    min_samples: int = 20
+    window_s: float = 60
+
+
+class Hedge:
+    """The moment to hedge the calls of one model."""
+
+    def __init__(self, rule: HedgeRule, budget: HedgeBudget, clock: Clock = time.monotonic):
+        self._rule, self.budget = rule, budget
+        self._firsts = WindowedDigest(rule.window_s, clock)
+
+    def saw(self, first_s: float) -> None:
+        """A call's time to its first text."""
+        self._firsts.add(first_s)
+
+    def gave_up(self, after_s: float) -> None:
+        """A call was cancelled before its first text. It would have taken longer than this; where this is long already,
+        leaving it out would take the slow calls from the percentiles."""
+        soonest = self.after_s()
+        if soonest is not None and after_s >= soonest:
+            self._firsts.add(after_s)
+
+    def after_s(self) -> float | None:
+        """How long to wait for a first text before a second call; None: no second call."""
+        match self._rule.mode:
+            case "off":
+                return None
+            case "tied":
+                return 0.0
+            case "fixed":
+                return self._rule.delay_s
+        if self._firsts.count < self._rule.min_samples:
+            return self._rule.delay_s
+        quantile = min(self._rule.percentile / 100, 1 - self.budget.share_of_calls())
+        return self._firsts.quantile(round(max(quantile, _SOONEST), 2))
+
+
+class Entrant(Protocol):
+    """A call in a race. The race's `news` event is set whenever one of these changes."""
+
+    @property
+    def begun(self) -> bool:
+        """Its first text is here."""
+        ...
+
+    @property
+    def problem(self) -> ServiceError | None:
+        """What it failed with before its first text."""
+        ...
+
+    def lose(self) -> None:
+        """Cancel it: it is not needed."""
+        ...
+
+
+E = TypeVar("E", bound=Entrant)
+
+
+async def race(
+    first: E,
+    news: asyncio.Event,
+    *,
+    after_s: float | None,
+    second: Callable[[], E | None],
+    within_s: float = float("inf"),
+) -> E:
+    """Return the call whose first text comes first; all others have lost by then, also when this is cancelled.
+
+    After `after_s`, `second` is asked once for another call; it may have none. Raises what the last call failed with
+    when all have failed, `TooLate` when nothing has begun after `within_s`.
+    """
+    now = asyncio.get_running_loop().time
+    late_at, hedge_at = now() + within_s, float("inf") if after_s is None else now() + after_s
+    entrants, winner = [first], None
+    try:
+        while winner is None:
+            news.clear()
+            if now() >= hedge_at and not _ended(entrants):
+                hedge_at = float("inf")
+                entrants += filter(None, [second()])
+            if now() >= late_at:
+                raise TooLate(f"no first text within {within_s * 1000:.0f} ms")
+            winner = next((entrant for entrant in entrants if entrant.begun), None)
+            if winner is None:
+                _raise_when_all_failed(entrants)
+                await set_within(news, min(late_at, hedge_at) - now())
+        return winner
+    finally:
+        for entrant in entrants:
+            if entrant is not winner:
+                entrant.lose()
+
+
+def _ended(entrants: Sequence[Entrant]) -> bool:
+    return any(entrant.begun or entrant.problem for entrant in entrants)
+
+
+def _raise_when_all_failed(entrants: Sequence[Entrant]) -> None:
+    problems = [entrant.problem for entrant in entrants]
+    if all(problems) and problems[-1]:
+        raise problems[-1]

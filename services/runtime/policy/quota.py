@@ -1,0 +1,130 @@
+"""What one tenant may have: requests a second, tokens a minute, requests at once.
+
+Admission is one synchronous step that checks all three and then takes all three, so two requests cannot both take the
+last of anything, and a refused one takes nothing. What an answer will cost is not known before it is written: an
+estimate is reserved, and the difference is settled afterwards. An answer that cost more leaves a debt, which the tenant
+waits out.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from prometheus_client import Counter
+
+from services.runtime.deadline import Clock
+from services.runtime.errors import Exhausted
+from services.runtime.policy.bucket import TokenBucket
+
+_NOW_S = 1e-6  # who waited for as long as it was told is not refused for the last bit of a float
+
+_REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
+
+
+class QuotaExceeded(Exhausted):
+    """The tenant has had what it may have for now."""
+
+    reason = "QUOTA_EXCEEDED"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a tenant may have. 0: no limit. `tokens_per_minute` is also how many it may use at once."""
+
+    requests_per_s: float = 0.0
+    requests_burst: float = 10.0
+    tokens_per_minute: float = 0.0
+    concurrency: int = 0
+
+
+@dataclass(slots=True)
+class _Account:
+    """What a tenant has left."""
+
+    allowance: Allowance = Allowance()
+    requests: TokenBucket | None = None
+    tokens: TokenBucket | None = None
+    in_flight: int = 0
+
+
+class Reservation:
+    """One admitted request. It holds its place until it is settled, which counts once."""
+
+    __slots__ = ("_account", "_bucket", "_tokens")
+
+    def __init__(self, account: _Account, tokens: int):
+        self._account: _Account | None = account
+        self._bucket, self._tokens = account.tokens, tokens
+        account.in_flight += 1
+
+    def settle(self, tokens: int) -> None:
+        """The request is over and cost `tokens`: book the difference and free its place."""
+        account, self._account = self._account, None
+        if account is None:
+            return
+        account.in_flight -= 1
+        if self._bucket is None:
+            return
+        if tokens > self._tokens:
+            self._bucket.force(tokens - self._tokens)
+        else:
+            self._bucket.put(self._tokens - tokens)
+
+    def release(self) -> None:
+        """Settle at the estimate, unless it was settled before."""
+        self.settle(self._tokens)
+
+
+class Quotas:
+    """The accounts of all tenants."""
+
+    def __init__(self, clock: Clock = time.monotonic, retry_after_s: float = 1.0):
+        """`retry_after_s` is what a tenant with too many requests at once is told: nobody knows when one ends."""
+        self._clock, self._retry_after_s = clock, retry_after_s
+        self._accounts: dict[str, _Account] = {}
+
+    def reserve(self, tenant: str, allowance: Allowance, tokens: int) -> Reservation:
+        """Admit one request of about `tokens` tokens; raises `QuotaExceeded`.
+
+        One that needs more than a minute's tokens is admitted when the whole minute is there, and leaves a debt.
+        """
+        account = self._account(tenant, allowance)
+        if 0 < allowance.concurrency <= account.in_flight:
+            limit = f"{account.in_flight} of {allowance.concurrency} requests at once"
+            raise _refusal(tenant, "concurrency", limit, self._retry_after_s)
+        if account.requests and (wait_s := account.requests.wait_s()) > _NOW_S:
+            raise _refusal(tenant, "requests", f"{allowance.requests_per_s:g} requests a second", wait_s)
+        if account.tokens and (wait_s := account.tokens.wait_s(min(tokens, allowance.tokens_per_minute))) > _NOW_S:
+            left = f"{max(account.tokens.level(), 0):.0f} of {allowance.tokens_per_minute:g} tokens a minute left"
+            raise _refusal(tenant, "tokens", f"{left}, {tokens} needed", wait_s)
+        if account.requests:
+            account.requests.force(1)
+        if account.tokens:
+            account.tokens.force(tokens)
+        return Reservation(account, tokens)
+
+    def _account(self, tenant: str, allowance: Allowance) -> _Account:
+        account = self._accounts.get(tenant)
+        if account is None:
+            account = self._accounts[tenant] = _Account()
+        if account.allowance != allowance:
+            account.allowance = allowance
+            per_s, per_minute = allowance.requests_per_s, allowance.tokens_per_minute
+            account.requests = self._adapted(account.requests, per_s, allowance.requests_burst)
+            account.tokens = self._adapted(account.tokens, per_minute / 60, per_minute)
+        return account
+
+    def _adapted(self, bucket: TokenBucket | None, rate_per_s: float, burst: float) -> TokenBucket | None:
+        """The bucket at a new rate: it keeps what it holds, so that a reload is no gift."""
+        if not rate_per_s:
+            return None
+        if bucket is None:
+            return TokenBucket(rate_per_s, burst, self._clock)
+        bucket.rate_per_s, bucket.burst = rate_per_s, burst
+        return bucket
+
+
+def _refusal(tenant: str, quota: str, text: str, retry_delay_s: float) -> QuotaExceeded:
+    _REFUSED.labels(tenant, quota).inc()
+    return QuotaExceeded(f"tenant {tenant}: {text}", retry_delay_s=retry_delay_s, quota=quota)

@@ -1,0 +1,42 @@
+"""proto ↔ domain."""
+
+from __future__ import annotations
+
+import pytest
+from google.rpc import code_pb2
+from opentelemetry.trace import INVALID_SPAN
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from services.cache.config import CacheSettings
+from services.cache.errors import Overtaken
+from services.cache.servicer import CacheServicer
+from services.runtime.boundary import Call, to_status
+from services.runtime.deadline import Deadline
+from tests.unit.cache.conftest import OpenCache, question
+
+CALL = Call((), Deadline.never(), INVALID_SPAN)
+ANSWER = cache_pb2.Answer(text="Paris.", model="demo", finish_reason=chat_pb2.FINISH_REASON_STOP)
+
+
+@pytest.mark.parametrize(("stale_ms", "told"), [(50, True), (0, False)])
+async def test_an_answer_whose_time_is_over_is_told_as_stale_and_never_as_the_answer(
+    open_cache: OpenCache, stale_ms: int, told: bool
+) -> None:
+    bench = open_cache(stale_ms=stale_ms)
+    servicer = CacheServicer(bench.answers, CacheSettings(stale_ms=stale_ms))
+    asked = question("what is the capital of france")
+    await servicer.Store(cache_pb2.StoreRequest(question=asked, answer=ANSWER, ttl_ms=100), CALL)
+    hit = await servicer.Lookup(cache_pb2.LookupRequest(question=asked), CALL)
+    assert (hit.answer, hit.HasField("stale")) == (ANSWER, False)
+    bench.clock.ms += 100
+    miss = await servicer.Lookup(cache_pb2.LookupRequest(question=asked), CALL)
+    expected = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, stale=ANSWER if told else None)
+    expected.similarity = miss.similarity
+    assert miss == expected
+
+
+def test_a_store_that_was_overtaken_is_not_to_be_tried_again() -> None:
+    status = to_status(Overtaken("the entry was invalidated"))
+    assert status.code == code_pb2.ABORTED
+    assert not Overtaken.retryable

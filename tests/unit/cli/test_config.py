@@ -1,0 +1,78 @@
+"""`hedgerow config`, with the services' own code behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from hedgerow.cli.app import app
+
+
+@pytest.fixture(autouse=True)
+def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("HEDGEROW_") and name != "HEDGEROW_MODELS_DIR":
+            monkeypatch.delenv(name)
+
+
+def run(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(app, ["config", "explain", *arguments], env=environment)
+
+
+def settings(result: Result) -> dict[str, Any]:
+    return {row["setting"]: row for row in json.loads(result.stdout)["settings"]}
+
+
+def test_where_nothing_is_set_it_is_the_mesh_of_up_that_is_explained() -> None:
+    result = run("--json")
+    assert result.exit_code == 0
+    address = settings(result)["llm_addresses.demo-llm"]
+    assert (address["source"], address["origin"]) == ("hedgerow up", "HEDGEROW_GATEWAY_LLM_ADDRESSES")
+    assert settings(result)["grace_ms"]["source"] == "default"
+    assert settings(run("llm", "--json"))["vllm.speculative_config.method"]["value"] == "draft_model"
+
+
+def test_what_this_shell_says_is_explained_alone() -> None:
+    own = {"HEDGEROW_GATEWAY_LLM_ADDRESSES": '{"mine": "127.0.0.1:1"}', "HEDGEROW_CACHE_GRACE_MS": "7"}
+    rows = settings(run("--json", **own))
+    assert rows["llm_addresses.mine"]["source"] == "environment"
+    assert "llm_addresses.demo-llm" not in rows
+    assert settings(run("cache", "--json", **own))["grace_ms"]["value"] == 7
+
+
+def test_people_get_a_line_for_each_setting_and_then_the_plan() -> None:
+    result = run("gateway", "--budget-ms", "300")
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["hedge.percentile", "95", "%", "default"] in lines
+    assert ["A", "budget", "of", "300", "ms,", "its", "first", "text", "within", "300", "ms:"] in lines
+    assert ["llm", "60", "240"] in lines
+
+
+def test_settings_that_would_stop_the_start_exit_with_2_and_the_same_words() -> None:
+    wrong = {"HEDGEROW_CACHE_GRACE_MS": "soon"}
+    result = run("cache", **wrong)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("python -m services.cache: grace_ms: Input should be a valid integer")
+    result = run("cache", "--json", **wrong)
+    error = json.loads(result.stdout)["error"]
+    assert (result.exit_code, error["reason"], result.stderr) == (2, "BAD_SETTINGS", "")
+    assert "grace_ms" in error["message"]
+
+
+@pytest.mark.parametrize("arguments", [["printer"], ["cache", "--budget-ms", "9"], ["--budget-ms", "0"]])
+def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Usage:" in result.stderr
+
+
+def test_the_help_teaches_by_example_and_says_whose_settings_they_are() -> None:
+    result = run("--help")
+    assert "    hedgerow config explain gateway --budget-ms 300 --json" in result.stdout
+    assert "hedgerow up" in result.stdout

@@ -1,0 +1,332 @@
+"""The policies around a generation, one by one and in pairs: how many calls were made, and who answered."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.errors import ModelUnavailable
+from services.gateway.fleet import Fleet
+from services.gateway.generation import Generation, Order
+from services.runtime.deadline import Deadline
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, Unavailable
+from services.runtime.policy.gate import Shed, Ticket
+from tests.clock import loop_clock, on_paused_loop
+from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
+
+GONE, BUSY = Unavailable("gone"), Exhausted("busy", retry_delay_s=3)
+HEDGE = {"mode": "fixed", "delay_ms": 100, "max_share": 1}
+RETRY = {"max_share": 1}
+ALWAYS_OPEN = {"min_calls": 1, "failure_rate": 0.01}  # one failure opens it
+
+
+def says(words: str, after_s: float = 0.0) -> ScriptedLlm:
+    return ScriptedLlm(after_s, text(words), 0.01, finish())
+
+
+class Scene:
+    """One order to a fleet; what was read, and how it ended."""
+
+    def __init__(self, fleet: Fleet, **order: object):
+        deadline = Deadline.after(order.pop("budget_s", 10.0), loop_clock)
+        defaults = {
+            "request": llm_pb2.GenerateRequest(messages=[chat_pb2.Message(role=2, content="Who?")]),
+            "models": tuple(fleet.pools),
+            "deadline": deadline,
+            "ticket": Ticket(0, "acme", 1.0, deadline),
+            "first_text": Deadline.never(loop_clock),
+        }
+        self.fleet = fleet
+        fleet.request()
+        self.observed: list[object] = []
+        self.generation = Generation(Order(**{**defaults, **order}), fleet, self.observed.append)
+        self.error: ServiceError | None = None
+        self.words = ""
+
+    async def run(self) -> Scene:
+        reader = self.generation.flight.join(self.generation.order.deadline.remaining())
+        self.generation.flight.depart(self.generation.run())
+        began = loop_clock()
+        try:
+            while items := await reader.take():
+                self.words += "".join(item.text for item in items)
+        except ServiceError as error:
+            self.error = error
+        finally:
+            self.took_s = loop_clock() - began
+            reader.leave()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert all(pool.gate.in_flight == 0 for pool in self.fleet.pools.values()), "a place leaked"
+        assert all(replica.in_flight == 0 for pool in self.fleet.pools.values() for replica in pool.replicas)
+        return self
+
+    @property
+    def decisions(self) -> list[tuple[str, str]]:
+        return [(made.policy, made.action) for made in self.generation.report.decisions]
+
+
+def play(order: dict | None = None, warm_up: int = 0, policies: dict | None = None, **llms: object) -> Scene:
+    """Run one order on the paused loop; before it, `warm_up` requests earn budget."""
+
+    async def main() -> Scene:
+        behind = fleet(loop_clock, policies, **llms)
+        for _ in range(warm_up):
+            behind.request()
+        return await Scene(behind, **(order or {})).run()
+
+    return on_paused_loop(main())
+
+
+def calls(*llms: ScriptedLlm) -> list[int]:
+    return [len(llm.calls) for llm in llms]
+
+
+def test_a_late_first_text_is_hedged_and_the_first_text_wins():
+    slow, quick = says("slow", 5.0), says("quick", 0.2)
+    scene = play(policies={"hedge": HEDGE}, m=[slow, quick])
+    assert calls(slow, quick) == [1, 1]
+    assert (scene.words, slow.calls[0].closed) == ("quick", True)
+    assert scene.decisions == [("hedge", "started"), ("hedge", "won")]
+    assert scene.generation.report.extra_prompts == 1
+    assert scene.took_s == pytest.approx(0.1 + 0.2 + 0.01)
+
+
+def test_a_hedge_that_loses_is_cancelled():
+    steady = [says("a", 0.15), says("b", 0.15)]
+    scene = play(policies={"hedge": HEDGE}, m=steady)
+    assert calls(*steady) == [1, 1]
+    assert (scene.words, scene.decisions) == ("a", [("hedge", "started")])
+    assert steady[1].calls[0].messages == []
+
+
+def test_a_first_text_in_time_is_not_hedged():
+    prompt = [says("a", 0.05), says("b", 0.05)]
+    assert play(policies={"hedge": HEDGE}, m=prompt).decisions == []
+    assert sum(calls(*prompt)) == 1
+
+
+def test_one_replica_is_never_hedged():
+    slow = says("slow", 5.0)
+    assert play(policies={"hedge": HEDGE}, m=slow).words == "slow"
+    assert calls(slow) == [1]
+
+
+def test_a_request_for_a_single_attempt_is_neither_hedged_nor_retried_nor_given_to_another_model():
+    slow = [says("slow", 5.0), says("slow", 5.0)]
+    assert play({"once": True}, policies={"hedge": HEDGE}, m=slow).decisions == []
+    broken, other = ScriptedLlm(GONE), says("other")
+    scene = play({"once": True}, policies={"retry": RETRY}, m=broken, other=other)
+    assert scene.error is GONE
+    assert calls(broken, other) == [1, 0]
+
+
+def test_the_second_call_needs_budget():
+    slow = [says("a", 1.0), says("b", 1.0)]
+    scene = play(policies={"hedge": {**HEDGE, "max_share": 0.05}}, m=slow)
+    assert scene.decisions == [("hedge", "skipped")]
+    assert "budget" in scene.generation.report.decisions[0].reason
+    slow = [says("a", 1.0), says("b", 1.0)]
+    assert ("hedge", "started") in play(warm_up=20, policies={"hedge": {**HEDGE, "max_share": 0.05}}, m=slow).decisions
+
+
+def test_under_load_there_is_no_second_call():
+    async def main() -> Scene:
+        slow = [says("a", 1.0), says("b", 1.0)]
+        behind = fleet(loop_clock, {"hedge": HEDGE, "limit": {"algorithm": "fixed", "initial": 1, "queue": 0}}, m=slow)
+        return await Scene(behind).run()
+
+    assert on_paused_loop(main()).decisions == [("hedge", "skipped")]
+
+
+def test_an_unavailable_replica_is_retried_on_another():
+    broken, well = ScriptedLlm(GONE), says("well")
+    scene = play(policies={"retry": RETRY}, m=[broken, well])
+    assert (scene.words, scene.decisions) == ("well", [("retry", "started")])
+    assert calls(broken, well) == [1, 1]
+
+
+def test_a_retry_needs_budget():
+    broken = ScriptedLlm(scripts=[[GONE], [finish("well")]])
+    scene = play(policies={"retry": {"max_share": 0.2}}, m=broken)
+    assert isinstance(scene.error, ModelUnavailable)
+    assert calls(broken) == [1]
+    broken = ScriptedLlm(scripts=[[GONE], [finish("well")]])
+    scene = play(warm_up=5, policies={"retry": {"max_share": 0.2}}, m=broken)
+    assert (scene.words, calls(broken)) == ("well", [2])
+
+
+def test_what_is_busy_is_not_retried_but_another_model_is_asked():
+    busy, other = ScriptedLlm(BUSY), says("other")
+    scene = play(policies={"retry": RETRY}, m=busy, other=other)
+    assert (scene.words, calls(busy, other)) == ("other", [1, 1])
+    assert scene.generation.report.problems == ["busy"]
+    assert scene.decisions == [("fallback", "started")]
+
+
+def test_a_throttled_backend_is_left_alone_for_as_long_as_it_says():
+    async def main() -> None:
+        busy = ScriptedLlm(BUSY)
+        behind = fleet(loop_clock, m=busy)
+        assert isinstance((await Scene(behind).run()).error, Exhausted)
+        refused = await Scene(behind).run()
+        assert 2.9 < refused.error.retry_delay_s < 3.5
+        assert calls(busy) == [1]
+        await asyncio.sleep(4)
+        await Scene(behind).run()
+        assert calls(busy) == [2]
+
+    on_paused_loop(main())
+
+
+def test_a_retry_and_a_breaker_together_make_two_calls_and_then_none():
+    async def main() -> None:
+        broken = ScriptedLlm(GONE)
+        behind = fleet(loop_clock, {"retry": RETRY, "breaker": {**ALWAYS_OPEN, "min_calls": 2}}, m=broken)
+        await Scene(behind).run()
+        assert calls(broken) == [2]
+        refused = await Scene(behind).run()
+        assert (calls(broken), refused.decisions) == ([2], [("breaker", "refused")])
+        assert refused.took_s == 0
+
+    on_paused_loop(main())
+
+
+def test_an_open_breaker_gives_way_to_the_next_model_without_a_call():
+    async def main() -> None:
+        broken, other = ScriptedLlm(GONE), says("other")
+        behind = fleet(loop_clock, {"breaker": ALWAYS_OPEN}, m=broken, other=other)
+        assert (await Scene(behind).run()).words == "other"
+        scene = await Scene(behind).run()
+        assert (scene.words, calls(broken, other)) == ("other", [1, 2])
+        assert scene.decisions == [("breaker", "refused"), ("fallback", "started")]
+
+    on_paused_loop(main())
+
+
+def test_a_hedge_is_not_made_to_a_replica_whose_breaker_is_open():
+    async def main() -> None:
+        broken, slow = ScriptedLlm(GONE), says("slow", 1.0)
+        behind = fleet(
+            loop_clock,
+            {"hedge": HEDGE, "retry": RETRY, "breaker": {**ALWAYS_OPEN, "open_ms": 60_000}},
+            m=[broken, slow],
+        )
+        await Scene(behind).run()
+        scene = await Scene(behind).run()
+        assert (scene.words, scene.decisions) == ("slow", [("hedge", "skipped")])
+        assert calls(broken) == [1]
+
+    on_paused_loop(main())
+
+
+def test_a_hedged_call_that_fails_is_not_retried_too():
+    both = [ScriptedLlm(0.2, GONE), ScriptedLlm(0.2, GONE)]
+    scene = play(policies={"hedge": HEDGE, "retry": RETRY}, m=both)
+    assert isinstance(scene.error, ModelUnavailable)
+    assert calls(*both) == [1, 1]
+
+
+def test_a_late_first_text_gives_way_to_another_model_and_the_rest_of_the_time_is_its_own():
+    slow, small = says("slow", 5.0), says("small", 1.0)
+
+    async def main() -> Scene:
+        return await Scene(fleet(loop_clock, m=slow, small=small), first_text=Deadline.after(0.3, loop_clock)).run()
+
+    scene = on_paused_loop(main())
+    assert (scene.words, slow.calls[0].closed) == ("small", True)
+    assert scene.generation.report.problems == ["no first text within 300 ms"]
+
+
+def test_the_budget_ends_everything():
+    slow = says("slow", 5.0)
+    scene = play({"budget_s": 1.0}, m=slow)
+    assert isinstance(scene.error, TooLate)
+    assert scene.took_s == pytest.approx(1.0)
+    assert slow.calls[0].closed
+
+
+def test_a_stream_that_breaks_goes_on_from_its_text_on_another_replica():
+    first, second = ScriptedLlm(text("Once upon "), 0.01, GONE), ScriptedLlm(text("a time."), finish())
+    scene = play(policies={"retry": RETRY}, m=[first, second])
+    assert scene.words == "Once upon a time."
+    assert second.requests[-1].prefix == "Once upon "
+    assert scene.generation.report.resumed
+    assert scene.generation.report.carried_tokens == 1
+
+
+@pytest.mark.parametrize("policies", [{"retry": {"max_share": 0}}, {"retry": RETRY}])
+def test_a_stream_that_breaks_with_nowhere_to_go_says_so(policies):
+    lone = ScriptedLlm(text("Once upon "), 0.01, GONE)
+    scene = play(policies=policies, m=lone)
+    assert (scene.words, scene.error, calls(lone)) == ("Once upon ", GONE, [1])
+
+
+def test_a_silent_stream_counts_as_broken():
+    silent = ScriptedLlm(text("Once upon "), None)
+    scene = play({"budget_s": 60.0}, policies={"stall_ms": 2_000}, m=silent)
+    assert isinstance(scene.error, Unavailable)
+    assert scene.took_s == pytest.approx(2.0, abs=0.1)
+    assert silent.calls[0].closed
+
+
+def test_what_a_model_refuses_is_refused_and_harms_no_breaker():
+    picky = ScriptedLlm(InvalidInput("messages", "short", "long"))
+    scene = play(policies={"breaker": ALWAYS_OPEN}, m=picky, other=says("other"))
+    assert isinstance(scene.error, InvalidInput)
+    assert not scene.fleet.pools["m"].is_open()
+
+
+def test_a_full_gate_sheds_and_no_other_model_is_burdened():
+    async def main() -> None:
+        behind = fleet(
+            loop_clock, {"limit": {"algorithm": "fixed", "initial": 1, "queue": 0}}, m=says("a", 1.0), other=says("b")
+        )
+        first, second = Scene(behind), Scene(behind)
+        running = asyncio.create_task(first.run())
+        await asyncio.sleep(0.1)
+        reader = second.generation.flight.join(1.0)
+        second.generation.flight.depart(second.generation.run())
+        with pytest.raises(Shed):
+            await reader.take()
+        reader.leave()
+        assert (await running).words == "a"
+
+    on_paused_loop(main())
+
+
+def test_every_call_is_told_to_the_router():
+    scene = play(policies={"retry": RETRY}, warm_up=5, m=ScriptedLlm(scripts=[[GONE], [0.3, finish("well")]]))
+    assert [seen.outcome for seen in scene.observed] == [3, 1]
+    assert scene.observed[1].ttft_ms == pytest.approx(300)
+
+
+delays = st.floats(0.0, 3.0, width=16)
+scripts = st.one_of(
+    delays.map(lambda pause: [pause, text("x"), pause, finish()]),
+    delays.map(lambda pause: [pause, GONE]),
+    delays.map(lambda pause: [pause, BUSY]),
+    delays.map(lambda pause: [pause, text("x"), GONE]),
+    st.just([None]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(scripts, min_size=1, max_size=6), st.lists(scripts, min_size=1, max_size=6), st.integers(1, 12))
+def test_whatever_happens_the_budget_holds_and_extra_calls_stay_within_theirs(one, two, requests):
+    async def main() -> None:
+        replicas = [ScriptedLlm(scripts=one), ScriptedLlm(scripts=two)]
+        share = {"max_share": 0.25}
+        behind = fleet(loop_clock, {"hedge": {**HEDGE, **share}, "retry": share, "stall_ms": 500}, m=replicas)
+        for _ in range(requests):
+            scene = await Scene(behind, budget_s=2.0).run()
+            assert scene.took_s <= 2.0 + 1e-6
+            assert bool(scene.error) or scene.words
+        assert sum(calls(*replicas)) <= requests * (1 + 0.25 + 0.25)
+
+    on_paused_loop(main())

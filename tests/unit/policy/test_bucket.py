@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.runtime.policy.bucket import ExtraBudget, TokenBucket
+from tests.clock import PausedClock
+
+AMOUNTS = st.floats(0.01, 50)
+
+
+def test_a_bucket_starts_full_and_gives_no_more_than_it_has():
+    bucket = TokenBucket(1, 2, PausedClock())
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
+
+
+def test_a_bucket_may_start_with_less():
+    assert not TokenBucket(1, 2, PausedClock(), start=0).take()
+
+
+def test_a_bucket_fills_with_time_up_to_its_burst():
+    clock = PausedClock()
+    bucket = TokenBucket(10, 3, clock, start=0)
+    clock.advance(0.2)
+    assert bucket.level() == pytest.approx(2)
+    clock.advance(60)
+    assert bucket.level() == 3
+
+
+def test_forced_tokens_are_a_debt_that_time_pays():
+    clock = PausedClock()
+    bucket = TokenBucket(10, 3, clock)
+    bucket.force(8)
+    assert bucket.level() == -5
+    assert bucket.wait_s() == pytest.approx(0.6)
+    clock.advance(0.5)
+    assert not bucket.take()
+    clock.advance(0.1)
+    assert bucket.take()
+
+
+def test_what_is_given_back_does_not_exceed_the_burst():
+    bucket = TokenBucket(0, 3, PausedClock())
+    bucket.take(2)
+    bucket.put(1)
+    assert bucket.level() == 2
+    bucket.put(5)
+    assert bucket.level() == 3
+
+
+def test_what_will_never_be_there_takes_for_ever():
+    assert TokenBucket(0, 3, PausedClock(), start=0).wait_s() == float("inf")
+    assert TokenBucket(1, 3, PausedClock()).wait_s(4) == float("inf")
+
+
+def test_a_new_rate_counts_from_now_on():
+    clock = PausedClock()
+    bucket = TokenBucket(1, 100, clock, start=0)
+    clock.advance(5)
+    bucket.rate_per_s = 10
+    clock.advance(1)
+    assert (bucket.level(), bucket.rate_per_s) == (pytest.approx(15), 10)
+
+
+def test_a_smaller_burst_takes_away_what_is_above_it():
+    bucket = TokenBucket(0, 100, PausedClock())
+    bucket.burst = 10
+    assert bucket.level() == 10
+    bucket.burst = 100
+    assert (bucket.level(), bucket.burst) == (10, 100)
+
+
+@given(rate=st.floats(0.1, 1_000), burst=AMOUNTS, steps=st.lists(st.tuples(st.floats(0, 5), AMOUNTS), max_size=50))
+def test_a_bucket_never_gives_more_than_burst_and_rate_allow(rate, burst, steps):
+    clock = PausedClock()
+    bucket = TokenBucket(rate, burst, clock)
+    elapsed = given_out = 0.0
+    for seconds, amount in steps:
+        clock.advance(seconds)
+        elapsed += seconds
+        given_out += amount * bucket.take(amount)
+        assert 0 <= bucket.level() <= burst
+        assert given_out <= burst + rate * elapsed + 1e-3
+
+
+@given(rate=st.floats(0.1, 1_000), start=st.floats(-50, 1), amount=AMOUNTS)
+def test_after_the_wait_it_names_a_bucket_gives(rate, start, amount):
+    clock = PausedClock()
+    bucket = TokenBucket(rate, 50, clock, start)
+    clock.advance(bucket.wait_s(amount))
+    assert bucket.take(amount)
+
+
+@given(share=st.floats(0, 1), burst=st.floats(1, 20), requests=st.lists(st.booleans(), max_size=300))
+def test_extra_calls_are_never_more_than_their_share_of_requests(share, burst, requests):
+    budget = ExtraBudget(share, burst)
+    spent = 0
+    for seen, wants in enumerate(requests, 1):
+        budget.seen()
+        spent += wants and budget.spend()
+        assert spent <= share * seen + 1e-3
+
+
+def test_a_quiet_time_saves_up_no_more_than_the_burst():
+    budget = ExtraBudget(0.5, 2)
+    for _ in range(100):
+        budget.seen()
+    assert [budget.spend() for _ in range(3)] == [True, True, False]
+
+
+def test_all_of_the_share_can_be_spent():
+    budget = ExtraBudget(0.05, 10)
+    spent = 0
+    for _ in range(1_000):
+        budget.seen()
+        spent += budget.spend()
+    assert spent == 50
+
+
+def test_an_extra_call_that_was_not_made_can_be_made_later():
+    budget = ExtraBudget(1, 10)
+    budget.seen()
+    assert budget.spend()
+    budget.refund()
+    assert budget.spend()
+    assert not budget.spend()

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.runtime.errors import ServiceError, TooLate, Unavailable
+from services.runtime.policy.hedge import Hedge, HedgeBudget, HedgeRule, race
+from tests.clock import PausedClock, loop_clock, on_paused_loop
+
+GONE = Unavailable("gone")
+
+
+class Runner:
+    """Begins, or fails, after a while."""
+
+    def __init__(self, news: asyncio.Event, after_s: float, problem: ServiceError | None = None):
+        self.begun, self.problem, self.lost, self.over = False, None, False, False
+        self._timer = asyncio.get_running_loop().call_later(after_s, self._arrive, news, problem)
+
+    def lose(self) -> None:
+        self.lost = True
+        self._timer.cancel()
+
+    def _arrive(self, news: asyncio.Event, problem: ServiceError | None) -> None:
+        self.begun, self.problem = problem is None, problem
+        news.set()
+
+
+def run_race(first: tuple, second: tuple | None, after_s: float | None, within_s: float = float("inf")):
+    """(the winner's index, seconds it took, the runners); the index is None where the race raised."""
+
+    async def main():
+        news, runners, began = asyncio.Event(), [], loop_clock()
+
+        def start(script):
+            runners.append(Runner(news, *script))
+            return runners[-1]
+
+        winner, error = None, None
+        try:
+            winner = await race(
+                start(first), news, after_s=after_s, second=lambda: second and start(second), within_s=within_s
+            )
+        except ServiceError as caught:
+            error = caught
+        return winner and runners.index(winner), loop_clock() - began, runners, error
+
+    return on_paused_loop(main())
+
+
+def test_the_first_text_wins_and_the_other_loses():
+    winner, took_s, runners, _ = run_race((5.0,), (0.2,), 0.1)
+    assert (winner, took_s) == (1, pytest.approx(0.3))
+    assert [runner.lost for runner in runners] == [True, False]
+
+
+def test_who_fails_leaves_it_to_the_other():
+    assert run_race((0.2, GONE), (0.5,), 0.1)[0] == 1
+    assert run_race((0.5,), (0.1, GONE), 0.1)[0] == 0
+
+
+def test_when_all_have_failed_the_last_problem_is_raised():
+    winner, took_s, runners, error = run_race((0.2, GONE), (0.5, GONE), 0.1)
+    assert (winner, error, took_s) == (None, GONE, pytest.approx(0.6))
+    assert all(runner.lost for runner in runners)
+
+
+def test_a_first_call_that_fails_before_its_time_gets_no_second_one():
+    assert len(run_race((0.05, GONE), (0.1,), 0.1)[2]) == 1
+
+
+def test_the_race_ends_at_its_time():
+    _, took_s, runners, error = run_race((5.0,), (5.0,), 0.1, within_s=0.5)
+    assert (type(error), took_s) == (TooLate, pytest.approx(0.5))
+    assert all(runner.lost for runner in runners)
+
+
+def test_a_race_that_is_cancelled_leaves_nobody_running():
+    async def main():
+        news = asyncio.Event()
+        runner = Runner(news, 5.0)
+        running = asyncio.create_task(race(runner, news, after_s=None, second=lambda: None))
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return runner.lost
+
+    assert on_paused_loop(main())
+
+
+times = st.floats(0, 10, width=16)
+outcomes = st.tuples(times, st.sampled_from([None, GONE]))
+
+
+@settings(deadline=None)
+@given(outcomes, outcomes | st.none(), times | st.none(), times)
+def test_there_is_one_winner_at_most_and_everyone_else_has_lost(first, second, after_s, within_s):
+    winner, took_s, runners, error = run_race(first, second, after_s, within_s)
+    assert (winner is None) == (error is not None)
+    assert [index for index, runner in enumerate(runners) if not runner.lost] == ([] if winner is None else [winner])
+    assert took_s <= within_s + 1e-6
+
+
+def warm(hedge: Hedge, values=range(1, 101)) -> Hedge:
+    for value in values:
+        hedge.saw(value / 100)
+    return hedge
+
+
+def test_the_adaptive_moment_is_the_percentile_of_recent_first_texts():
+    budget = HedgeBudget(0.05, 10)
+    for _ in range(100):
+        budget.request()
+        budget.call()
+    assert warm(Hedge(HedgeRule(percentile=95), budget)).after_s() == pytest.approx(0.95, rel=0.03)
+
+
+def test_requests_that_need_no_model_let_the_others_be_hedged_sooner():
+    budget = HedgeBudget(0.05, 10)
+    for number in range(1_000):
+        budget.request()
+        if number % 2:
+            budget.call()
+    assert warm(Hedge(HedgeRule(percentile=95), budget)).after_s() == pytest.approx(0.9, rel=0.03)
+
+
+def test_before_there_are_samples_the_set_delay_holds():
+    assert Hedge(HedgeRule(delay_s=0.15), HedgeBudget(0.05, 10)).after_s() == 0.15
+
+
+@pytest.mark.parametrize(("mode", "after_s"), [("off", None), ("tied", 0.0), ("fixed", 0.15)])
+def test_the_other_modes(mode, after_s):
+    assert warm(Hedge(HedgeRule(mode=mode), HedgeBudget(0.05, 10))).after_s() == after_s
+
+
+def test_calls_that_were_cancelled_late_keep_the_percentile_where_it_is():
+    clock = PausedClock()
+    hedge = warm(Hedge(HedgeRule(percentile=90, window_s=60), HedgeBudget(0.1, 10), clock))
+    before = hedge.after_s()
+    for _ in range(200):
+        hedge.gave_up(0.01)
+    assert hedge.after_s() == before
+    hedge.gave_up(before + 1)
+    clock.advance(1)
+    assert hedge.after_s() >= before
+
+
+@given(st.floats(0, 1), st.lists(st.sampled_from(["request", "hit", "spend"]), max_size=300))
+def test_second_calls_stay_within_their_share_of_requests(share, steps):
+    budget, requests, spent = HedgeBudget(share, 10), 0, 0
+    for step in steps:
+        if step == "spend":
+            spent += budget.spend()
+        else:
+            budget.request()
+            requests += 1
+            if step == "request":
+                budget.call()
+    assert spent <= share * requests + 1e-6
+    assert 0 <= budget.share_of_calls() <= 1

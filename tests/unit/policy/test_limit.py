@@ -1,0 +1,217 @@
+"""The limits against a simulated backend: places, a queue in order of arrival, and time that only the test moves."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.runtime.policy.limit import Aimd, Fixed, Gradient2, Limit, Sample
+from tests.clock import PausedClock
+
+Adaptive = Callable[[int, int, int, PausedClock], Limit]
+
+
+class SimulatedBackend:
+    """`places` calls run at once, the others queue. Callers keep to `limit`; who finds no room under it goes away."""
+
+    def __init__(self, limit: Limit, places: int, clock: PausedClock, service_s: Callable[[], float], says_queue: bool):
+        self.limit, self.places, self.clock, self.service_s, self.says_queue = (
+            limit,
+            places,
+            clock,
+            service_s,
+            says_queue,
+        )
+        self.in_flight = 0
+        self.running: list[tuple[float, float, float, int]] = []  # when it ends, arrived, started, in flight at entry
+        self.queue: deque[tuple[float, int]] = deque()
+        self.history: list[int] = []
+
+    def run(self, seconds: float, calls_per_s: float, rng: random.Random) -> SimulatedBackend:
+        """Poisson arrivals for `seconds`; `history` gets the limit once a second."""
+        end = self.clock() + seconds
+        arrival, tick = self.clock() + rng.expovariate(calls_per_s), self.clock() + 1
+        while (now := min(arrival, tick, self.running[0][0] if self.running else end)) < end:
+            self.clock.advance(now - self.clock())
+            if now == tick:
+                self.history.append(self.limit.value)
+                tick += 1
+            elif now == arrival:
+                arrival += rng.expovariate(calls_per_s)
+                self._arrive(now)
+            else:
+                self._finish(now)
+        return self
+
+    def _arrive(self, now: float) -> None:
+        if self.in_flight < self.limit.value:
+            self.in_flight += 1
+            self.queue.append((now, self.in_flight))
+            self._start(now)
+
+    def _start(self, now: float) -> None:
+        while self.queue and len(self.running) < self.places:
+            arrived, in_flight = self.queue.popleft()
+            heapq.heappush(self.running, (now + self.service_s(), arrived, now, in_flight))
+
+    def _finish(self, now: float) -> None:
+        _, arrived, started, in_flight = heapq.heappop(self.running)
+        self.in_flight -= 1
+        self.limit.sample(Sample(now - arrived, started - arrived if self.says_queue else None, in_flight))
+        self._start(now)
+
+
+def samples(first_s: float, in_flight: int, count: int, queue_s: float | None = None) -> list[Sample]:
+    return [Sample(first_s, queue_s, in_flight)] * count
+
+
+def feed(limit: Limit, clock: PausedClock, window: list[Sample]) -> None:
+    """One full window."""
+    clock.advance(1.1)
+    for sample in window:
+        limit.sample(sample)
+
+
+@pytest.mark.parametrize("says_queue", [True, False])
+@pytest.mark.parametrize("places", [8, 20, 60])
+def test_under_overload_gradient2_settles_near_what_the_backend_can_do(places: int, says_queue: bool):
+    rng, clock = random.Random(1), PausedClock()
+    limit = Gradient2(10, 1, 500, clock)
+    backend = SimulatedBackend(limit, places, clock, lambda: rng.lognormvariate(-1.5, 0.3), says_queue)
+    capacity = places / 0.233  # the mean of the service time
+    backend.run(30, 0.5 * capacity, rng).run(600, 3 * capacity, rng)
+    settled = backend.history[90:]
+    assert places <= min(settled) <= max(settled) <= 2.5 * places
+    early, late = settled[:60], settled[-60:]
+    assert sum(late) / len(late) == pytest.approx(sum(early) / len(early), rel=0.15)  # no drift in minutes
+
+
+def test_gradient2_that_starts_in_overload_finds_the_backend_when_it_says_its_queue():
+    rng, clock = random.Random(2), PausedClock()
+    backend = SimulatedBackend(Gradient2(200, 1, 500, clock), 10, clock, lambda: rng.lognormvariate(-1.5, 0.3), True)
+    backend.run(120, 3 * 10 / 0.233, rng)
+    assert 10 <= min(backend.history[60:]) <= max(backend.history[60:]) <= 25
+
+
+def test_gradient2_grows_again_after_an_overload():
+    rng, clock = random.Random(3), PausedClock()
+    slow = [1.0]
+    backend = SimulatedBackend(Gradient2(20, 5, 100, clock), 40, clock, lambda: slow[0] * rng.uniform(0.1, 0.3), False)
+    backend.run(60, 150, rng)
+    before = backend.history[-1]
+    slow[0] = 5.0
+    backend.run(60, 150, rng)
+    assert backend.history[-1] < before
+    slow[0] = 1.0
+    backend.run(60, 150, rng)
+    assert backend.history[-1] >= 30  # 150 calls a second of 0.2 s
+
+
+def test_a_heavy_tail_without_congestion_does_not_shrink_gradient2():
+    rng, clock = random.Random(4), PausedClock()
+
+    def service_s() -> float:  # one call in ten has a Pareto tail with no variance
+        return 0.1 * rng.paretovariate(1.2) * 5 if rng.random() < 0.1 else rng.lognormvariate(-2, 0.5)
+
+    backend = SimulatedBackend(Gradient2(20, 5, 200, clock), 10_000, clock, service_s, False)
+    backend.run(300, 100, rng)
+    assert min(backend.history) >= 20
+
+
+def test_a_limit_that_is_not_used_does_not_grow():
+    for kind in (Aimd, Gradient2):
+        clock = PausedClock()
+        limit = kind(20, 10, 200, clock)
+        for _ in range(50):
+            feed(limit, clock, samples(0.1, in_flight=9, count=20))
+        assert limit.value == 20
+
+
+def test_aimd_follows_the_slowest_of_twenty():
+    clock = PausedClock()
+    limit = Aimd(50, 10, 200, clock)
+    feed(limit, clock, samples(0.4, 50, 20))
+    assert limit.value == 55
+    feed(limit, clock, samples(0.7, 50, 20))
+    assert limit.value == 55
+    feed(limit, clock, samples(1.1, 50, 1) + samples(0.4, 50, 19))
+    assert limit.value == 60
+    feed(limit, clock, samples(1.1, 50, 2) + samples(0.4, 50, 18))
+    assert limit.value == 50
+
+
+def test_a_limit_is_not_judged_by_few_calls():
+    clock = PausedClock()
+    limit = Aimd(50, 10, 200, clock)
+    feed(limit, clock, samples(0.1, 50, 19))
+    assert limit.value == 50
+    limit.sample(Sample(0.1, None, 50))
+    assert limit.value == 55
+
+
+def test_calls_refused_together_shrink_a_limit_once():
+    for kind in (Aimd, Gradient2):
+        clock = PausedClock()
+        limit = kind(100, 10, 200, clock)
+        for _ in range(20):
+            limit.sample(Sample(0.001, None, 100, failed=True))
+        assert limit.value == 90
+        clock.advance(0.3)
+        limit.sample(Sample(0.001, None, 100, failed=True))
+        assert limit.value == 81
+
+
+def test_a_refusal_is_not_taken_for_a_fast_answer():
+    clock = PausedClock()
+    limit = Aimd(50, 10, 200, clock)
+    feed(limit, clock, samples(0.8, 50, 19) + [Sample(0.001, None, 50, failed=True)] * 100)
+    assert limit.value == 45
+
+
+def test_a_fixed_limit_stays():
+    limit = Fixed(7)
+    for _ in range(100):
+        limit.sample(Sample(60, 50, 7, failed=True))
+    assert limit.value == 7
+
+
+def test_a_start_outside_the_bounds_is_moved_into_them():
+    assert [Aimd(initial, 10, 20).value for initial in (1, 15, 99)] == [10, 15, 20]
+
+
+_SAMPLES = st.builds(
+    Sample,
+    first_s=st.floats(0, 1e6),
+    queue_s=st.none() | st.floats(0, 1e6),
+    in_flight=st.integers(1, 1_000),
+    failed=st.booleans(),
+)
+
+
+@given(
+    st.sampled_from([Aimd, Gradient2]),
+    st.integers(1, 300),
+    st.lists(st.tuples(st.floats(0, 2), st.lists(_SAMPLES, max_size=3), st.integers(1, 10)), max_size=30),
+)
+def test_a_limit_is_never_below_its_floor_nor_above_its_ceiling(kind: Adaptive, initial, steps):
+    clock = PausedClock()
+    limit = kind(initial, 10, 200, clock)
+    for wait_s, few, times in steps:
+        clock.advance(wait_s)
+        for sample in few * times:
+            limit.sample(sample)
+            assert 10 <= limit.value <= 200
+
+
+def test_gradient2_changes_little_from_window_to_window():
+    rng, clock = random.Random(5), PausedClock()
+    backend = SimulatedBackend(Gradient2(10, 1, 500, clock), 20, clock, lambda: rng.lognormvariate(-1.5, 0.3), True)
+    backend.run(300, 3 * 20 / 0.233, rng)
+    assert max(abs(later - earlier) for earlier, later in pairwise(backend.history[60:])) <= 8

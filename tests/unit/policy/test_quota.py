@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY
+
+from services.runtime.policy.quota import Allowance, QuotaExceeded, Quotas, Reservation
+from tests.clock import PausedClock
+
+
+def refusal(quotas: Quotas, allowance: Allowance, tokens: int = 1, tenant: str = "acme") -> QuotaExceeded:
+    with pytest.raises(QuotaExceeded) as caught:
+        quotas.reserve(tenant, allowance, tokens)
+    return caught.value
+
+
+def test_without_limits_everything_is_admitted():
+    quotas = Quotas(PausedClock())
+    for _ in range(1_000):
+        quotas.reserve("acme", Allowance(), 1_000_000)
+
+
+def test_requests_a_second_are_limited_after_the_burst():
+    clock = PausedClock()
+    quotas, allowance = Quotas(clock), Allowance(requests_per_s=2, requests_burst=3)
+    for _ in range(3):
+        quotas.reserve("acme", allowance, 1)
+    refused = refusal(quotas, allowance)
+    assert refused.retry_delay_s == pytest.approx(0.5)
+    assert "tenant acme: 2 requests a second" in refused.message
+    clock.advance(0.5)
+    quotas.reserve("acme", allowance, 1)
+    refusal(quotas, allowance)
+
+
+def test_one_tenants_flood_takes_nothing_from_another():
+    quotas, allowance = Quotas(PausedClock()), Allowance(requests_per_s=1, requests_burst=1)
+    quotas.reserve("flood", allowance, 1)
+    refusal(quotas, allowance, tenant="flood")
+    quotas.reserve("other", allowance, 1)
+
+
+def test_a_place_is_free_again_when_a_request_is_settled_or_released_and_only_once():
+    quotas, allowance = Quotas(PausedClock()), Allowance(concurrency=2)
+    first, second = (quotas.reserve("acme", allowance, 1) for _ in range(2))
+    refused = refusal(quotas, allowance)
+    assert "2 of 2 requests at once" in refused.message
+    assert refused.metadata["quota"] == "concurrency"
+    first.settle(5)
+    first.settle(5)
+    first.release()
+    quotas.reserve("acme", allowance, 1)
+    refusal(quotas, allowance)
+    second.release()
+    quotas.reserve("acme", allowance, 1)
+
+
+def test_tokens_that_were_not_needed_are_given_back():
+    quotas, allowance = Quotas(PausedClock()), Allowance(tokens_per_minute=60)
+    quotas.reserve("acme", allowance, 60).settle(20)
+    refused = refusal(quotas, allowance, tokens=41)
+    assert refused.retry_delay_s == pytest.approx(1)
+    assert "40 of 60 tokens a minute left, 41 needed" in refused.message
+    quotas.reserve("acme", allowance, 40)
+
+
+def test_an_answer_that_cost_more_leaves_a_debt():
+    clock = PausedClock()
+    quotas, allowance = Quotas(clock), Allowance(tokens_per_minute=60)
+    quotas.reserve("acme", allowance, 10).settle(90)
+    assert refusal(quotas, allowance, tokens=1).retry_delay_s == pytest.approx(31)
+    clock.advance(31)
+    quotas.reserve("acme", allowance, 1)
+
+
+def test_a_request_larger_than_a_minute_is_admitted_when_the_minute_is_whole():
+    clock = PausedClock()
+    quotas, allowance = Quotas(clock), Allowance(tokens_per_minute=60)
+    quotas.reserve("acme", allowance, 1)
+    assert refusal(quotas, allowance, tokens=120).retry_delay_s == pytest.approx(1)
+    clock.advance(1)
+    quotas.reserve("acme", allowance, 120)
+    assert refusal(quotas, allowance, tokens=1).retry_delay_s == pytest.approx(61)
+
+
+def test_a_refused_request_takes_nothing():
+    clock = PausedClock()
+    quotas, allowance = Quotas(clock), Allowance(requests_per_s=1, requests_burst=1, tokens_per_minute=60)
+    quotas.reserve("acme", allowance, 60)
+    clock.advance(1)
+    refused = refusal(quotas, allowance, tokens=30)  # of the tokens; the request it did not make stays
+    assert refused.metadata["quota"] == "tokens"
+    quotas.reserve("acme", allowance, 1)
+
+
+def test_a_new_allowance_holds_from_the_next_request_on_and_is_no_gift():
+    clock = PausedClock()
+    quotas = Quotas(clock)
+    quotas.reserve("acme", Allowance(requests_per_s=1, requests_burst=1), 1)
+    faster = Allowance(requests_per_s=4, requests_burst=8)
+    assert refusal(quotas, faster).retry_delay_s == pytest.approx(0.25)
+    clock.advance(0.5)
+    quotas.reserve("acme", faster, 1)
+    quotas.reserve("acme", faster, 1)
+    refusal(quotas, faster)
+    quotas.reserve("acme", Allowance(), 1)
+
+
+def test_a_limit_on_requests_at_once_counts_those_from_before_it():
+    quotas = Quotas(PausedClock())
+    running = quotas.reserve("acme", Allowance(), 1)
+    refusal(quotas, Allowance(concurrency=1))
+    running.release()
+    quotas.reserve("acme", Allowance(concurrency=1), 1)
+
+
+@given(st.floats(0.1, 1e3), st.floats(1, 1e6), st.integers(1, 2_000_000), st.integers(0, 2_000_000))
+def test_who_comes_back_when_told_is_admitted(requests_per_s, tokens_per_minute, first, second):
+    clock = PausedClock()
+    allowance = Allowance(requests_per_s, requests_burst=1, tokens_per_minute=tokens_per_minute)
+    quotas = Quotas(clock)
+    quotas.reserve("acme", allowance, first).release()
+    delays = []
+    while len(delays) < 3:
+        try:
+            quotas.reserve("acme", allowance, second)
+            break
+        except QuotaExceeded as refused:
+            delays.append(refused.retry_delay_s)
+            clock.advance(delays[-1])
+    assert 1 <= len(delays) <= 2  # once for each quota at most
+
+
+def test_refusals_are_counted():
+    labels = {"tenant": "counted", "quota": "concurrency"}
+    quotas = Quotas(PausedClock())
+    quotas.reserve("counted", Allowance(concurrency=1), 1)
+    refusal(quotas, Allowance(concurrency=1), tenant="counted")
+    assert REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) == 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 20), st.integers(1, 100), st.integers(0, 100)), max_size=40))
+def test_what_was_used_never_exceeds_the_rate_and_one_request(steps):
+    clock = PausedClock()
+    quotas, allowance = Quotas(clock), Allowance(tokens_per_minute=60, concurrency=3)
+    began, used, running = clock(), 0, list[tuple[Reservation, int]]()
+    for wait_s, estimate, cost in steps:
+        clock.advance(wait_s)
+        if len(running) == 3:
+            reservation, cost_of_it = running.pop(0)
+            reservation.settle(cost_of_it)
+            used += cost_of_it
+        with suppress(QuotaExceeded):
+            running.append((quotas.reserve("acme", allowance, estimate), min(cost, estimate)))
+    used += sum(cost for _, cost in running)
+    assert used <= 60 + (clock() - began) + 100

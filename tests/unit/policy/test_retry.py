@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from services.runtime.errors import Exhausted, TooLate, Unavailable
+from services.runtime.policy.retry import Retry
+
+GONE = Unavailable("gone")
+
+
+def earned(retry: Retry, requests: int = 10) -> Retry:
+    for _ in range(requests):
+        retry.request()
+    return retry
+
+
+def test_the_pause_is_random_up_to_the_base():
+    retry = earned(Retry(1, 10, 0.02, random.Random(1)))
+    pauses = [retry.pause_s(GONE, 1.0) for _ in range(10)]
+    assert len(set(pauses)) == 10
+    assert all(0 <= pause <= 0.02 for pause in pauses)
+
+
+@pytest.mark.parametrize("error", [Exhausted("busy"), TooLate("late")])
+def test_what_is_not_broken_is_not_retried(error):
+    assert earned(Retry(1, 10, 0)).pause_s(error, 1.0) is None
+
+
+def test_nothing_is_retried_past_the_deadline():
+    retry = earned(Retry(1, 10, 0))
+    assert retry.pause_s(GONE, 0.0) is None
+    assert retry.pause_s(GONE, 0.1) == 0  # and that cost nothing
+
+
+def test_a_fifth_of_the_requests_may_be_retried():
+    retry, retried = Retry(0.2, 10, 0), 0
+    for _ in range(1_000):
+        retry.request()
+        retried += retry.pause_s(GONE, 1.0) is not None
+    assert retried == 200
