@@ -8,6 +8,7 @@ from hedgerow._events import (
     Accepted,
     Answer,
     CacheReport,
+    Decision,
     Patch,
     PlannedStage,
     StageReport,
@@ -67,7 +68,13 @@ def answer(message: pb.Final, timings: Timings) -> Answer:
         trace_id=message.trace_id,
         budget_ms=message.budget_ms,
         timings=timings,
+        decisions=tuple(map(_decision, message.decisions)),
+        cost_usd=message.cost_usd,
     )
+
+
+def _decision(message: pb.Decision) -> Decision:
+    return Decision(message.policy, message.action, message.subject, message.reason, message.at_ms)
 
 
 def _usage(message: chat_pb2.Usage) -> Usage:

@@ -14,9 +14,12 @@ HedgerowError
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
+
+from hedgerow._events import Decision
 
 
 class HedgerowError(Exception):
@@ -39,6 +42,8 @@ class HedgerowError(Exception):
         self.metadata = dict(metadata)  # of google.rpc.ErrorInfo
         self.retry_delay_s = retry_delay_s  # when to come back, in seconds; None where the gateway did not say
         self.trace_id = trace_id  # 32 hexadecimal digits; None where the request was not admitted
+        # What the gateway's policies did before they gave up, or why they refused.
+        self.decisions = _decisions(self.metadata.pop("decisions", "[]"))
 
 
 class InvalidArgument(HedgerowError):
@@ -93,6 +98,14 @@ class Internal(HedgerowError):
     """A bug, ours or the gateway's."""
 
     code = "INTERNAL"
+
+
+def _decisions(text: str) -> tuple[Decision, ...]:
+    """What a gateway wrote down; nothing where this SDK cannot read it."""
+    try:
+        return tuple(Decision(**made) for made in json.loads(text))
+    except (ValueError, TypeError):
+        return ()
 
 
 _BY_CODE = {cls.code: cls for cls in HedgerowError.__subclasses__()}

@@ -78,6 +78,17 @@ class CacheReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """What a policy of the gateway did for this request, and why."""
+
+    policy: str  # `hedge`, `retry`, `failover`, `fallback`, `breaker`, `limit`, `shed`, `quota`, `single_flight`, …
+    action: str  # a stable word: `started`, `won`, `skipped`, `refused`, `joined`, …
+    subject: str  # a stage, a model or a backend
+    reason: str  # for people
+    at_ms: float  # after the request was admitted
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """What the client itself measured, from sending the request. None where there was nothing to measure."""
 
@@ -103,6 +114,8 @@ class Answer:
     trace_id: str
     budget_ms: float
     timings: Timings
+    decisions: tuple[Decision, ...] = ()  # in the order they were made; empty for an answer that needed none
+    cost_usd: float = 0.0  # at the router's prices, calls that lost a race included
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,10 @@ class Options(TypedDict, total=False):
     regex: str | None  # the whole answer is made to match
     cache: Literal["use", "bypass"]
     min_similarity: float | None  # the least cosine similarity for a semantic hit, 0.5 to 1; 1 turns them off
+    first_token_budget_ms: int | None  # the most time to the first text
+    realtime: bool  # somebody is waiting right now: among the last to be shed
+    attempt: int  # how often this was asked before and refused or failed; repeats are shed first
+    single_attempt: bool  # reach a model once at most: no hedge, no retry
 
 
 class Request(Options, total=False):

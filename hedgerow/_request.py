@@ -36,6 +36,10 @@ def generate_request(
     regex: str | None = None,
     cache: str = "use",
     min_similarity: float | None = None,
+    first_token_budget_ms: int | None = None,
+    realtime: bool = False,
+    attempt: int = 0,
+    single_attempt: bool = False,
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`."""
     if json_schema is not None and regex is not None:
@@ -44,7 +48,8 @@ def generate_request(
     for index, message in enumerate(_turns(messages, system)):
         role = _ROLES[_one_of(f"messages[{index}].role", message.role, _ROLES)]
         _set(request.messages.add(role=role), f"messages[{index}].", content=message.content)
-    _set(request, "", model=model, budget_ms=budget_ms)
+    _set(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_budget_ms)
+    _set(request, "", realtime=realtime, attempt=attempt, single_attempt=single_attempt)
     _set(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     with _field("stop"):
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)

@@ -6,13 +6,18 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from hedgerow import Answer
+from hedgerow import Answer, Decision
 from hedgerow.cli.waterfall import short
 
 
 def account_lines(answer: Answer) -> list[str]:
     """What stands below the waterfall: what came, how fast, and under which trace."""
-    return [" · ".join(_what(answer)), " · ".join(_how_fast(answer)), f"trace {answer.trace_id}"]
+    decisions = [f"{short(made.at_ms):>6} ms  {_told(made)}" for made in answer.decisions]
+    return [*decisions, " · ".join(_what(answer)), " · ".join(_how_fast(answer)), f"trace {answer.trace_id}"]
+
+
+def _told(made: Decision) -> str:
+    return f"{made.policy} {made.action}: {made.subject}{f' ({made.reason})' if made.reason else ''}"
 
 
 def _what(answer: Answer) -> Iterator[str]:
@@ -22,6 +27,8 @@ def _what(answer: Answer) -> Iterator[str]:
     yield f"cache {answer.cache.verdict}{similarity}"
     if answer.usage.drafted_tokens:
         yield f"{answer.usage.accepted_tokens} of {answer.usage.drafted_tokens} drafted tokens accepted"
+    if answer.cost_usd:
+        yield f"${answer.cost_usd:.2g}"
     if answer.degraded:
         yield f"degraded: {', '.join(answer.degraded)}"
 

@@ -7,6 +7,7 @@ import typer
 from hedgerow.cli.ask import ask
 from hedgerow.cli.bench import bench
 from hedgerow.cli.chat import chat
+from hedgerow.cli.config import config
 from hedgerow.cli.demo import demo
 from hedgerow.cli.status import status
 from hedgerow.cli.up import up
@@ -22,3 +23,4 @@ app = typer.Typer(
 )
 for command in (up, ask, chat, status, demo, bench):
     app.command()(command)
+app.add_typer(config, name="config")

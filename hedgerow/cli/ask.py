@@ -31,6 +31,10 @@ def ask(
     max_tokens: Annotated[int | None, typer.Option(metavar="N", help="The most tokens to generate.")] = None,
     temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
     system: options.System = None,
+    first_token_ms: Annotated[
+        int | None, typer.Option(metavar="N", help="The most time to the first text, in milliseconds.")
+    ] = None,
+    realtime: Annotated[bool, typer.Option("--realtime", help="Be among the last to be shed under load.")] = False,
     waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
     gateway: options.Gateway = "127.0.0.1:50050",
     api_key: options.ApiKey = None,
@@ -38,7 +42,8 @@ def ask(
     """Ask one question, and see where the time went.
 
     The answer comes as it is written. Below it, one bar for each stage: bright is the time it took, dim what was left
-    of its slice of the budget. Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
+    of its slice of the budget. Then comes what the gateway's policies did, if anything. Exits with 1 when the answer
+    is cut off by a failure; a spent budget is no failure.
 
     \b
     Examples:
@@ -56,6 +61,8 @@ def ask(
         "max_tokens": max_tokens,
         "temperature": temperature,
         "system": system,
+        "first_token_budget_ms": first_token_ms,
+        "realtime": realtime,
     }
     if as_json:
         _ask_json(text, choices, gateway, api_key)

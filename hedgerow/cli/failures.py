@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import NoReturn
 
 import typer
@@ -22,7 +23,8 @@ def reported(as_json: bool = False) -> Iterator[None]:
         message = explain(error)
         if not as_json:
             fail(message)
-        print(json.dumps({"error": {"code": error.code, "reason": error.reason, "message": message}}))
+        fields = {"code": error.code, "reason": error.reason, "message": message, "retry_delay_s": error.retry_delay_s}
+        print(json.dumps({"error": fields, "decisions": [asdict(made) for made in error.decisions]}))
         raise typer.Exit(1) from None
 
 

@@ -25,7 +25,6 @@ class CacheSettings(ServiceSettings):
     stale_ms: int = Field(
         600_000,
         ge=0,
-        le=30 * _DAY_MS,
         description="How long an answer is kept after its time, to stand in where there would be none. 0: not at all.",
     )
     max_entries: int = Field(50_000, ge=1, description="Entries held; the least recently used go first.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -18,7 +19,7 @@ from services.gateway.config import GatewaySettings
 from services.gateway.door import Door
 from services.gateway.fleet import make_breaker, make_fleet
 from services.gateway.generation import Generation
-from services.gateway.identity import Identity
+from services.gateway.identity import BadTenants, Identity
 from services.gateway.near import NearCache
 from services.gateway.routes import Routes
 from services.gateway.servicer import GatewayServicer
@@ -28,6 +29,7 @@ from services.runtime.policy.pressure import Pressure
 
 _SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 _SETTLE_S = 1.0
+_log = logging.getLogger("services.gateway")
 
 
 @asynccontextmanager
@@ -52,7 +54,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         flights = SingleFlight[bytes, Generation]() if settings.single_flight else None
         stand_ins = StandIns(settings.stand_ins, settings.template)
         backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, flights, stand_ins)
-        identity = Identity(settings.api_keys, settings.tenants, settings.tenants_file)
+        identity = _identity(settings)
         servicer = GatewayServicer(settings, backends, identity, Door(settings.shed, pressure.value))
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in (aftermath.run(), pressure.run(), identity.run())]
@@ -65,6 +67,14 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             await aftermath.settle(_SETTLE_S)
             for task in tasks:
                 task.cancel()
+
+
+def _identity(settings: GatewaySettings) -> Identity:
+    try:
+        return Identity(settings.api_keys, settings.tenants, settings.tenants_file)
+    except BadTenants as error:
+        _log.error("%s", error)
+        raise SystemExit(2) from None
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
     cache_pb2.VERDICT_SEMANTIC: pb.CACHE_VERDICT_SEMANTIC,
 }
+_STOOD_IN = {"stale": "llm:stale", "template": "llm:template"}
 Messages = AsyncGenerator[pb.GenerateResponse, None]
 
 
@@ -317,7 +318,7 @@ class Answer:
             else:
                 continue
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
-            self._ledger.degraded.append(f"llm:{name}")
+            self._ledger.degraded.append(_STOOD_IN[name])
             self._ledger.decide("fallback", name, "llm", problem.message)
             return True
         return False

@@ -94,7 +94,7 @@ class Identity:
             _log.error("%s; the tenants stay as they were", error)
             return
         self._local = None if self._keys or self._local is None else _tenant(LOCAL, settings)
-        _log.info("tenants_file: read again, there are %d keys now", len(self._keys))
+        _log.info("tenants_file: read again; keys: %d", len(self._keys))
 
     def _load(self) -> Mapping[str, TenantSettings]:
         """All tenants that have settings, those of the file included."""

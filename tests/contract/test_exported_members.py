@@ -17,6 +17,7 @@ EXPORTED = [
     "Cancelled",
     "Client",
     "DeadlineExceeded",
+    "Decision",
     "Event",
     "Final",
     "HedgerowError",

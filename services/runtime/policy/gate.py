@@ -10,14 +10,8 @@ In this order, for each that comes:
 4. In a full queue a waiter of a lower class gives way, or one of a tenant that crowds out others of the same class.
    Otherwise the newcomer is refused, which tells it at once what the oldest would learn too late.
 
-A full wait is for bursts. While more than a third of those that come leave without a place, they wait 5 ms at most: most
-would wait in vain, and had better know at once. A place that becomes free still finds a taker, because in overload
-another comes soon. After "controlled delay" and "adaptive LIFO" in Maurer, "Fail at Scale", ACM Queue 13(8), 2015:
-https://queue.acm.org/detail.cfm?id=2839461. It judges by whether the queue was empty of late; here the refused are
-counted, because a queue of 5 ms is often empty in the worst overload.
-
-Nobody waits longer than `queue_s` or past its deadline, so expired work never runs. When the limit grows, waiters are
-let in; when it shrinks, nobody is thrown out.
+Nobody waits longer than `queue_s` (in overload: than 5 ms, see `patience`) or past its deadline, so expired work never
+runs. When the limit grows, waiters are let in; when it shrinks, nobody is thrown out.
 """
 
 from __future__ import annotations
@@ -36,12 +30,10 @@ from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Exhausted
 from services.runtime.policy.fair import FairQueue, Rank
 from services.runtime.policy.limit import Limit, Sample
+from services.runtime.policy.patience import Patience
 
 _CLASSES = ("critical", "high", "normal", "low")
 _MAX_REPEATS = 10
-_OVERLOAD_S = 0.005  # the longest wait in overload
-_OVERLOAD_SHARE = 1 / 3  # below a load of 1, five places or more lose fewer even without any wait (Erlang's formula B)
-_MIN_ARRIVALS = 10  # fewer have no share to speak of
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["gate"])
@@ -110,22 +102,6 @@ class _Waiter:
     outcome: asyncio.Future[Slot | Shed]  # a refusal is a result: an exception that nobody fetches would be logged
 
 
-class _Patience:
-    """How long requests may wait: `full_s`, or 5 ms while too many leave without a place."""
-
-    def __init__(self, full_s: float):
-        self._full_s, self._now_s = full_s, full_s
-        self._judged = float("-inf")
-        self.came = self.lost = 0  # since then
-
-    def seconds(self, now: float) -> float:
-        if now - self._judged >= self._full_s and self.came >= _MIN_ARRIVALS:
-            overload = self.lost > self.came * _OVERLOAD_SHARE
-            self._now_s = min(self._full_s, _OVERLOAD_S) if overload else self._full_s
-            self._judged, self.came, self.lost = now, 0, 0
-        return self._now_s
-
-
 class Gate:
     """`limit` places in front of one backend, and a queue for `queue` requests. `name` is for people and metrics."""
 
@@ -145,7 +121,7 @@ class Gate:
     ):
         """`pressure` is the load of the process itself, where 1 is all it can bear."""
         self.name = name
-        self._limit, self._queue, self._patience, self._order = limit, queue, _Patience(queue_s), order
+        self._limit, self._queue, self._patience, self._order = limit, queue, Patience(queue_s), order
         self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
         self._clock, self._rng, self._pressure = clock, rng or random.Random(), pressure
         self._lines: tuple[FairQueue[_Waiter], ...] = tuple(FairQueue() for _ in _CLASSES)
@@ -165,17 +141,19 @@ class Gate:
 
     @property
     def load(self) -> float:
-        """Share of all places, those in the queue included, that is taken; above 1 after the limit shrank."""
-        return (self._in_flight + self._waiting) / (self._limit.value + self._queue)
+        """Share of all places that is taken, those in the queue included as far as there is patience for it: while
+        waits are cut short, a queue is no room. Above 1 after the limit shrank."""
+        return (self._in_flight + self._waiting) / (self._limit.value + self._queue * self._patience.share)
 
     async def enter(self, ticket: Ticket) -> Slot:
         """A place, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
+        now = self._clock()
+        patience_s = self._patience.seconds(now)
         if ticket.score < self._shed_score:
             self._shed_the_cheap(ticket)
-        self._patience.came += 1
         if self._free():
             return self._take()
-        return await self._wait(ticket)
+        return await self._wait(ticket, now, min(patience_s, ticket.deadline.remaining()))
 
     def spare(self) -> Slot | None:
         """A place for an extra call, which must not add to overload: only while the gate is calm."""
@@ -198,10 +176,8 @@ class Gate:
         self._in_flight += 1
         return Slot(self, self._in_flight)
 
-    async def _wait(self, ticket: Ticket) -> Slot:
-        priority = _class_of(ticket.score)
-        began, loop = self._clock(), asyncio.get_running_loop()
-        patience_s = min(self._patience.seconds(began), ticket.deadline.remaining())
+    async def _wait(self, ticket: Ticket, began: float, patience_s: float) -> Slot:
+        priority, loop = _class_of(ticket.score), asyncio.get_running_loop()
         if patience_s <= 0:
             raise self._refusal(priority, "expired", "no time to wait")
         waiter = _Waiter(
@@ -286,7 +262,7 @@ class Gate:
 
     def _refusal(self, priority: int, why: str, what: str) -> Shed:
         """What a refused caller is told; it comes back the later the fuller it is, and not together with the others."""
-        self._patience.lost += why not in ("load", "pressure")
+        self._patience.lost += why != "pressure"  # which is not the backend's
         _shed(self.name, _CLASSES[priority], why).inc()
         places = f"{self._in_flight} of {self._limit.value} places taken"
         delay_s = self._retry_after_s * (1 + self.load) * (1 + self._rng.random() / 2)

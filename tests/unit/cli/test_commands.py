@@ -60,11 +60,13 @@ def test_a_failure_is_a_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_failure_as_json_is_one_object_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    made = {"policy": "breaker", "action": "refused", "subject": "m", "reason": "5 of 5 failed", "at_ms": 1.5}
     with pytest.raises(typer.Exit) as caught, reported(as_json=True):
-        raise Unavailable("it broke", reason="BROKEN")
+        raise Unavailable("it broke", reason="BROKEN", metadata={"decisions": json.dumps([made])})
     assert caught.value.exit_code == 1
     out, err = capsys.readouterr()
-    assert json.loads(out) == {"error": {"code": "UNAVAILABLE", "reason": "BROKEN", "message": "it broke"}}
+    error = {"code": "UNAVAILABLE", "reason": "BROKEN", "message": "it broke", "retry_delay_s": None}
+    assert json.loads(out) == {"error": error, "decisions": [made]}
     assert err == ""
 
 

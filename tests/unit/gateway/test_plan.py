@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.config import StageBudgets
+from services.gateway.config import StageBudget, StageBudgets
 from services.gateway.plan import Stage, make_plan, text_stages
 
 CLAIMS = st.tuples(st.floats(0.01, 1), st.floats(0.1, 10_000))
@@ -41,3 +41,29 @@ def test_slices_along_any_path_never_exceed_the_budget(budget_ms, first, second,
     assert all(planned.budget_ms >= 0 for planned in plan.slices)
     for before in ("a", "b"):
         assert plan[before].budget_ms + plan["c"].budget_ms <= budget_ms * (1 + 1e-9)
+
+
+def test_optional_stages_leave_the_floor_to_what_is_required():
+    greedy = StageBudgets(cache=StageBudget(share=0.9, cap_ms=60_000))
+    plan = make_plan(text_stages(greedy, cached=True), 1_000, floor_share=0.6)
+    assert (plan["cache"].budget_ms, plan["llm"].budget_ms) == (400, 600)
+
+
+shares = st.floats(0.01, 1)
+caps = st.floats(1, 10_000)
+budgets = st.builds(StageBudget, share=shares, cap_ms=caps)
+
+
+@given(
+    st.builds(StageBudgets, cache=budgets, router=budgets, llm=budgets),
+    st.booleans(),
+    st.floats(1, 1e5),
+    st.floats(0, 0.99),
+)
+def test_along_every_path_the_slices_stay_within_the_budget(stages, cached, budget_ms, floor_share):
+    plan = make_plan(text_stages(stages, cached=cached), budget_ms, floor_share=floor_share)
+    for planned in plan.slices:
+        assert planned.budget_ms >= 0
+        assert planned.starts_ms + planned.budget_ms <= budget_ms * (1 + 1e-9)
+        if not planned.stage.required:
+            assert planned.starts_ms + planned.budget_ms <= budget_ms * (1 - floor_share) * (1 + 1e-9)

@@ -222,42 +222,47 @@ async def test_who_waited_for_too_long_is_told_though_no_place_becomes_free():
     assert gate.waiting == 0
 
 
-async def test_while_most_are_refused_nobody_waits_long():
-    clock = PausedClock()
-    gate = gate_of(queue=5, queue_s=1, clock=clock)
-    slot = await gate.enter(ticket())
-    for crowd in range(2):  # of ten, five wait in vain and five find the queue full
-        tasks = await waiting(gate, *[ticket()] * 10)
-        assert (gate.waiting, crowd) == (5, crowd)
+async def overloaded(clock: PausedClock, **options) -> Gate:
+    """A gate with a queue of five, to which two times ten came while its only place was taken. It is empty again."""
+    gate = gate_of(queue=5, queue_s=1, clock=clock, **options)
+    for _ in range(2):
+        slot = await gate.enter(ticket(100))
+        tasks = await waiting(gate, *[ticket(100)] * 10)
         clock.advance(1.1)
         slot.release()
-        await settled()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        slot = await gate.enter(ticket())
-    (task,) = await waiting(gate, ticket())
-    clock.advance(0.01)
+        refusals = await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(refusals) == 10
+    return gate
+
+
+async def wait_for(seconds: float, gate: Gate, clock: PausedClock) -> Slot:
+    """What one gets who waits until the only place becomes free."""
+    slot = await gate.enter(ticket(100))
+    (task,) = await waiting(gate, ticket(100))
+    clock.advance(seconds)
     slot.release()
-    assert (await refusal(task)).metadata["why"] == "expired"
+    return await task
+
+
+async def test_while_many_leave_without_a_place_nobody_waits_long():
+    clock = PausedClock()
+    gate = await overloaded(clock)
+    assert (await refusal(wait_for(0.01, gate, clock))).metadata["why"] == "expired"
+
+
+async def test_in_overload_the_queue_is_no_room_for_low_scores():
+    gate = await overloaded(PausedClock(), shed_load=0.85)
+    await gate.enter(ticket(100))
+    assert (await refusal(gate.enter(ticket()))).metadata["why"] == "load"
 
 
 async def test_after_an_overload_requests_may_wait_again():
     clock = PausedClock()
-    gate = gate_of(queue=0, queue_s=1, clock=clock)
-    slot = await gate.enter(ticket())
-    for _ in range(20):
-        await refusal(gate.enter(ticket()))
-    slot.release()
-    clock.advance(1)
-    for _ in range(80):
-        (await gate.enter(ticket())).release()
-    gate = gate_of(queue_s=1, clock=clock)
-    for _ in range(20):
-        (await gate.enter(ticket())).release()
-    slot = await gate.enter(ticket())
-    (task,) = await waiting(gate, ticket())
-    clock.advance(0.9)
-    slot.release()
-    assert isinstance(await task, Slot)
+    gate = await overloaded(clock)
+    for _ in range(200):
+        (await gate.enter(ticket(100))).release()
+    clock.advance(1.1)
+    assert isinstance(await wait_for(0.9, gate, clock), Slot)
 
 
 async def test_a_cancelled_waiter_leaves_no_trace():
