@@ -28,7 +28,7 @@ def _what(answer: Answer) -> Iterator[str]:
     if answer.usage.drafted_tokens:
         yield f"{answer.usage.accepted_tokens} of {answer.usage.drafted_tokens} drafted tokens accepted"
     if answer.cost_usd:
-        yield f"${answer.cost_usd:.2g}"
+        yield f"${answer.cost_usd:.6f}"
     if answer.degraded:
         yield f"degraded: {', '.join(answer.degraded)}"
 

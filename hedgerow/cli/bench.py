@@ -41,14 +41,15 @@ def bench(
 
 
 def benches(folder: Path) -> dict[str, str]:
-    """Name and first line of each module that has `run` and `table`."""
+    """Name and first line of each module or package that has `run` and `table`."""
     found = {}
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted((*folder.glob("*.py"), *folder.glob("*/__init__.py"))):
         module = ast.parse(path.read_text())
         functions = {node.name for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         if functions >= {"run", "table"}:
-            found[path.stem] = (ast.get_docstring(module) or "").partition("\n")[0]
-    return found
+            name = path.parent.name if path.name == "__init__.py" else path.stem
+            found[name] = (ast.get_docstring(module) or "").partition("\n")[0]
+    return dict(sorted(found.items()))
 
 
 def _run(name: str, as_json: bool) -> None:

@@ -50,7 +50,10 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         }
         fleet, cache_breaker = make_fleet(settings, llms, pressure.value), make_breaker(settings.breaker, "cache")
         near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000)
-        routes, aftermath = Routes(settings.llm_addresses.keys()), Aftermath(cache, router, near)
+        routes, aftermath = (
+            Routes(settings.llm_addresses.keys(), expected=router is not None),
+            Aftermath(cache, router, near),
+        )
         flights = SingleFlight[bytes, Generation]() if settings.single_flight else None
         stand_ins = StandIns(settings.stand_ins, settings.template)
         backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, flights, stand_ins)

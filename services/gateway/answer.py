@@ -218,8 +218,11 @@ class Answer:
             choice = self._backends.routes.choose(_demand(request, ledger.plan["llm"].budget_ms))
             if choice is None:
                 first, *others = self._backends.fleet.pools
-                stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, f"no table yet: {first} stands in"
-                ledger.degraded.append("router:unavailable")
+                if self._backends.routes.expected:
+                    stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, f"no table yet: {first} stands in"
+                    ledger.degraded.append("router:unavailable")
+                else:
+                    stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{first}: there is no router"
                 return Choice(first, tuple(others), Complexity.UNSPECIFIED, fallback=True, reason=stage.detail)
             away = "" if self._backends.routes.live else " (the router is away: its last table)"
             stage.detail = f"{choice.model}: {choice.reason}{away}"

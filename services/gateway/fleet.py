@@ -67,6 +67,7 @@ class Fleet:
     hedges: HedgeBudget
     retry: Retry
     stall_s: float = float("inf")  # the longest silence in the middle of an answer
+    across_models: bool = False  # whether a model may be hedged with another
 
     def request(self) -> None:
         """A request came: it earns its share of a hedge and of a retry."""
@@ -97,7 +98,9 @@ def make_fleet(
 
     pools = {model: pool(model, addresses) for model, addresses in llms.items()}
     stall_s = settings.stall_ms / 1000 or float("inf")
-    return Fleet(pools, hedges, Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng), stall_s)
+    return Fleet(
+        pools, hedges, Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng), stall_s, hedge.across_models
+    )
 
 
 def make_breaker(settings: BreakerSettings, name: str, clock: Clock = time.monotonic) -> Breaker:

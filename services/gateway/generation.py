@@ -96,7 +96,7 @@ class Generation:
                 problems.append(problem)
                 continue
             self.report.problems += [problem.message for problem in problems]
-            await self._follow(pool, attempt)
+            await self._follow(attempt)
             return
         raise _summary(problems)
 
@@ -115,7 +115,7 @@ class Generation:
 
         def second() -> Attempt | None:
             nonlocal hedged
-            attempt = self._hedge(pool, first)
+            attempt = self._hedge(first)
             hedged = attempt is not None
             return attempt
 
@@ -165,29 +165,40 @@ class Generation:
     async def _race(self, first: Attempt, after_s: float | None, second: Callable[[], Attempt | None]) -> Attempt:
         return await race(first, self._news, after_s=after_s, second=second, within_s=self._first_text.remaining())
 
-    def _hedge(self, pool: Pool, first: Attempt) -> Attempt | None:
+    def _hedge(self, first: Attempt) -> Attempt | None:
         """The second call, where budget, load and breakers allow it."""
-        if len(pool.replicas) < 2:
+        pool = self._second_pool(first)
+        if pool is None:
             return None
-        decide, waited = self.report.decisions.add, f"no first text after {first.age_s() * 1000:.0f} ms"
+        waited = f"no first text after {first.age_s() * 1000:.0f} ms"
         slot = pool.gate.spare()
         if slot is None:
-            decide("hedge", "skipped", pool.model, f"{waited}; the gate has no place to spare")
+            self._no_hedge(pool, f"{waited}; the gate has no place to spare")
             return None
         if not self._fleet.hedges.spend():
             slot.release()
-            decide("hedge", "skipped", pool.model, f"{waited}; the budget of second calls is used up")
+            self._no_hedge(pool, f"{waited}; the budget of second calls is used up")
             return None
         attempt = self._start(pool, slot, (first.replica,))
         if attempt is None:
             slot.release()
             self._fleet.hedges.refund()
-            decide("hedge", "skipped", pool.model, f"{waited}; no other replica is well")
+            self._no_hedge(pool, f"{waited}; no other replica is well")
             return None
-        decide("hedge", "started", attempt.replica.address, waited)
-        attempt.kind = "hedge"
+        self.report.decisions.add("hedge", "started", attempt.replica.address, waited)
         self.report.extra_prompts += 1
+        attempt.kind = "hedge"
         return attempt
+
+    def _second_pool(self, first: Attempt) -> Pool | None:
+        """Another replica of the model, else, where that is wanted, the next best model; None: nobody else is there."""
+        if len(first.pool.replicas) > 1:
+            return first.pool
+        others = [model for model in self.order.models if model != first.pool.model]
+        return self._fleet.pools[others[0]] if others and self._fleet.across_models else None
+
+    def _no_hedge(self, pool: Pool, why: str) -> None:
+        self.report.decisions.add("hedge", "skipped", pool.model, why)
 
     def _notice(self, attempt: Attempt) -> None:
         """Something came, or `attempt` ended."""
@@ -209,14 +220,14 @@ class Generation:
         self._notice(attempt)
         return attempt
 
-    async def _follow(self, pool: Pool, attempt: Attempt) -> None:
+    async def _follow(self, attempt: Attempt) -> None:
         """Stay until the text is whole."""
         try:
             while problem := await self._broke(attempt):
                 attempt.failed(problem)
                 if isinstance(problem, TooLate):
                     raise problem
-                attempt = await self._continue(pool, attempt, problem)
+                attempt = await self._continue(attempt, problem)
         finally:
             attempt.leave()
 
@@ -230,11 +241,13 @@ class Generation:
             await set_within(self._news, silence_left_s)
         return None if attempt.call.finish else attempt.call.problem
 
-    async def _continue(self, pool: Pool, broken: Attempt, problem: ServiceError) -> Attempt:
+    async def _continue(self, broken: Attempt, problem: ServiceError) -> Attempt:
         """Another replica, which goes on from the text that is there. Raises `problem` where that cannot be."""
         rest = None if self.order.once else _rest(self.order.request, self.flight.items)
-        slot = pool.gate.spare() if rest and problem.retryable else None
-        attempt = self._start(pool, slot, (broken.replica,), rest) if slot and self._fleet.retry.spend() else None
+        slot = broken.pool.gate.spare() if rest and problem.retryable else None
+        attempt = (
+            self._start(broken.pool, slot, (broken.replica,), rest) if slot and self._fleet.retry.spend() else None
+        )
         if slot is None or attempt is None:
             if slot:
                 slot.release()

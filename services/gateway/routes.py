@@ -16,8 +16,8 @@ class Routes:
     A router that goes away leaves its table in force, as with xDS: old figures beat none.
     """
 
-    def __init__(self, known: Collection[str]):
-        self._known = known
+    def __init__(self, known: Collection[str], *, expected: bool):
+        self._known, self.expected = known, expected  # whether there is a router at all
         self._models: list[Model] = []
         self._by_name: dict[str, Model] = {}
         self._arrived = asyncio.Event()

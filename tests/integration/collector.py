@@ -18,6 +18,7 @@ class SeenSpan:
     span_id: bytes
     parent_id: bytes
     attributes: dict[str, object]
+    events: tuple[str, ...]
 
 
 @dataclass
@@ -33,7 +34,8 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
             for scope in resource.scope_spans:
                 for span in scope.spans:
                     attributes = {kv.key: _value(kv.value) for kv in span.attributes}
-                    seen = SeenSpan(service, span.name, span.span_id, span.parent_span_id, attributes)
+                    events = tuple(event.name for event in span.events)
+                    seen = SeenSpan(service, span.name, span.span_id, span.parent_span_id, attributes, events)
                     self.traces.setdefault(span.trace_id.hex(), []).append(seen)
         return trace_service_pb2.ExportTraceServiceResponse()
 

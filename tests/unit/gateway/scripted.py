@@ -147,6 +147,7 @@ class ScriptedRoutes:
 
     names: Sequence[str] = ("small", "large")
     live: bool = True
+    expected: bool = True
 
     def choose(self, demand: Demand) -> Choice | None:
         models = [_model(name) for name in self.names]

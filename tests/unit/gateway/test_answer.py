@@ -158,6 +158,13 @@ async def test_without_a_table_the_first_model_stands_in_and_nothing_is_stored()
     assert not scene.aftermath.stored
 
 
+async def test_a_gateway_that_has_no_router_is_not_degraded_by_it():
+    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(names=(), expected=False))
+    final = await scene.final()
+    assert (final.model, list(final.degraded), outcomes(final)["router"]) == ("small", [], "SKIPPED")
+    assert scene.aftermath.stored
+
+
 async def test_a_model_asked_for_by_name_needs_no_routing():
     scene = Scene(small=ScriptedLlm(), large=ScriptedLlm(finish("Hi.")))
     final = await scene.final(model="large")

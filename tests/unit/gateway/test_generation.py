@@ -117,6 +117,19 @@ def test_one_replica_is_never_hedged():
     assert calls(slow) == [1]
 
 
+def test_the_next_model_takes_the_second_call_only_where_that_is_wanted():
+    for across_models, words in ((True, "other"), (False, "slow")):
+        slow, other = says("slow", 5.0), says("other", 0.2)
+        scene = play(policies={"hedge": {**HEDGE, "across_models": across_models}}, m=slow, other=other)
+        assert (scene.words, scene.generation.report.model) == (words, "other" if across_models else "m")
+
+
+def test_tied_calls_start_together():
+    both = [says("a", 0.2), says("b", 0.1)]
+    scene = play(policies={"hedge": {"mode": "tied", "max_share": 1}}, m=both)
+    assert (scene.words, calls(*both), scene.took_s) == ("b", [1, 1], pytest.approx(0.11))
+
+
 def test_a_request_for_a_single_attempt_is_neither_hedged_nor_retried_nor_given_to_another_model():
     slow = [says("slow", 5.0), says("slow", 5.0)]
     assert play({"once": True}, policies={"hedge": HEDGE}, m=slow).decisions == []

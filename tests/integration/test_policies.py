@@ -1,0 +1,95 @@
+"""What the policies decide, as a caller sees it: real processes, models with chosen latencies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+import hedgerow
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_ports
+from tests.conftest import Start
+from tests.integration.collector import Collector, collecting
+
+QUESTION = "What is the capital of France?"
+
+
+@pytest.fixture
+async def collector() -> AsyncIterator[Collector]:
+    async with collecting() as running:
+        yield running
+
+
+@pytest.fixture
+async def models(tmp_path: Path) -> AsyncIterator[list[str]]:
+    """Addresses of two simulated models: one slow to begin, one quick."""
+    async with AsyncExitStack() as stack:
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+        for number, (address, first_ms) in enumerate(zip(addresses, (800, 5), strict=True)):
+            settings = {"ADDRESS": address, "FIRST_MS": str(first_ms), "EACH_MS": "1"}
+            environment = {f"HEDGEROW_SIMULATED_LLM_{key}": value for key, value in settings.items()}
+            spec = ServiceSpec(f"simulated-{number}", "bench.simulated_llm", address, environment)
+            process = ServiceProcess(spec, tmp_path / "logs")
+            stack.push_async_callback(process.stop)
+            await process.wait_serving()
+        yield addresses
+
+
+def gateway_settings(models: list[str], **settings: str) -> dict[str, str]:
+    return {"llm_addresses": json.dumps({"m": models}), "cache_address": "", "router_address": "", **settings}
+
+
+async def ask_json(gateway: str, *arguments: str) -> tuple[int, dict]:
+    command = (sys.executable, "-m", "hedgerow.cli", "ask", QUESTION, "--json", "--gateway", gateway, *arguments)
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    return process.returncode, json.loads(output)
+
+
+async def test_a_hedge_is_told_to_the_caller_and_on_the_trace(start: Start, models: list[str], collector: Collector):
+    gateway = await start(
+        "gateway",
+        **gateway_settings(
+            models,
+            hedge='{"mode": "fixed", "delay_ms": 50, "max_share": 1}',
+            otlp_endpoint=f"http://{collector.address}",
+        ),
+    )
+    answer = {"decisions": []}
+    while not answer["decisions"]:  # the quick one may be called first
+        code, answer = await ask_json(gateway.spec.address)
+        assert code == 0
+    assert [(made["policy"], made["action"]) for made in answer["decisions"]] == [
+        ("hedge", "started"),
+        ("hedge", "won"),
+    ]
+    assert answer["decisions"][0]["subject"] == models[1]
+    assert "no first text after" in answer["decisions"][0]["reason"]
+    spans = await collector.wait_for(answer["trace_id"], {"gateway"})
+    root = next(span for span in spans if span.name.endswith("/Generate"))
+    assert root.events == ("hedgerow.hedge", "hedgerow.hedge")
+
+
+async def test_a_refusal_tells_why_as_json(start: Start, models: list[str]):
+    tenants = json.dumps({"local": {"requests_per_s": 0.001, "requests_burst": 1}})
+    gateway = await start("gateway", **gateway_settings(models, tenants=tenants))
+    assert (await ask_json(gateway.spec.address))[0] == 0
+    code, refused = await ask_json(gateway.spec.address)
+    assert code == 1
+    assert (refused["error"]["code"], refused["error"]["reason"]) == ("RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED")
+    assert refused["error"]["retry_delay_s"] > 100
+    assert [(made["policy"], made["action"]) for made in refused["decisions"]] == [("quota", "refused")]
+
+
+async def test_a_late_first_text_is_a_fixed_text_where_that_is_wanted(start: Start, models: list[str]):
+    settings = gateway_settings(models[:1], stand_ins='["template"]', template="Ask again.")
+    gateway = await start("gateway", **settings)
+    async with hedgerow.AsyncClient(gateway.spec.address) as client:
+        answer = await client.ask(QUESTION, first_token_budget_ms=50)
+    assert (answer.text, answer.degraded) == ("Ask again.", ("llm:template",))
+    assert answer.total_ms < 700
