@@ -5,21 +5,28 @@ HEDGEROW_SIMULATED_LLM_TOKENS=8 python -m bench.simulated_llm
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 from google.protobuf.descriptor import ServiceDescriptor
+from google.rpc import code_pb2
+from prometheus_client import REGISTRY
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from bench.jagged.engine import PROMPT_TOKENS, SimulatedEngine
+from bench.jagged.latency import Mixture, Profile
+from bench.jagged.tally import TallyCollector
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
 from services.runtime import serve
 from services.runtime.boundary import Call
 from services.runtime.config import ServiceSettings
+from services.runtime.errors import ServiceError
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["LLMService"]
+_WORD = "word "
 
 
 class SimulatedLlmSettings(ServiceSettings):
@@ -30,6 +37,19 @@ class SimulatedLlmSettings(ServiceSettings):
     tokens: int = Field(4, ge=1, le=100_000, description="Messages of one token each in an answer.")
     first_ms: float = Field(0, ge=0, description="Time to the first token.")
     each_ms: float = Field(0, ge=0, description="Time between two tokens.")
+    profile: Profile | None = Field(
+        None, description="Jagged latencies and faults, as JSON; in the place of `first_ms` and `each_ms`."
+    )
+    seed: int = Field(0, description="Makes the draws of the profile repeatable.")
+    slots: int = Field(0, ge=0, description="Calls that run at once; more of them wait inside. 0: all run.")
+    continues: bool = Field(False, description="Whether it goes on from the beginning of an answer.")
+
+
+class NotContinued(ServiceError):
+    """It cannot go on from the beginning of an answer."""
+
+    code: ClassVar[int] = code_pb2.UNIMPLEMENTED
+    reason = "NOT_SUPPORTED"
 
 
 class SimulatedLlm:
@@ -37,28 +57,53 @@ class SimulatedLlm:
 
     def __init__(self, settings: SimulatedLlmSettings):
         self._settings = settings
+        plain = Profile(Mixture(settings.first_ms), settings.each_ms)
+        self.engine = SimulatedEngine(settings.profile or plain, settings.slots, settings.seed)
 
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
-        tokens = request.sampling.max_tokens or self._settings.tokens
-        for number in range(tokens):
-            delay_ms = self._settings.each_ms if number else self._settings.first_ms
-            if delay_ms:
-                await asyncio.sleep(delay_ms / 1000)
-            last = number == tokens - 1
-            usage = chat_pb2.Usage(prompt_tokens=8, completion_tokens=tokens)
-            finish = pb.Finish(reason=chat_pb2.FINISH_REASON_STOP, usage=usage) if last else None
-            yield pb.GenerateResponse(text="word ", tokens=1, finish=finish)
+        tokens = self._tokens(request)
+        async with self.engine.call() as queue_ms:
+            for number, due in enumerate(self.engine.schedule(tokens), 1):
+                await self.engine.until(due)
+                finish = self._finish(tokens, queue_ms) if number == tokens else None
+                yield pb.GenerateResponse(text=_WORD, tokens=1, finish=finish)
 
     async def CountTokens(self, request: pb.CountTokensRequest, call: Call) -> pb.CountTokensResponse:
         return pb.CountTokensResponse(tokens=sum(len(message.content.split()) for message in request.messages))
 
     async def GetModel(self, request: pb.GetModelRequest, call: Call) -> pb.GetModelResponse:
-        return pb.GetModelResponse(name="simulated", engine="simulated")
+        return pb.GetModelResponse(
+            name="simulated",
+            engine="simulated",
+            running=self.engine.tally.running,
+            waiting=self.engine.tally.waiting,
+            continues=self._settings.continues,
+        )
+
+    def _tokens(self, request: pb.GenerateRequest) -> int:
+        """How many are to be sent: of an answer that was begun elsewhere, what is left, but one at least."""
+        tokens = request.sampling.max_tokens or self._settings.tokens
+        if not request.prefix:
+            return tokens
+        if not self._settings.continues:
+            raise NotContinued("prefix: this engine cannot go on from the beginning of an answer")
+        return max(1, tokens - len(request.prefix.split()))
+
+    def _finish(self, tokens: int, queue_ms: float) -> pb.Finish:
+        usage = chat_pb2.Usage(prompt_tokens=PROMPT_TOKENS, completion_tokens=tokens)
+        waited = queue_ms if self._settings.slots else None
+        return pb.Finish(reason=chat_pb2.FINISH_REASON_STOP, usage=usage, queue_ms=waited)
 
 
 @asynccontextmanager
 async def assemble(settings: SimulatedLlmSettings) -> AsyncIterator[Mapping[ServiceDescriptor, SimulatedLlm]]:
-    yield {_SERVICE: SimulatedLlm(settings)}
+    servicer = SimulatedLlm(settings)
+    counts = TallyCollector(servicer.engine.tally)
+    REGISTRY.register(counts)
+    try:
+        yield {_SERVICE: servicer}
+    finally:
+        REGISTRY.unregister(counts)
 
 
 if __name__ == "__main__":

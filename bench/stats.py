@@ -5,8 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+COMMON = (50.0, 95.0, 99.0)
+TO_THE_TAIL = (*COMMON, 99.9)
 
-def percentiles(values: Sequence[float], digits: int = 3) -> dict[str, float]:
-    """p50, p95 and p99 of at least two values."""
-    cuts = statistics.quantiles(values, n=100, method="inclusive")
-    return {f"p{percent}": round(cuts[percent - 1], digits) for percent in (50, 95, 99)}
+
+def percentiles(values: Sequence[float], digits: int = 3, percents: Sequence[float] = COMMON) -> dict[str, float]:
+    """`p50`, `p95`, `p99`, `p999`, … of at least two values; `percents` have one decimal at most."""
+    cuts = statistics.quantiles(values, n=1000, method="inclusive")
+    return {f"p{percent:g}".replace(".", ""): round(cuts[round(percent * 10) - 1], digits) for percent in percents}

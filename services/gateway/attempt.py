@@ -124,10 +124,10 @@ class Attempt:
         elif self._deadline.remaining() < _NOTHING_S:
             self.failed(TooLate("the time was over"))
         if not self._settled:
-            if self._first_s is None:
-                self.pool.hedge.gave_up(self.age_s())
             self._permit.abandoned()
             self._settle("lost", None)
+            if self._first_s is None and self.pool.hedge.gave_up(self.age_s()):
+                self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer
         self.call.close()
 
     def leave(self) -> None:

@@ -216,6 +216,9 @@ class Generation:
         self._winner, self.report.model = attempt, attempt.pool.model
         if attempt.kind == "hedge":
             self.report.decisions.add("hedge", "won", attempt.replica.address, f"after {attempt.age_s() * 1000:.0f} ms")
+        if attempt.pool.sag.sagging:
+            rate = f"tokens come at {attempt.pool.sag.ratio():.2f} of the usual rate"
+            self.report.decisions.add("limit", "sagging", attempt.pool.model, rate)
         attempt.begin(self.flight.items)
         self._notice(attempt)
         return attempt
@@ -243,18 +246,11 @@ class Generation:
 
     async def _continue(self, broken: Attempt, problem: ServiceError) -> Attempt:
         """Another replica, which goes on from the text that is there. Raises `problem` where that cannot be."""
-        rest = None if self.order.once else _rest(self.order.request, self.flight.items)
-        slot = broken.pool.gate.spare() if rest and problem.retryable else None
-        attempt = (
-            self._start(broken.pool, slot, (broken.replica,), rest) if slot and self._fleet.retry.spend() else None
-        )
-        if slot is None or attempt is None:
-            if slot:
-                slot.release()
+        attempt = self._resume(broken) if problem.retryable and not self.order.once else None
+        if attempt is None:
             raise problem
-        self.report.decisions.add("failover", "started", attempt.replica.address, problem.message)
-        attempt.kind = "failover"
         written = sum(message.tokens for message in self.flight.items)
+        self.report.decisions.add("failover", "started", attempt.replica.address, problem.message)
         try:
             await race(attempt, self._news, after_s=None, second=lambda: None)
         except ServiceError as second:
@@ -263,6 +259,19 @@ class Generation:
         self.report.resumed, self.report.carried_tokens = True, written
         self.report.extra_prompts += 1
         return self._won(attempt)
+
+    def _resume(self, broken: Attempt) -> Attempt | None:
+        """A call for the rest of the text, where load, budget and breakers allow it."""
+        rest = _rest(self.order.request, self.flight.items)
+        slot = broken.pool.gate.spare() if rest else None
+        if slot is None:
+            return None
+        attempt = self._start(broken.pool, slot, (broken.replica,), rest) if self._fleet.retry.spend() else None
+        if attempt is None:
+            slot.release()
+            return None
+        attempt.kind = "failover"
+        return attempt
 
 
 def _rest(

@@ -82,12 +82,14 @@ class Hedge:
         """A call's time to its first text."""
         self._firsts.add(first_s)
 
-    def gave_up(self, after_s: float) -> None:
+    def gave_up(self, after_s: float) -> bool:
         """A call was cancelled before its first text. It would have taken longer than this; where this is long already,
-        leaving it out would take the slow calls from the percentiles."""
+        leaving it out would take the slow calls from the percentiles. Returns whether it counts."""
         soonest = self.after_s()
-        if soonest is not None and after_s >= soonest:
+        counts = soonest is not None and after_s >= soonest
+        if counts:
             self._firsts.add(after_s)
+        return counts
 
     def after_s(self) -> float | None:
         """How long to wait for a first text before a second call; None: no second call."""
