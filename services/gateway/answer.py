@@ -96,17 +96,22 @@ class Answer:
         self._backends.fleet.request()
         cache = None if self._request.cache.bypass else self._backends.cache
         try:
-            async with aclosing(self._text(cache)) as messages:
-                async for message in messages:
-                    yield message
+            if cache is None:
+                self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
+            else:
+                async with aclosing(self._from_cache(cache)) as messages:
+                    async for message in messages:
+                        yield message
+            if not self._ledger.text:
+                async with aclosing(self._from_model()) as messages:
+                    async for message in messages:
+                        yield message
             final = self._ledger.close()
             self._outbox.append(pb.Event(final=final))
             try:
                 yield self._flush()
             finally:
-                self._ledger.publish()
-                if cache is not None and _is_storable(final):
-                    self._store(final)
+                self._after(final, stored=cache is not None)
         except ServiceError as error:
             self._ledger.failed(error)
             raise
@@ -116,18 +121,11 @@ class Answer:
         finally:
             self._reservation.settle(self._ledger.billed_tokens)
 
-    async def _text(self, cache: Cache | None) -> Messages:
-        """The text, from wherever it comes first."""
-        if cache is None:
-            self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
-        else:
-            async with aclosing(self._from_cache(cache)) as messages:
-                async for message in messages:
-                    yield message
-        if not self._ledger.text:
-            async with aclosing(self._from_model()) as messages:
-                async for message in messages:
-                    yield message
+    def _after(self, final: pb.Final, *, stored: bool) -> None:
+        """What is done once the client has everything."""
+        self._ledger.publish()
+        if stored and _is_storable(final):
+            self._store(final)
 
     def _flush(self) -> pb.GenerateResponse:
         if not self._announced:

@@ -76,6 +76,7 @@ class Generation:
         self._news = asyncio.Event()
         self._winner: Attempt | None = None
         self._first_text = order.first_text
+        self._refused_hedge = False
 
     def suits(self, order: Order) -> bool:
         """Whether a request with an order like this one's may read along: neither cut short nor held up by it."""
@@ -121,7 +122,7 @@ class Generation:
 
         self._fleet.hedges.call()
         first = await self._enter(pool)
-        after_s = None if self.order.once else pool.hedge.after_s()
+        after_s = pool.hedge.after_s() if not self.order.once and self._second_pool(first) else None
         try:
             return self._won(await self._race(first, after_s, second))
         except ServiceError as problem:
@@ -198,7 +199,10 @@ class Generation:
         return self._fleet.pools[others[0]] if others and self._fleet.across_models else None
 
     def _no_hedge(self, pool: Pool, why: str) -> None:
-        self.report.decisions.add("hedge", "skipped", pool.model, why)
+        """It may be asked for again: the first refusal is told."""
+        if not self._refused_hedge:
+            self._refused_hedge = True
+            self.report.decisions.add("hedge", "skipped", pool.model, why)
 
     def _notice(self, attempt: Attempt) -> None:
         """Something came, or `attempt` ended."""

@@ -196,7 +196,9 @@ class Ledger:
         self._trace_decisions()
 
     def dropped(self) -> None:
-        """The client has left before the last event."""
+        """The client has left; that only counts before the last event."""
+        if self.total_s:
+            return
         progress = "in text" if self.text else "before text" if self.stages else "before any stage"
         _DROPPED.labels(progress).inc()
         self.span.set_attribute("hedgerow.dropped", progress)

@@ -27,6 +27,7 @@ from services.runtime.policy.bucket import ExtraBudget
 
 Mode = Literal["adaptive", "fixed", "tied", "off"]
 _MEMORY = 1 - 1 / 1_000  # requests that the ratio of requests to calls remembers
+_ASK_AGAIN_S = 0.1
 _SOONEST = 0.5  # percentile: hedging the faster half wins nothing
 
 
@@ -137,8 +138,9 @@ async def race(
 ) -> E:
     """Return the call whose first text comes first; all others have lost by then, also when this is cancelled.
 
-    After `after_s`, `second` is asked once for another call; it may have none. Raises what the last call failed with
-    when all have failed, `TooLate` when nothing has begun after `within_s`.
+    After `after_s`, `second` is asked for another call. While it has none, it is asked again and again: so the budget of
+    second calls goes to those that have waited longest, and the slowest are not the ones who happened to ask in vain.
+    Raises what the last call failed with when all have failed, `TooLate` when nothing has begun after `within_s`.
     """
     now = asyncio.get_running_loop().time
     late_at, hedge_at = now() + within_s, float("inf") if after_s is None else now() + after_s
@@ -147,8 +149,9 @@ async def race(
         while winner is None:
             news.clear()
             if now() >= hedge_at and not _ended(entrants):
-                hedge_at = float("inf")
-                entrants += filter(None, [second()])
+                other = second()
+                entrants += [other] if other else []
+                hedge_at = float("inf") if other else now() + max(after_s or 0.0, _ASK_AGAIN_S) / 4
             if now() >= late_at:
                 raise TooLate(f"no first text within {within_s * 1000:.0f} ms")
             winner = next((entrant for entrant in entrants if entrant.begun), None)

@@ -72,6 +72,23 @@ def test_a_first_call_that_fails_before_its_time_gets_no_second_one():
     assert len(run_race((0.05, GONE), (0.1,), 0.1)[2]) == 1
 
 
+def test_a_second_call_that_cannot_be_had_yet_is_asked_for_again():
+    async def main():
+        news, asked = asyncio.Event(), []
+
+        def second():
+            asked.append(loop_clock())
+            return Runner(news, 0.1) if len(asked) == 3 else None
+
+        began = loop_clock()
+        await race(Runner(news, 60.0), news, after_s=1.0, second=second)
+        return [at - began for at in asked], loop_clock() - began
+
+    asked, took_s = on_paused_loop(main())
+    assert asked == pytest.approx([1.0, 1.25, 1.5])
+    assert took_s == pytest.approx(1.6)
+
+
 def test_the_race_ends_at_its_time():
     _, took_s, runners, error = run_race((5.0,), (5.0,), 0.1, within_s=0.5)
     assert (type(error), took_s) == (TooLate, pytest.approx(0.5))

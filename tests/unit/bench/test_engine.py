@@ -1,0 +1,180 @@
+"""Whom the simulated provider lets in, when its tokens are due, and what it counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from bench.jagged.engine import SimulatedEngine
+from bench.jagged.latency import Cliff, ColdStart, Failures, Mixture, Profile, SlowPeriods, Stalls
+from bench.jagged.tally import Tally, TallyCollector
+from bench.simulated_llm import NotContinued, SimulatedLlm, SimulatedLlmSettings
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from services.runtime.errors import Exhausted, Unavailable
+from tests.clock import PausedClock
+
+
+def an_engine(slots: int = 0, **profile: Any) -> tuple[SimulatedEngine, PausedClock]:
+    clock = PausedClock()
+    return SimulatedEngine(Profile(**profile), slots, seed=5, clock=clock), clock
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(1):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def held(engine: SimulatedEngine, release: asyncio.Event, ended: list[float]) -> Awaitable[None]:
+    """A call that stays until it is released."""
+
+    async def call() -> None:
+        async with engine.call() as queue_ms:
+            await release.wait()
+            ended.append(queue_ms)
+
+    return asyncio.create_task(call())
+
+
+def test_the_first_token_and_those_after_it_have_times_of_their_own() -> None:
+    engine, clock = an_engine(first=Mixture(200), each_ms=10)
+    assert [due - clock() for due in engine.schedule(3)] == pytest.approx([0.2, 0.21, 0.22])
+
+
+def test_a_stall_is_in_the_middle_of_an_answer() -> None:
+    engine, clock = an_engine(first=Mixture(200), stalls=Stalls(share=1, lasts_ms=5_000))
+    times = [due - clock() for due in engine.schedule(10)]
+    assert times[0] == pytest.approx(0.2)
+    assert sorted({round(time, 3) for time in times}) == [0.2, 5.2]
+
+
+def test_a_slow_period_stretches_the_first_token() -> None:
+    engine, clock = an_engine(first=Mixture(200), slow_periods=SlowPeriods(10, 10, factor=4))
+    assert [due - clock() for due in engine.schedule(1)] == pytest.approx([0.8])
+
+
+def test_a_call_after_silence_finds_the_provider_cold() -> None:
+    engine, clock = an_engine(cold_start=ColdStart(after_idle_s=60, extra_ms=3_000))
+    assert next(engine.schedule(1)) - clock() == pytest.approx(3)
+    clock.advance(59)
+    assert next(engine.schedule(1)) == clock()
+    clock.advance(61)
+    assert next(engine.schedule(1)) - clock() == pytest.approx(3)
+
+
+async def test_over_its_rate_the_provider_refuses_and_says_when_to_come_back() -> None:
+    engine, clock = an_engine(cliff=Cliff(per_s=2, retry_after_ms=700))
+    for _ in range(2):
+        async with engine.call():
+            pass
+    with pytest.raises(Exhausted) as caught:
+        async with engine.call():
+            pass
+    assert caught.value.retry_delay_s == 0.7
+    clock.advance(1)
+    async with engine.call():
+        pass
+    assert (engine.tally.finished, engine.tally.refused) == (3, 1)
+
+
+async def test_over_its_concurrency_the_provider_refuses() -> None:
+    engine, _ = an_engine(cliff=Cliff(concurrent=1))
+    async with engine.call():
+        with pytest.raises(Exhausted):
+            async with engine.call():
+                pass
+    async with engine.call():
+        pass
+
+
+async def test_calls_beyond_the_slots_wait_inside_first_come_first_served() -> None:
+    engine, clock = an_engine(slots=1)
+    first, second, third, waits = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[float]()
+    calls = [held(engine, event, waits) for event in (first, second, third)]
+    await until(lambda: (engine.tally.running, engine.tally.waiting) == (1, 2))
+    third.set()
+    clock.advance(0.5)
+    first.set()
+    await until(lambda: (engine.tally.finished, engine.tally.waiting) == (1, 1))
+    clock.advance(0.25)
+    second.set()
+    await asyncio.gather(*calls)
+    assert waits == pytest.approx([0, 500, 750])
+    assert engine.tally == Tally(started=3, finished=3, prompt_tokens=24)
+
+
+async def test_a_cancelled_call_frees_its_slot() -> None:
+    engine, _ = an_engine(slots=1)
+    release, waits = asyncio.Event(), list[float]()
+    running, waiting, last = (asyncio.ensure_future(held(engine, release, waits)) for _ in range(3))
+    await until(lambda: engine.tally.waiting == 2)
+    waiting.cancel()
+    running.cancel()
+    release.set()
+    await last
+    assert (engine.tally.cancelled, engine.tally.finished) == (2, 1)
+    assert (engine.tally.running, engine.tally.waiting) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("failures", "error"), [(Failures(unavailable_share=1), Unavailable), (Failures(exhausted_share=1), Exhausted)]
+)
+async def test_calls_fail_by_chance(failures: Failures, error: type[Exception]) -> None:
+    engine, _ = an_engine(failures=failures)
+    with pytest.raises(error):
+        async with engine.call():
+            pass
+    assert (engine.tally.refused, engine.tally.started) == (1, 0)
+
+
+async def test_an_answer_may_break_off_after_its_first_token() -> None:
+    engine, _ = an_engine(failures=Failures(interrupted_share=1))
+    tokens = []
+    with pytest.raises(Unavailable):
+        async with engine.call():
+            tokens += engine.schedule(10)
+    # What came before is lost with the list; the count is kept.
+    assert 1 <= engine.tally.completion_tokens < 10
+    assert engine.tally.failed == 1
+
+
+def test_its_counts_are_among_the_metrics() -> None:
+    registry = CollectorRegistry()
+    registry.register(TallyCollector(Tally(started=3)))
+    assert b"simulated_provider_started 3.0" in generate_latest(registry)
+
+
+def a_request(prefix: str = "") -> llm_pb2.GenerateRequest:
+    sampling = chat_pb2.Sampling(max_tokens=4)
+    return llm_pb2.GenerateRequest(messages=[chat_pb2.Message(content="?")], sampling=sampling, prefix=prefix)
+
+
+async def answer(request: llm_pb2.GenerateRequest, **settings: Any) -> list[llm_pb2.GenerateResponse]:
+    return [reply async for reply in SimulatedLlm(SimulatedLlmSettings(**settings)).Generate(request, None)]  # type: ignore[arg-type]
+
+
+async def test_the_last_word_and_the_finish_travel_together() -> None:
+    replies = await answer(a_request())
+    assert [reply.HasField("finish") for reply in replies] == [False, False, False, True]
+    assert not replies[-1].finish.HasField("queue_ms")
+
+
+async def test_with_slots_it_says_how_long_a_call_waited() -> None:
+    assert (await answer(a_request(), slots=1))[-1].finish.HasField("queue_ms")
+
+
+async def test_it_goes_on_where_another_engine_broke_off() -> None:
+    assert len(await answer(a_request(prefix="word word word "), continues=True)) == 1
+    with pytest.raises(NotContinued):
+        await answer(a_request(prefix="word "))
+
+
+def test_a_profile_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = Profile(first=Mixture(5), cliff=Cliff(per_s=3))
+    monkeypatch.setenv("HEDGEROW_SIMULATED_LLM_PROFILE", profile.to_json())
+    assert SimulatedLlmSettings().profile == profile

@@ -1,0 +1,67 @@
+"""What the comparison asks, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from bench.jagged.latency import ARTICLES
+from bench.jagged.plots import draw
+from bench.jagged.questions import arrivals, ask_around, to_gateway, to_llm
+from bench.jagged.summary import Record
+from bench.jagged.tally import Tally
+from bench.load import Outcome, Sample
+
+
+def a_sample(total_s: float = 0.2, outcome: Outcome = Outcome.OK, at_s: float = 0, **more: bool) -> Sample:
+    return Sample("", at_s, 0, total_s / 2, total_s, outcome, **more)
+
+
+def test_the_same_seed_asks_the_same_questions_at_the_same_times() -> None:
+    assert ask_around(50, 10, 0.4, seed=1) == ask_around(50, 10, 0.4, seed=1)
+    assert ask_around(50, 10, 0.4, seed=1) != ask_around(50, 10, 0.4, seed=2)
+
+
+def test_repeats_are_as_many_as_said_and_were_asked_before() -> None:
+    asked, repeats = set[str](), 0
+    questions = ask_around(100, 60, 0.4, seed=1)
+    for question in questions:
+        assert question.again == (question.text in asked)
+        asked.add(question.text)
+        repeats += question.again
+    assert repeats / len(questions) == pytest.approx(0.4, abs=0.02)
+
+
+def test_every_arm_gets_its_requests_at_the_same_times() -> None:
+    questions = ask_around(50, 5, 0.4, seed=1)
+    straight, meshed = (arrivals(questions, request) for request in (to_llm, to_gateway(8_000, bypass=True)))
+    assert [each.at_s for each in straight] == [each.at_s for each in meshed] == [each.at_s for each in questions]
+
+
+def test_a_call_that_timed_out_counts_with_its_time() -> None:
+    record = Record()
+    record.add([a_sample() for _ in range(98)] + [a_sample(8, Outcome.TIMEOUT) for _ in range(2)], Tally(started=100))
+    summary = record.summary()
+    assert summary["timeout_rate"] == 0.02
+    assert summary["success_rate"] == 0.98
+    assert summary["total_ms"] == {"p50": 200, "p95": 200, "p99": 8_000, "p999": 8_000}
+
+
+def test_calls_are_extra_beyond_one_for_each_answer_that_had_to_be_generated() -> None:
+    record = Record()
+    samples = [a_sample(hit=True)] * 4 + [a_sample(shared=True)] + [a_sample()] * 5
+    record.add(samples, Tally(started=6, prompt_tokens=6_000_000, completion_tokens=1_000_000))
+    summary = record.summary()
+    assert (summary["calls_per_request"], summary["extra_calls_share"]) == (0.6, 0.1)
+    assert summary["cost_usd_per_1000"] == 200
+    assert record.hit_rate == 0.4
+
+
+def test_the_pictures_are_small(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    samples = [a_sample(ARTICLES.first.draw_ms(rng) / 1000, at_s=number / 100) for number in range(5_000)]
+    for path in draw(dict.fromkeys(("before", "hedging_only", "after"), samples), tmp_path):
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size < 150_000

@@ -1,0 +1,77 @@
+"""The simulated provider's latencies are the ones that were chosen."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from bench.jagged.latency import ARTICLES, ARTICLES_TOKENS, Mixture, Profile, SlowPeriods, Stalls
+from bench.stats import TO_THE_TAIL, percentiles
+
+
+@pytest.fixture(scope="module")
+def totals_ms() -> list[float]:
+    rest_ms = (ARTICLES_TOKENS - 1) * ARTICLES.each_ms
+    rng = random.Random(1)
+    return [ARTICLES.first.draw_ms(rng) + rest_ms for _ in range(200_000)]
+
+
+def test_the_articles_provider_has_the_articles_percentiles(totals_ms: list[float]) -> None:
+    found = percentiles(totals_ms)
+    assert found["p50"] == pytest.approx(200, rel=0.01)
+    assert found["p95"] == pytest.approx(2_300, rel=0.05)
+    assert found["p99"] > 8_000
+
+
+def test_the_articles_provider_has_the_articles_timeouts(totals_ms: list[float]) -> None:
+    assert sum(total > 8_000 for total in totals_ms) / len(totals_ms) == pytest.approx(0.023, rel=0.05)
+
+
+def test_the_same_seed_draws_the_same_times() -> None:
+    first, again = ([ARTICLES.first.draw_ms(rng) for _ in range(50)] for rng in (random.Random(3), random.Random(3)))
+    assert first == again
+
+
+@given(seed=st.integers(), tail_share=st.floats(0, 1), alpha=st.floats(0.1, 3))
+def test_no_call_takes_longer_than_the_longest(seed: int, tail_share: float, alpha: float) -> None:
+    mixture = Mixture(100, 1, tail_share, 1_000, alpha, longest_ms=5_000)
+    rng = random.Random(seed)
+    assert all(0 <= mixture.draw_ms(rng) <= 5_000 for _ in range(20))
+
+
+def test_a_mixture_without_spread_is_a_constant() -> None:
+    assert {Mixture(70).draw_ms(random.Random(seed)) for seed in range(5)} == {70}
+
+
+def test_a_profile_survives_the_environment_of_a_process() -> None:
+    profile = replace(ARTICLES, stalls=Stalls(0.1, 500), slow_periods=SlowPeriods(30, 5, 4, seed=2))
+    assert Profile.from_json(profile.to_json()) == profile
+
+
+@pytest.mark.parametrize("text", ['{"frist": {}}', '{"each_ms": -1}', '{"stalls": {"share": 2, "lasts_ms": 1}}'])
+def test_what_is_not_a_profile_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        Profile.from_json(text)
+
+
+@given(number=st.integers(0, 1_000), seed=st.integers(0, 50))
+def test_every_stretch_of_time_has_one_slow_period(number: int, seed: int) -> None:
+    periods = SlowPeriods(every_s=10, lasts_s=2, factor=5, seed=seed)
+    slow = [periods.factor_at(number * 10 + tenth / 10) == 5 for tenth in range(100)]
+    assert 19 <= sum(slow) <= 21
+    assert sum(one != two for one, two in pairwise(slow)) <= 2
+
+
+def test_replicas_with_the_same_seed_are_slow_together() -> None:
+    one, two = (SlowPeriods(10, 2, 5, seed=4) for _ in range(2))
+    assert [one.factor_at(now) for now in range(200)] == [two.factor_at(now) for now in range(200)]
+
+
+def test_percentiles_reach_into_the_tail() -> None:
+    assert percentiles(range(1_001), 1, TO_THE_TAIL) == {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
