@@ -1,7 +1,7 @@
 """What the gateway adds to a stream: against the llm service called directly and against a bare relay.
 
 All paths are measured in one run, interleaved call by call, on a simulated engine that answers at once, so that the
-mesh and not a model is measured. The exact hit runs on the real cache service.
+mesh and not a model is measured. Every policy is on. The exact hit runs on the real cache service.
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ SAMPLES, WARM_UP = 2_000, 200  # calls per path
 LONG_STREAMS, LONG_TOKENS = 20, 500  # for the cost of one relayed message
 _QUESTION = [chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")]
 _GENERATE_LLM, _GENERATE = "/hedgerow.llm.v1.LLMService/Generate", "/hedgerow.gateway.v1.GatewayService/Generate"
+# What is off by default; limits that nothing here reaches.
+_EVERY_POLICY: dict[str, Any] = {
+    "TENANTS": {"local": {"requests_per_s": 1e6, "requests_burst": 1e6, "tokens_per_minute": 1e9, "concurrency": 999}},
+    "TARGETS": {name: {"p50_ms": 1_000, "p95_ms": 1_000, "p99_ms": 1_000} for name in ("llm", "ttft", "total")},
+    "FIRST_TOKEN_BUDGET_MS": 10_000,
+    "STAND_INS": ["stale", "smaller", "template"],
+}
 Progress = Callable[[str], None]
 Timing = tuple[float, float]  # seconds to the first text and to the end
 
@@ -188,7 +195,9 @@ def _specs(addresses: Mapping[str, str], folder: Path) -> list[ServiceSpec]:
                 "HEDGEROW_GATEWAY_ADDRESS": addresses["gateway"],
                 "HEDGEROW_GATEWAY_CACHE_ADDRESS": addresses["cache"],
                 "HEDGEROW_GATEWAY_ROUTER_ADDRESS": addresses["router"],
-                "HEDGEROW_GATEWAY_LLM_ADDRESSES": json.dumps({"simulated": addresses["llm"]}),
+                # The same address twice: two replicas, so that the hedge's timer is armed.
+                "HEDGEROW_GATEWAY_LLM_ADDRESSES": json.dumps({"simulated": [addresses["llm"]] * 2}),
+                **{f"HEDGEROW_GATEWAY_{name}": json.dumps(value) for name, value in _EVERY_POLICY.items()},
             },
         ),
     }
