@@ -33,7 +33,8 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.policy.breaker import Breaker
 from services.runtime.policy.flight import Reader, SingleFlight
-from services.runtime.policy.gate import Shed, Ticket, score
+from services.runtime.policy.gate import Shed, Ticket
+from services.runtime.policy.priority import score
 from services.runtime.policy.quota import Reservation
 from services.runtime.routing import Choice, Complexity, Demand, Tier
 

@@ -49,8 +49,10 @@ class HedgeSettings(_Group):
         "`tied` at once.",
     )
     percentile: float = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")
-    delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`, and for `adaptive` before `min_samples`.")
-    min_samples: int = Field(20, ge=1, description="Fewer recent first-token times than this say nothing yet.")
+    delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`: how long to wait for a first text.")
+    min_samples: int = Field(
+        100, ge=1, description="For `adaptive`: fewer recent first-token times than this say nothing; no second calls."
+    )
     window_s: float = Field(60, gt=0, le=3_600, description="How far back they reach, in seconds.")
     max_share: float = Field(0.05, ge=0, le=1, description="The most second calls, as a share of all requests.")
     burst: float = Field(10, ge=1, description="The most second calls at once, saved up in quiet times.")
@@ -70,6 +72,7 @@ class BreakerSettings(_Group):
 
     window_s: float = Field(10, gt=0, le=600, description="How far back calls count, in seconds.")
     min_calls: int = Field(5, ge=1, description="Fewer calls than this say nothing yet.")
+    in_a_row: int = Field(5, ge=1, description="Failures in a row that open it at once.")
     failure_rate: float = Field(0.5, gt=0, le=1, description="Share of failed calls that opens it.")
     slow_rate: float = Field(0.9, gt=0, le=1, description="Share of slow calls that opens it.")
     slow_ms: float = Field(10_000, gt=0, description="A first text that takes longer is slow.")

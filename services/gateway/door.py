@@ -14,7 +14,8 @@ from services.gateway.config import ShedSettings
 from services.gateway.decisions import Decisions
 from services.gateway.identity import Tenant
 from services.runtime.errors import Exhausted
-from services.runtime.policy.gate import Shed, score
+from services.runtime.policy.gate import Shed
+from services.runtime.policy.priority import score
 from services.runtime.policy.quota import Quotas, Reservation
 
 _ANSWER_TOKENS = 256  # reserved for an answer whose request names no limit

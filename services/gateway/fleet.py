@@ -109,6 +109,7 @@ def make_breaker(settings: BreakerSettings, name: str, clock: Clock = time.monot
         name,
         window_s=settings.window_s,
         min_calls=settings.min_calls,
+        in_a_row=settings.in_a_row,
         failure_rate=settings.failure_rate,
         slow_rate=settings.slow_rate,
         slow_s=settings.slow_ms / 1000,

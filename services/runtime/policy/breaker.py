@@ -1,10 +1,10 @@
 """A circuit breaker for one backend: one that fails, crawls or throttles gets no calls until a probe succeeds.
 
-It judges the calls of a window of time by their rates (Nygard, Release It!; resilience4j's circuit breaker has the same
-terms: https://resilience4j.readme.io/docs/circuitbreaker). The articles ask for "5 failures, then 60 s". Failures in a
-row are not counted here, because at 1,000 calls a second a healthy backend has five in a row now and then, and one
-that fails every other call never has. And 60 s is long for a process that is back after one: it is tried again soon,
-with one call, which costs little when it fails.
+It opens after some failures in a row (the articles ask for 5), which is how a backend that died shows: a window full of
+earlier successes would hide it for seconds. And it opens by the rates of a window of time (Nygard, Release It!;
+resilience4j's circuit breaker has the same terms: https://resilience4j.readme.io/docs/circuitbreaker), because a
+backend that fails every other call never fails five in a row. The articles' 60 s of recovery are long for a process
+that is back after one: it is tried again soon, with one call, which costs little when it fails.
 
 Slow means a late first text. The time to the last one depends on how long an answer the client asked for; the time
 to the first is the backend's own.
@@ -99,6 +99,7 @@ class Breaker:
         *,
         window_s: float,
         min_calls: int,
+        in_a_row: int,
         failure_rate: float,
         slow_rate: float,
         slow_s: float,
@@ -107,10 +108,12 @@ class Breaker:
         rng: random.Random = _RANDOM,
         on_change: Callable[[Breaker, State], None] | None = None,
     ):
-        """`min_calls`: fewer in the window say nothing. `open_s`: from opening to the first probe, give or take 20%."""
+        """`in_a_row`: failures that open it at once. `min_calls`: fewer in the window say nothing. `open_s`: from
+        opening to the first probe, give or take 20%."""
         self.name, self.slow_s, self.clock = name, slow_s, clock
         self._window = _Window(window_s)
         self._window_s, self._min_calls, self._open_s, self._rng = window_s, min_calls, open_s, rng
+        self._in_a_row, self._failed_in_a_row = in_a_row, 0
         self._failure_rate, self._slow_rate = failure_rate, slow_rate
         self._on_change = on_change
         self._state = State.CLOSED
@@ -172,7 +175,9 @@ class Breaker:
         counts = self._window.current(now)
         counts.calls += 1
         if verdict is _Verdict.GOOD:  # never opens it
+            self._failed_in_a_row = 0
             return
+        self._failed_in_a_row += verdict is _Verdict.FAILED
         counts.failed += verdict is _Verdict.FAILED
         counts.slow += verdict is _Verdict.SLOW
         if reason := self._reason(self._window.total(now)):
@@ -180,6 +185,8 @@ class Breaker:
 
     def _reason(self, counts: _Counts) -> str:
         """Why these counts open it; empty when they do not."""
+        if self._failed_in_a_row >= self._in_a_row:
+            return f"{self._failed_in_a_row} calls in a row failed"
         if counts.calls < self._min_calls:
             return ""
         if counts.failed >= counts.calls * self._failure_rate:
@@ -208,7 +215,7 @@ class Breaker:
 
     def _open(self, seconds: float, why: str) -> None:
         self._epoch += 1
-        self._probing = False
+        self._probing, self._failed_in_a_row = False, 0
         self._until, self._why = self.clock() + seconds, why
         self._become(State.OPEN)
 

@@ -103,3 +103,37 @@ class FairQueue(Generic[W]):
         if not self._flows:  # the end of a busy period: everyone starts even
             self._finished.clear()
             self._virtual_time = 0.0
+
+
+class Shares:
+    """How much of a gate each tenant has or waits for, against what its weight is worth among those who ask."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, list[float]] = {}  # (requests, weight) of those with any
+        self._weights = 0.0
+
+    def add(self, tenant: str, weight: float) -> None:
+        """One more request of `tenant`."""
+        entry = self._tenants.get(tenant)
+        if entry is None:
+            self._tenants[tenant] = [1, weight]
+            self._weights += weight
+        else:
+            entry[0] += 1
+
+    def drop(self, tenant: str) -> None:
+        """One less."""
+        entry = self._tenants[tenant]
+        entry[0] -= 1
+        if not entry[0]:
+            del self._tenants[tenant]
+            self._weights = self._weights - entry[1] if self._tenants else 0.0
+
+    def within(self, tenant: str, weight: float, places: int) -> bool:
+        """Whether one more request of `tenant` stays within its share of `places`; no where nobody else asks: who is
+        alone has no share to be protected."""
+        entry = self._tenants.get(tenant)
+        if len(self._tenants) - (entry is not None) < 1:
+            return False
+        weights = self._weights + (weight if entry is None else 0.0)
+        return (entry[0] if entry else 0) + 1 <= places * weight / weights

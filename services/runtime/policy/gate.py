@@ -1,17 +1,22 @@
 """Who gets a place at a backend, who waits for one, and who is refused.
 
+Several tenants share a gate by weight. A tenant is *within its share* while others ask too and it has, waiting
+requests included, fewer places than its weight is worth. What is within goes first, whatever its class: so a flood of
+one tenant cannot take the places of another, and cannot by calling itself urgent.
+
 In this order, for each that comes:
 
-1. From a load of `shed_load` on, or under pressure, low scores are refused at once. It takes microseconds, and the
-   caller has its whole budget left to go elsewhere.
+1. From a load of `shed_load` on, low scores that are not within their tenant's share are refused at once; under
+   pressure of the process, all low scores. It takes microseconds, and the caller has its whole time left.
 2. While a place is free it is given at once, without a switch to another task.
-3. Else who comes waits: the higher class first, within a class tenants by their fair share, within a tenant the newest
-   or the earliest deadline first. Newest first, because in overload the oldest has the least of its budget left.
-4. In a full queue a waiter of a lower class gives way, or one of a tenant that crowds out others of the same class.
+3. Else who comes waits in a line: within their share first, then by class; in a line tenants by fair queueing, within a
+   tenant the newest or the earliest deadline first. Newest first, because in overload the oldest has the least of its
+   time left.
+4. In a full queue a waiter of a later line gives way, or one of a tenant that crowds out others of the same line.
    Otherwise the newcomer is refused, which tells it at once what the oldest would learn too late.
 
-Nobody waits longer than `queue_s` (in overload: than 5 ms, see `patience`) or past its deadline, so expired work never
-runs. When the limit grows, waiters are let in; when it shrinks, nobody is thrown out.
+Nobody waits longer than `queue_s` (in a line that is overloaded: than 5 ms, see `patience`) or past its deadline, so
+expired work never runs. When the limit grows, waiters are let in; when it shrinks, nobody is thrown out.
 """
 
 from __future__ import annotations
@@ -28,12 +33,10 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Exhausted
-from services.runtime.policy.fair import FairQueue, Rank
+from services.runtime.policy.fair import FairQueue, Rank, Shares
 from services.runtime.policy.limit import Limit, Sample
 from services.runtime.policy.patience import Patience
-
-_CLASSES = ("critical", "high", "normal", "low")
-_MAX_REPEATS = 10
+from services.runtime.policy.priority import CLASSES, class_of
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["gate"])
@@ -44,20 +47,6 @@ _WAIT_SECONDS = Histogram(
 )
 _SHED = Counter("hedgerow_shed", "Requests that were refused.", ["gate", "class", "why"])
 _shed = cache(_SHED.labels)  # `labels` takes a lock; these have few values
-
-
-def score(*, premium: bool, realtime: bool, attempt: int) -> int:
-    """How dear a request is: premium +100, real-time +75, each of at most ten repeats -50."""
-    return 100 * premium + 75 * realtime - 50 * min(max(attempt, 0), _MAX_REPEATS)
-
-
-def priority_class(score: int) -> str:
-    """The class of a score: critical from 100 on, high from 50, normal from 0, else low."""
-    return _CLASSES[_class_of(score)]
-
-
-def _class_of(score: int) -> int:
-    return 0 if score >= 100 else 1 if score >= 50 else 2 if score >= 0 else 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +68,17 @@ class Shed(Exhausted):
 class Slot:
     """A place; its owner must release it. `in_flight` is how many were taken when it was given, itself included."""
 
-    __slots__ = ("_gate", "in_flight")
+    __slots__ = ("_gate", "_tenant", "in_flight")
 
-    def __init__(self, gate: Gate, in_flight: int):
+    def __init__(self, gate: Gate, in_flight: int, tenant: str | None):
         self._gate: Gate | None = gate
-        self.in_flight = in_flight
+        self.in_flight, self._tenant = in_flight, tenant
 
     def release(self, sample: Sample | None = None) -> None:
         """Give the place back, once, with what the call told about the backend; None when it told nothing."""
         gate, self._gate = self._gate, None
         if gate is not None:
-            gate._release(sample)
+            gate._release(self._tenant, sample)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,9 +86,18 @@ class _Waiter:
     tenant: str
     weight: float
     rank: Rank
-    priority: int  # index of its class
+    line: _Line
     until: float  # on the gate's clock: the end of its patience or its budget
     outcome: asyncio.Future[Slot | Shed]  # a refusal is a result: an exception that nobody fetches would be logged
+
+
+class _Line:
+    """Those of one class that wait, within their tenant's share or not. `place` is its turn: 0 is served first."""
+
+    def __init__(self, place: int, queue_s: float):
+        self.place, self.kind = place, CLASSES[place % len(CLASSES)]
+        self.within_share = place < len(CLASSES)
+        self.queue, self.patience = FairQueue[_Waiter](), Patience(queue_s)
 
 
 class Gate:
@@ -121,10 +119,11 @@ class Gate:
     ):
         """`pressure` is the load of the process itself, where 1 is all it can bear."""
         self.name = name
-        self._limit, self._queue, self._patience, self._order = limit, queue, Patience(queue_s), order
+        self._limit, self._queue, self._order = limit, queue, order
         self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
         self._clock, self._rng, self._pressure = clock, rng or random.Random(), pressure
-        self._lines: tuple[FairQueue[_Waiter], ...] = tuple(FairQueue() for _ in _CLASSES)
+        self._lines = [_Line(place, queue_s) for place in range(2 * len(CLASSES))]
+        self._shares = Shares()
         self._in_flight = self._waiting = self._arrivals = 0
         self._wait_seconds = _WAIT_SECONDS.labels(name)
         _LIMIT.labels(name).set_function(lambda: limit.value)
@@ -139,54 +138,58 @@ class Gate:
     def waiting(self) -> int:
         return self._waiting
 
-    @property
-    def load(self) -> float:
-        """Share of all places that is taken, those in the queue included as far as there is patience for it: while
+    def load(self, patience: float = 1.0) -> float:
+        """Share of all places that is taken. Those in the queue count as far as there is `patience`, 0 to 1: where
         waits are cut short, a queue is no room. Above 1 after the limit shrank."""
-        return (self._in_flight + self._waiting) / (self._limit.value + self._queue * self._patience.share)
+        return (self._in_flight + self._waiting) / (self._limit.value + self._queue * patience)
 
     async def enter(self, ticket: Ticket) -> Slot:
         """A place, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
-        now = self._clock()
-        patience_s = self._patience.seconds(now)
+        now, line = self._clock(), self._line(ticket)
+        patience_s = line.patience.seconds(now)
         if ticket.score < self._shed_score:
-            self._shed_the_cheap(ticket)
+            self._shed_the_cheap(ticket.score, line)
         if self._free():
-            return self._take()
-        return await self._wait(ticket, now, min(patience_s, ticket.deadline.remaining()))
+            self._shares.add(ticket.tenant, ticket.weight)
+            return self._take(ticket.tenant)
+        return await self._wait(ticket, line, now, min(patience_s, ticket.deadline.remaining()))
 
     def spare(self) -> Slot | None:
         """A place for an extra call, which must not add to overload: only while the gate is calm."""
-        if self._free() and self.load < self._shed_load and self._pressure() < self._shed_load:
-            return self._take()
+        patience = min(line.patience.share for line in self._lines)
+        if self._free() and self.load(patience) < self._shed_load and self._pressure() < self._shed_load:
+            return self._take(None)
         return None
 
-    def _shed_the_cheap(self, ticket: Ticket) -> None:
-        if self.load >= self._shed_load:
-            raise self._refusal(_class_of(ticket.score), "load", f"score {ticket.score} below {self._shed_score}")
+    def _line(self, ticket: Ticket) -> _Line:
+        within = self._shares.within(ticket.tenant, ticket.weight, self._limit.value)
+        return self._lines[class_of(ticket.score) + (0 if within else len(CLASSES))]
+
+    def _shed_the_cheap(self, score: int, line: _Line) -> None:
+        if not line.within_share and self.load(line.patience.share) >= self._shed_load:
+            raise self._refusal(line, "load", f"score {score} below {self._shed_score}")
         pressure = self._pressure()
         if pressure >= self._shed_load:
-            why = f"score {ticket.score} below {self._shed_score} at a pressure of {pressure:.2f}"
-            raise self._refusal(_class_of(ticket.score), "pressure", why)
+            why = f"score {score} below {self._shed_score} at a pressure of {pressure:.2f}"
+            raise self._refusal(line, "pressure", why)
 
     def _free(self) -> bool:
         return not self._waiting and self._in_flight < self._limit.value
 
-    def _take(self) -> Slot:
+    def _take(self, tenant: str | None) -> Slot:
         self._in_flight += 1
-        return Slot(self, self._in_flight)
+        return Slot(self, self._in_flight, tenant)
 
-    async def _wait(self, ticket: Ticket, began: float, patience_s: float) -> Slot:
-        priority, loop = _class_of(ticket.score), asyncio.get_running_loop()
+    async def _wait(self, ticket: Ticket, line: _Line, began: float, patience_s: float) -> Slot:
+        loop = asyncio.get_running_loop()
         if patience_s <= 0:
-            raise self._refusal(priority, "expired", "no time to wait")
+            raise self._refusal(line, "expired", "no time to wait")
         waiter = _Waiter(
-            ticket.tenant, ticket.weight, self._rank(ticket), priority, began + patience_s, loop.create_future()
+            ticket.tenant, ticket.weight, self._rank(ticket), line, began + patience_s, loop.create_future()
         )
         if self._waiting >= self._queue:
             self._make_room(waiter)
-        self._lines[priority].add(waiter)
-        self._waiting += 1
+        self._add(waiter, began)
         timer = loop.call_later(patience_s, self._expire, waiter)
         try:
             outcome = await waiter.outcome
@@ -208,21 +211,24 @@ class Gate:
 
     def _make_room(self, newcomer: _Waiter) -> None:
         """Have somebody give way in the full queue, or refuse the newcomer."""
-        line = next((line for line in reversed(self._lines) if line), None)
-        if line is not None and self._gives_way(worst := line.worst(), line, newcomer):
+        line = next((line for line in reversed(self._lines) if line.queue), None)
+        if line is not None and self._gives_way(worst := line.queue.worst(), newcomer):
             self._shed(worst, "displaced", "gave way to another")
         else:
-            raise self._refusal(newcomer.priority, "full", "nobody gives way")
+            raise self._refusal(newcomer.line, "full", "nobody gives way")
 
     @staticmethod
-    def _gives_way(worst: _Waiter, line: FairQueue[_Waiter], newcomer: _Waiter) -> bool:
-        if worst.priority != newcomer.priority:
-            return worst.priority > newcomer.priority
-        crowd = line.crowd(worst.tenant, worst.weight)
-        return worst.tenant != newcomer.tenant and crowd > line.crowd(newcomer.tenant, newcomer.weight, more=1)
+    def _gives_way(worst: _Waiter, newcomer: _Waiter) -> bool:
+        if worst.line is not newcomer.line:
+            return worst.line.place > newcomer.line.place
+        crowd = newcomer.line.queue.crowd
+        more = crowd(worst.tenant, worst.weight) > crowd(newcomer.tenant, newcomer.weight, more=1)
+        return worst.tenant != newcomer.tenant and more
 
-    def _release(self, sample: Sample | None) -> None:
+    def _release(self, tenant: str | None, sample: Sample | None) -> None:
         self._in_flight -= 1
+        if tenant is not None:
+            self._shares.drop(tenant)
         if sample is not None:
             self._limit.sample(sample)
         if self._waiting:
@@ -231,15 +237,16 @@ class Gate:
     def _let_in(self) -> None:
         """Give the free places to those who wait."""
         for line in self._lines:
-            while self._in_flight < self._limit.value and (waiter := line.best()):
+            while self._in_flight < self._limit.value and (waiter := line.queue.best()):
                 if waiter.outcome.done():  # cancelled, and has not run since
                     self._remove(waiter)
                 elif waiter.until <= self._clock():
                     self._expire(waiter)
                 else:
-                    line.take(waiter)
+                    line.queue.take(waiter)
+                    line.patience.stands(bool(line.queue), self._clock())
                     self._waiting -= 1
-                    waiter.outcome.set_result(self._take())
+                    waiter.outcome.set_result(self._take(waiter.tenant))
 
     def _abandon(self, waiter: _Waiter) -> None:
         """Its task has ended: while it waited, or after it was given a place that it never saw."""
@@ -254,18 +261,27 @@ class Gate:
     def _shed(self, waiter: _Waiter, why: str, what: str) -> None:
         self._remove(waiter)
         if not waiter.outcome.done():
-            waiter.outcome.set_result(self._refusal(waiter.priority, why, what))
+            waiter.outcome.set_result(self._refusal(waiter.line, why, what))
+
+    def _add(self, waiter: _Waiter, now: float) -> None:
+        waiter.line.queue.add(waiter)
+        waiter.line.patience.stands(True, now)
+        self._shares.add(waiter.tenant, waiter.weight)
+        self._waiting += 1
 
     def _remove(self, waiter: _Waiter) -> None:
-        if self._lines[waiter.priority].remove(waiter):
+        """Unserved."""
+        if waiter.line.queue.remove(waiter):
+            waiter.line.patience.stands(bool(waiter.line.queue), self._clock())
+            self._shares.drop(waiter.tenant)
             self._waiting -= 1
 
-    def _refusal(self, priority: int, why: str, what: str) -> Shed:
+    def _refusal(self, line: _Line, why: str, what: str) -> Shed:
         """What a refused caller is told; it comes back the later the fuller it is, and not together with the others."""
-        self._patience.lost += why != "pressure"  # which is not the backend's
-        _shed(self.name, _CLASSES[priority], why).inc()
+        line.patience.lost += why != "pressure"  # which is not the backend's
+        _shed(self.name, line.kind, why).inc()
         places = f"{self._in_flight} of {self._limit.value} places taken"
-        delay_s = self._retry_after_s * (1 + self.load) * (1 + self._rng.random() / 2)
+        delay_s = self._retry_after_s * (1 + self.load()) * (1 + self._rng.random() / 2)
         return Shed(
             f"{self.name}: {places}, {self._waiting} of {self._queue} waiting: {what}", retry_delay_s=delay_s, why=why
         )

@@ -68,7 +68,7 @@ class HedgeRule:
     mode: Mode = "adaptive"
     percentile: float = 95
     delay_s: float = 0.15
-    min_samples: int = 20
+    min_samples: int = 100
     window_s: float = 60
 
 
@@ -102,7 +102,7 @@ class Hedge:
             case "fixed":
                 return self._rule.delay_s
         if self._firsts.count < self._rule.min_samples:
-            return self._rule.delay_s
+            return None
         quantile = min(self._rule.percentile / 100, 1 - self.budget.share_of_calls())
         return self._firsts.quantile(round(max(quantile, _SOONEST), 2))
 
@@ -138,8 +138,8 @@ async def race(
 ) -> E:
     """Return the call whose first text comes first; all others have lost by then, also when this is cancelled.
 
-    After `after_s`, `second` is asked for another call. While it has none, it is asked again and again: so the budget of
-    second calls goes to those that have waited longest, and the slowest are not the ones who happened to ask in vain.
+    After `after_s`, `second` is asked for another call. While it has none, it is asked again and again: so the budget
+    goes to those that have waited longest, and the slowest are not the ones who happened to ask in vain.
     Raises what the last call failed with when all have failed, `TooLate` when nothing has begun after `within_s`.
     """
     now = asyncio.get_running_loop().time

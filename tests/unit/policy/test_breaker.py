@@ -12,7 +12,15 @@ from services.runtime.policy.breaker import Breaker, Permit, State
 from tests.clock import PausedClock
 
 OPEN_S = 1.0
-SETTINGS = {"window_s": 10, "min_calls": 5, "failure_rate": 0.5, "slow_rate": 0.9, "slow_s": 2, "open_s": OPEN_S}
+SETTINGS = {
+    "window_s": 10,
+    "min_calls": 5,
+    "in_a_row": 100,
+    "failure_rate": 0.5,
+    "slow_rate": 0.9,
+    "slow_s": 2,
+    "open_s": OPEN_S,
+}
 
 
 def make(clock: PausedClock, **settings: Any) -> Breaker:
@@ -50,6 +58,18 @@ def test_it_opens_when_enough_calls_failed_at_a_high_enough_rate(clock):
     fail(breaker)
     assert (breaker.state, breaker.why) == (State.OPEN, "4 of 5 calls failed in 10 s")
     assert breaker.enter() is None
+
+
+def test_failures_in_a_row_open_it_however_many_calls_went_well_before(clock):
+    breaker = make(clock, in_a_row=5)
+    for _ in range(500):
+        admitted(breaker).succeeded(0.1)
+    fail(breaker, 4)
+    admitted(breaker).succeeded(0.1)
+    fail(breaker, 4)
+    assert breaker.state is State.CLOSED
+    fail(breaker)
+    assert (breaker.state, breaker.why) == (State.OPEN, "5 calls in a row failed")
 
 
 def test_it_stays_closed_while_failures_are_a_small_share(clock):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from services.runtime.deadline import Deadline
-from services.runtime.policy.gate import Gate, Shed, Slot, Ticket, priority_class, score
+from services.runtime.policy.gate import Gate, Shed, Slot, Ticket
 from services.runtime.policy.limit import Fixed, Sample
 from tests.clock import PausedClock
 
@@ -70,13 +70,6 @@ async def order_of(gate: Gate, first: Slot, tasks: list[asyncio.Task[Slot]]) -> 
         served.append(new)
         tasks[new].result().release()
     return served
-
-
-def test_scores_follow_tier_real_time_and_repeats():
-    assert score(premium=True, realtime=True, attempt=0) == 175
-    assert score(premium=False, realtime=True, attempt=2) == -25
-    assert score(premium=False, realtime=False, attempt=1_000) == -500
-    assert [priority_class(value) for value in (100, 75, 49, -1)] == ["critical", "high", "normal", "low"]
 
 
 def test_a_free_place_is_given_without_a_task_switch():
@@ -146,7 +139,7 @@ async def test_two_tenants_that_always_wait_take_turns():
 async def test_from_the_shed_load_on_low_scores_are_refused_at_once():
     gate = gate_of(places=2, queue=2, shed_load=0.5)
     slot = await gate.enter(ticket(NORMAL))
-    assert gate.load == 0.25
+    assert gate.load() == 0.25
     await gate.enter(ticket(NORMAL))
     refused = await refusal(gate.enter(ticket(NORMAL)))
     assert refused.metadata["why"] == "load"
@@ -222,12 +215,12 @@ async def test_who_waited_for_too_long_is_told_though_no_place_becomes_free():
     assert gate.waiting == 0
 
 
-async def overloaded(clock: PausedClock, **options) -> Gate:
+async def overloaded(clock: PausedClock, score: int = 100, **options) -> Gate:
     """A gate with a queue of five, to which two times ten came while its only place was taken. It is empty again."""
     gate = gate_of(queue=5, queue_s=1, clock=clock, **options)
     for _ in range(2):
-        slot = await gate.enter(ticket(100))
-        tasks = await waiting(gate, *[ticket(100)] * 10)
+        slot = await gate.enter(ticket(score))
+        tasks = await waiting(gate, *[ticket(score)] * 10)
         clock.advance(1.1)
         slot.release()
         refusals = await asyncio.gather(*tasks, return_exceptions=True)
@@ -251,7 +244,8 @@ async def test_while_many_leave_without_a_place_nobody_waits_long():
 
 
 async def test_in_overload_the_queue_is_no_room_for_low_scores():
-    gate = await overloaded(PausedClock(), shed_load=0.85)
+    clock = PausedClock()
+    gate = await overloaded(clock, NORMAL, shed_load=0.85)
     await gate.enter(ticket(100))
     assert (await refusal(gate.enter(ticket()))).metadata["why"] == "load"
 
@@ -443,3 +437,35 @@ def test_at_entry_there_are_never_more_than_the_limit(limits):
         assert seen == Counter({True: 2 * len(limits)})
 
     asyncio.run(play())
+
+
+async def test_the_overload_of_one_class_leaves_the_wait_of_another():
+    clock = PausedClock()
+    gate = await overloaded(clock, NORMAL)
+    slot = await gate.enter(ticket(100))
+    (task,) = await waiting(gate, ticket(100))
+    clock.advance(0.5)
+    slot.release()
+    assert isinstance(await task, Slot)
+
+
+async def test_a_tenant_within_its_share_goes_before_any_class_of_one_that_floods():
+    gate = gate_of(places=2)
+    slots = [await gate.enter(ticket(100, "flood")) for _ in range(2)]
+    flood = await waiting(gate, *[ticket(100, "flood")] * 5)
+    (small,) = await waiting(gate, ticket(NORMAL, "small"))
+    slots[0].release()
+    assert isinstance(await small, Slot)
+    assert not any(task.done() for task in flood)
+    for task in flood:
+        task.cancel()
+
+
+async def test_a_tenant_within_its_share_is_not_shed_for_the_load_of_another():
+    gate = gate_of(places=10, queue=0, shed_load=0.85)
+    slots = [await gate.enter(ticket(100, "flood")) for _ in range(9)]
+    assert (await refusal(gate.enter(ticket(NORMAL, "flood")))).metadata["why"] == "load"
+    slots.append(await gate.enter(ticket(NORMAL, "small")))
+    for slot in slots:
+        slot.release()
+    assert gate.in_flight == 0

@@ -144,8 +144,8 @@ def test_requests_that_need_no_model_let_the_others_be_hedged_sooner():
     assert warm(Hedge(HedgeRule(percentile=95), budget)).after_s() == pytest.approx(0.9, rel=0.03)
 
 
-def test_before_there_are_samples_the_set_delay_holds():
-    assert Hedge(HedgeRule(delay_s=0.15), HedgeBudget(0.05, 10)).after_s() == 0.15
+def test_before_there_are_samples_there_is_nothing_to_go_by():
+    assert Hedge(HedgeRule(min_samples=100), HedgeBudget(0.05, 10)).after_s() is None
 
 
 @pytest.mark.parametrize(("mode", "after_s"), [("off", None), ("tied", 0.0), ("fixed", 0.15)])

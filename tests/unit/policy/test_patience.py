@@ -42,3 +42,18 @@ def test_it_is_never_more_than_the_full_wait(steps):
         patience.came += came
         patience.lost += min(lost, came)
         assert patience.seconds(now) in (0.2, 0.005)
+
+
+def test_it_is_short_when_the_line_has_stood_for_half_a_wait():
+    patience = Patience(0.2)
+    patience.stands(True, 1_000)
+    assert patience.seconds(1_000.05) == 0.2
+    assert patience.seconds(1_000.11) == 0.005
+
+
+def test_a_line_that_was_empty_in_between_does_not_stand():
+    patience = Patience(0.2)
+    patience.stands(True, 1_000)
+    patience.stands(False, 1_000.05)
+    patience.stands(True, 1_000.06)
+    assert patience.seconds(1_000.11) == 0.2

@@ -1,0 +1,281 @@
+"""Overload: what one, two, three and five times as many requests as there is capacity for do to those let in.
+
+The backend is simulated: `SLOTS` calls run at once and the others wait inside it, as in an engine that batches, so its
+capacity is that of the slots and not of this machine's cores. Every class of priority is there, in two tenants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from bench.jagged.latency import Mixture, Profile
+from bench.load import Arrival, Ask, OpenLoop, Outcome, Sample, ask_gateway, ask_llm, closed_loop, poisson
+from bench.stats import percentiles
+from hedgerow.channel import open_channel
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.cli.mesh import Mesh
+from hedgerow.cli.processes import ServiceSpec, free_ports
+from hedgerow.gateway.v1 import gateway_pb2
+from hedgerow.llm.v1 import llm_pb2
+
+SLOTS = 12
+PROFILE = Profile(Mixture(median_ms=120, sigma=0.25), each_ms=9)
+TOKENS = 4  # so a call holds its slot for about 150 ms
+LEVELS = {1.0: 20.0, 2.0: 20.0, 3.0: 60.0, 5.0: 20.0}  # times the capacity, and for how many seconds
+UNLOADED, UNLOADED_S = 0.4, 20.0
+CALLERS, CALLERS_S = (12, 18, 24, 36), 5.0
+RECOVERY, RECOVERY_S = 0.5, 15.0  # the load after the worst level, and how long recovery may take
+WINDOW_S, STEP_S = 1.0, 0.1  # recovered: a window without a rejection, and with a p99 of 1.5 times the unloaded one
+SETTLE_S = 1.0  # at the start of a level, not counted in its goodput
+BUDGET_MS = 5_000
+SEED = 11
+_CONNECTIONS = 4
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class of priority. Score: premium +100, real-time +75, each repeat -50."""
+
+    name: str
+    share: float  # of all requests
+    tenant: str = "standard"
+    realtime: bool = False
+    attempt: int = 0
+
+
+CLASSES = (
+    Class("critical", 0.1, tenant="premium"),  # 100
+    Class("high", 0.2, realtime=True),  # 75
+    Class("normal", 0.6),  # 0
+    Class("low", 0.1, attempt=1),  # -50
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A gateway before a simulated backend."""
+
+    gateway: Ask
+    backend: Ask
+    gateway_address: str
+
+    async def capacity_rps(self, seconds: float = CALLERS_S, callers: Sequence[int] = CALLERS) -> dict[str, float]:
+        """The best goodput that a closed loop gets, at the backend itself and through the gateway."""
+        best = {"backend": 0.0, "gateway": 0.0}
+        for count in callers:
+            for path, ask, requests in (
+                ("backend", self.backend, _endless(_to_llm)),
+                ("gateway", self.gateway, _endless(to_gateway(CLASSES[0]))),
+            ):
+                samples = await closed_loop(ask, requests, count, seconds)
+                best[path] = max(best[path], goodput_rps(samples, seconds))
+        return best
+
+    async def unloaded(self, capacity_rps: float, seconds: float = UNLOADED_S) -> list[Sample]:
+        """All classes, far below capacity."""
+        return await OpenLoop(self.gateway).run(mixed(UNLOADED * capacity_rps, seconds, SEED))
+
+    async def level(self, load: float, capacity_rps: float, seconds: float) -> list[Sample]:
+        """All classes, at `load` times the capacity."""
+        return await OpenLoop(self.gateway).run(mixed(load * capacity_rps, seconds, SEED + round(load * 10)))
+
+    async def level_then_recovery(self, load: float, capacity_rps: float, seconds: float) -> list[Sample]:
+        """The same, and then at once half the capacity for `RECOVERY_S`, those last with `at_s` from `seconds` on."""
+        worst = mixed(load * capacity_rps, seconds, SEED + round(load * 10))
+        after = mixed(RECOVERY * capacity_rps, RECOVERY_S, SEED, start_s=seconds)
+        return await OpenLoop(self.gateway).run([*worst, *after])
+
+
+@asynccontextmanager
+async def arranged(folder: Path, **gateway_settings: str) -> AsyncIterator[Arrangement]:
+    """The processes, serving. `gateway_settings` are names and values of the gateway's settings."""
+    llm, gateway = (f"127.0.0.1:{port}" for port in free_ports(2))
+    specs = [_backend(llm), _gateway(gateway, llm, gateway_settings)]
+    async with Mesh(specs, folder), AsyncExitStack() as stack:
+        fronts = [await stack.enter_async_context(open_channel(gateway)) for _ in range(_CONNECTIONS)]
+        backends = [await stack.enter_async_context(open_channel(llm)) for _ in range(_CONNECTIONS)]
+        timeout_s = BUDGET_MS / 1000 + 1
+        yield Arrangement(ask_gateway(fronts, timeout_s), ask_llm(backends, timeout_s), gateway)
+
+
+async def run(progress: Progress) -> dict[str, object]:
+    """Start what is needed, measure, stop it. About four minutes."""
+    with tempfile.TemporaryDirectory() as folder:
+        progress("overload: starting the backend and the gateway")
+        async with arranged(Path(folder)) as arrangement:
+            progress("overload: looking for the capacity, in a closed loop")
+            capacities = await arrangement.capacity_rps()
+            capacity = max(capacities.values())
+            progress(f"overload: {capacity:.0f} requests/s; unloaded latencies at {UNLOADED:g} of it")
+            unloaded = await arrangement.unloaded(capacity)
+            levels = {}
+            *others, worst = LEVELS
+            for load in others:
+                progress(f"overload: {load:g} times the capacity for {LEVELS[load]:g} s")
+                levels[load] = await arrangement.level(load, capacity, LEVELS[load])
+            progress(f"overload: {worst:g} times the capacity for {LEVELS[worst]:g} s, then {RECOVERY:g} of it")
+            both = await arrangement.level_then_recovery(worst, capacity, LEVELS[worst])
+    levels[worst] = [sample for sample in both if sample.at_s < LEVELS[worst]]
+    after = [sample for sample in both if sample.at_s >= LEVELS[worst]]
+    unloaded_p99_ms = p99_ms(unloaded)
+    return {
+        "capacity_rps": round(capacity, 1),
+        **{f"{path}_capacity_rps": round(rate, 1) for path, rate in capacities.items()},
+        "unloaded_p99_ms": unloaded_p99_ms,
+        "levels": [summary(load, samples, LEVELS[load], capacity) for load, samples in levels.items()],
+        "recovery_s": recovery_s(after, LEVELS[worst], 1.5 * unloaded_p99_ms),
+        "samples": sum(map(len, levels.values())) + len(after) + len(unloaded),
+        "seed": SEED,
+    }
+
+
+def table(result: Mapping[str, Any]) -> Table:
+    """The result, for people."""
+    names = [each.name for each in CLASSES]
+    title = f"Overload (simulated backend): capacity {result['capacity_rps']:g} requests/s"
+    table = Table("load", title=title)
+    for column in ("offered", "goodput", "of peak", "admitted p50", "p99", *(f"{name} in" for name in names)):
+        table.add_column(column, justify="right")
+    table.add_column("rejection p99", justify="right")
+    for row in result["levels"]:
+        cells = [f"{row['offered_rps']:.0f}/s", f"{row['goodput_rps']:.1f}/s", f"{row['goodput_of_peak']:.0%}"]
+        cells += [f"{row['admitted_p50_ms']:.0f} ms", f"{row['admitted_p99_ms']:.0f} ms"]
+        cells += [_share_in(row["admitted"][name], row["rejected"][name]) for name in names]
+        rejection = row["rejection_p99_ms"]
+        table.add_row(f"{row['load']:g}×", *cells, "" if rejection is None else f"{rejection:.1f} ms")
+    recovery = result["recovery_s"]
+    recovered = f"not within {RECOVERY_S:g} s" if recovery is None else f"within {recovery:.1f} s"
+    table.caption = f"Unloaded p99 {result['unloaded_p99_ms']:.0f} ms; back to normal {recovered}"
+    return table
+
+
+def _share_in(admitted: int, rejected: int) -> str:
+    return f"{admitted / (admitted + rejected):.0%}" if admitted + rejected else ""
+
+
+def mixed(rate: float, seconds: float, seed: int, start_s: float = 0) -> list[Arrival]:
+    """Requests of all classes by their shares, every one another question. `at_s` begins at `start_s`."""
+    rng = random.Random(seed)
+    times = poisson(rate, seconds, rng)
+    drawn = rng.choices(CLASSES, [each.share for each in CLASSES], k=len(times))
+    makers = {each: to_gateway(each) for each in CLASSES}
+    return [makers[each](start_s + at_s) for at_s, each in zip(times, drawn, strict=True)]
+
+
+def to_gateway(of: Class) -> Callable[[float], Arrival]:
+    """Makes requests of a class."""
+    metadata = (("authorization", f"Bearer {_key(of.tenant)}"),)
+
+    def make(at_s: float) -> Arrival:
+        request = gateway_pb2.GenerateRequest(
+            messages=[_question()],
+            cache=gateway_pb2.CachePolicy(bypass=True),
+            budget_ms=BUDGET_MS,
+            realtime=of.realtime,
+            attempt=of.attempt,
+        )
+        return Arrival(at_s, request.SerializeToString(), of.name, metadata)
+
+    return make
+
+
+def goodput_rps(samples: Sequence[Sample], seconds: float) -> float:
+    """Answers a second, once settled."""
+    ends = (sample.at_s + sample.total_s for sample in samples if sample.good)
+    return sum(SETTLE_S <= end < seconds for end in ends) / (seconds - SETTLE_S)
+
+
+def p99_ms(samples: Sequence[Sample]) -> float:
+    """Of the whole answers that were let in, those that failed included."""
+    return percentiles([each.total_s * 1000 for each in samples if each.outcome != Outcome.REFUSED], 1)["p99"]
+
+
+def summary(load: float, samples: Sequence[Sample], seconds: float, capacity_rps: float) -> dict[str, object]:
+    """One level. `admitted` counts all that was not refused; `failed`, of those, the ones without an answer."""
+    refused = [sample for sample in samples if sample.outcome == Outcome.REFUSED]
+    admitted = [sample for sample in samples if sample.outcome != Outcome.REFUSED]
+    times = percentiles([each.total_s * 1000 for each in admitted], 1)
+    goodput = goodput_rps(samples, seconds)
+    return {
+        "load": load,
+        "offered_rps": round(len(samples) / seconds, 1),
+        "goodput_rps": round(goodput, 1),
+        "goodput_of_peak": round(goodput / capacity_rps, 3),
+        "admitted_p50_ms": times["p50"],
+        "admitted_p99_ms": times["p99"],
+        "rejected": _by_class(refused),
+        "admitted": _by_class(admitted),
+        "rejection_p99_ms": percentiles([r.total_s * 1000 for r in refused], 2)["p99"] if len(refused) > 1 else None,
+        "failed": sum(not sample.good for sample in admitted),
+        "generator_lag_p99_ms": percentiles([sample.lag_s * 1000 for sample in samples], 2)["p99"],
+    }
+
+
+def recovery_s(samples: Sequence[Sample], start_s: float, normal_p99_ms: float) -> float | None:
+    """Seconds from `start_s` to the first window that is as without overload; None where there is none."""
+    for step in range(round((RECOVERY_S - WINDOW_S) / STEP_S) + 1):
+        since = start_s + step * STEP_S
+        window = [sample for sample in samples if since <= sample.at_s < since + WINDOW_S]
+        calm = all(sample.good for sample in window)
+        if calm and len(window) > 1 and p99_ms(window) <= normal_p99_ms:
+            return round(step * STEP_S, 1)
+    return None
+
+
+def _by_class(samples: Sequence[Sample]) -> dict[str, int]:
+    counts = Counter(sample.label for sample in samples)
+    return {each.name: counts[each.name] for each in CLASSES}
+
+
+_numbers = itertools.count()
+
+
+def _question() -> chat_pb2.Message:
+    """No two are equal: equal ones would share a generation."""
+    return chat_pb2.Message(role=chat_pb2.ROLE_USER, content=f"Where is order {next(_numbers)}?")
+
+
+def _to_llm(at_s: float) -> Arrival:
+    return Arrival(at_s, llm_pb2.GenerateRequest(messages=[_question()]).SerializeToString())
+
+
+def _endless(make: Callable[[float], Arrival]) -> Iterator[Arrival]:
+    return (make(0.0) for _ in itertools.count())
+
+
+def _key(tenant: str) -> str:
+    return f"key-of-{tenant}"
+
+
+def _backend(address: str) -> ServiceSpec:
+    settings = {"ADDRESS": address, "PROFILE": PROFILE.to_json(), "TOKENS": TOKENS, "SLOTS": SLOTS, "SEED": SEED}
+    environment = {f"HEDGEROW_SIMULATED_LLM_{name}": str(value) for name, value in settings.items()}
+    return ServiceSpec("simulated", "bench.simulated_llm", address, environment)
+
+
+def _gateway(address: str, llm: str, more: Mapping[str, str]) -> ServiceSpec:
+    tenants = {each.tenant for each in CLASSES}
+    settings = {
+        "ADDRESS": address,
+        "CACHE_ADDRESS": "",
+        "ROUTER_ADDRESS": "",
+        "LLM_ADDRESSES": json.dumps({"simulated": [llm]}),
+        "API_KEYS": json.dumps({hashlib.sha256(_key(tenant).encode()).hexdigest(): tenant for tenant in tenants}),
+        "TENANTS": json.dumps({tenant: {"premium": tenant == "premium"} for tenant in tenants}),
+        **{name.upper(): value for name, value in more.items()},
+    }
+    environment = {f"HEDGEROW_GATEWAY_{name}": value for name, value in settings.items()}
+    return ServiceSpec("gateway", "services.gateway", address, environment)

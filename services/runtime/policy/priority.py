@@ -1,0 +1,17 @@
+"""How dear a request is: a score, and the class it falls into."""
+
+from __future__ import annotations
+
+CLASSES = ("critical", "high", "normal", "low")
+_LEAST = (100, 50, 0)  # score of each class but the last
+_MAX_REPEATS = 10
+
+
+def score(*, premium: bool, realtime: bool, attempt: int) -> int:
+    """Premium +100, real-time +75, each of at most ten repeats -50."""
+    return 100 * premium + 75 * realtime - 50 * min(max(attempt, 0), _MAX_REPEATS)
+
+
+def class_of(score: int) -> int:
+    """The index in `CLASSES`: critical from 100 on, high from 50, normal from 0, else low."""
+    return next((index for index, least in enumerate(_LEAST) if score >= least), len(_LEAST))
