@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -14,7 +15,7 @@ from hedgerow.channel import open_channel
 from hedgerow.gateway.v1 import gateway_pb2
 from services.gateway.aftermath import Aftermath
 from services.gateway.answer import Backends, StandIns
-from services.gateway.backends import Cache, Llm, Router, keep_up
+from services.gateway.backends import Cache, Llm, Router, keep_up, watch
 from services.gateway.config import GatewaySettings
 from services.gateway.door import Door
 from services.gateway.fleet import make_breaker, make_fleet
@@ -37,36 +38,40 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
     async with AsyncExitStack() as stack:
 
         async def connect(address: str) -> grpc.aio.Channel:
-            channel = await stack.enter_async_context(open_channel(address))
-            channel.get_state(try_to_connect=True)  # the first request must not pay for the handshake
-            return channel
+            return await stack.enter_async_context(open_channel(address))
 
-        cache = Cache(await connect(settings.cache_address)) if settings.cache_address else None
-        router = Router(await connect(settings.router_address)) if settings.router_address else None
+        channels = {
+            address: await connect(address)
+            for address in {settings.cache_address, settings.router_address, *chain(*settings.llm_addresses.values())}
+            if address
+        }
+        cache = Cache(channels[settings.cache_address]) if settings.cache_address else None
+        router = Router(channels[settings.router_address]) if settings.router_address else None
         pressure = Pressure(settings.shed.lag_ms / 1000, settings.shed.cpu)
         llms = {
-            name: [(address, Llm(await connect(address), name)) for address in addresses]
+            name: [(address, Llm(channels[address], name)) for address in addresses]
             for name, addresses in settings.llm_addresses.items()
         }
         fleet, cache_breaker = make_fleet(settings, llms, pressure.value), make_breaker(settings.breaker, "cache")
         near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000)
-        routes, aftermath = (
-            Routes(settings.llm_addresses.keys(), expected=router is not None),
-            Aftermath(cache, router, near),
-        )
+        routes = Routes(settings.llm_addresses.keys(), expected=router is not None)
+        aftermath = Aftermath(cache, router, near)
         flights = SingleFlight[bytes, Generation]() if settings.single_flight else None
         stand_ins = StandIns(settings.stand_ins, settings.template)
         backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, flights, stand_ins)
         identity = _identity(settings)
-        servicer = GatewayServicer(settings, backends, identity, Door(settings.shed, pressure.value))
+        work = [aftermath.run(), pressure.run(), identity.run()]
+        work += [watch(channels[each.address], each.breaker) for pool in fleet.pools.values() for each in pool.replicas]
+        if cache:
+            work.append(watch(channels[settings.cache_address], cache_breaker))
+            work.append(keep_up(lambda: near.follow(cache)))
+        if router:
+            work.append(keep_up(lambda: routes.follow(router)))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work) for work in (aftermath.run(), pressure.run(), identity.run())]
-            if cache is not None:
-                tasks.append(group.create_task(keep_up(lambda: near.follow(cache))))
-            if router is not None:
-                tasks.append(group.create_task(keep_up(lambda: routes.follow(router))))
+            tasks = [group.create_task(each) for each in work]
+            if router:
                 await routes.arrived(settings.ready_wait_ms / 1000)
-            yield {_SERVICE: servicer}
+            yield {_SERVICE: GatewayServicer(settings, backends, identity, Door(settings.shed, pressure.value))}
             await aftermath.settle(_SETTLE_S)
             for task in tasks:
                 task.cancel()

@@ -21,6 +21,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.runtime.errors import Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
+from services.runtime.policy.breaker import Breaker
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
@@ -208,6 +209,17 @@ async def _follow(call: Any, who: str) -> AsyncIterator[Any]:
         raise translate(error, who) from None
     finally:
         call.cancel()
+
+
+async def watch(channel: grpc.aio.Channel, breaker: Breaker) -> None:
+    """Keep connected, and tell the backend's breaker when its connection is lost and when it is back. Never returns."""
+    while True:
+        state = channel.get_state(try_to_connect=True)
+        if state is grpc.ChannelConnectivity.READY:
+            breaker.connected()
+        elif state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            breaker.disconnected()
+        await channel.wait_for_state_change(state)
 
 
 async def keep_up(step: Callable[[], Awaitable[None]], pause_s: float = 0.2) -> None:

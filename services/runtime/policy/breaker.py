@@ -9,7 +9,8 @@ that is back after one: it is tried again soon, with one call, which costs littl
 Slow means a late first text. The time to the last one depends on how long an answer the client asked for; the time
 to the first is the backend's own.
 
-A backend that says when to come back (429, RESOURCE_EXHAUSTED with a retry delay) is believed at once.
+A backend that says when to come back (429, RESOURCE_EXHAUSTED with a retry delay) is believed at once. So is a lost
+connection, and one that is there again: whoever watches it says so.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class Breaker:
         self._why = ""
         self._epoch = 0  # how often it has opened: tells what began before from what began after
         self._until = 0.0
-        self._probing = False
+        self._probing = self._throttled = False
         self._gauge = _OPEN.labels(name)
         self._gauge.set(State.CLOSED.value)
 
@@ -157,6 +158,16 @@ class Breaker:
         if self.would_admit():
             return 0.0
         return self._open_s if self._probing else self._until - self.clock()
+
+    def disconnected(self) -> None:
+        """The connection is lost: calls would fail, so none need to find that out."""
+        if self._state is State.CLOSED:
+            self._open(self._jittered_open_s(), "no connection")
+
+    def connected(self) -> None:
+        """The connection is there again: the next call may probe, unless the backend itself asked to be left alone."""
+        if self._state is State.OPEN and not self._throttled:
+            self._until = self.clock()
 
     def refusal(self) -> BreakerOpen:
         """What to tell a caller that gets no leave."""
@@ -210,12 +221,13 @@ class Breaker:
         seconds = told_s * (1 + _THROTTLE_JITTER * self._rng.random())
         if epoch == self._epoch:
             self._open(seconds, f"throttled for {told_s:.1f} s")
+            self._throttled = True
         elif self._state is State.OPEN:  # it began before, and may know of a longer time
             self._until = max(self._until, self.clock() + seconds)
 
     def _open(self, seconds: float, why: str) -> None:
         self._epoch += 1
-        self._probing, self._failed_in_a_row = False, 0
+        self._probing, self._throttled, self._failed_in_a_row = False, False, 0
         self._until, self._why = self.clock() + seconds, why
         self._become(State.OPEN)
 

@@ -320,3 +320,28 @@ class _AnyCalls(RuleBasedStateMachine):
 
 
 test_any_calls = _AnyCalls.TestCase
+
+
+def test_a_lost_connection_opens_it_and_a_new_one_lets_a_probe_through_at_once(clock):
+    breaker = make(clock)
+    breaker.disconnected()
+    assert (breaker.state, breaker.why, breaker.enter()) == (State.OPEN, "no connection", None)
+    breaker.connected()
+    permit = admitted(breaker)
+    assert permit.probe
+    assert breaker.enter() is None
+    permit.succeeded(0.1)
+    assert breaker.state is State.CLOSED
+
+
+def test_a_new_connection_does_not_shorten_throttling(clock):
+    breaker = make(clock)
+    admitted(breaker).throttled(5)
+    breaker.connected()
+    assert breaker.enter() is None
+
+
+def test_a_connection_that_stays_changes_nothing(clock):
+    breaker = make(clock)
+    breaker.connected()
+    assert breaker.state is State.CLOSED
