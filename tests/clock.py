@@ -24,8 +24,8 @@ class PausedClock:
 
 
 class PausedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time moves only when nothing else is left to do, and then to the next timer at once. It serves
-    no I/O: what would wait for ever is an error."""
+    """An event loop whose time moves only when nothing else is left to do, and then to the next timer at once. It
+    serves no I/O: what would wait for ever is an error."""
 
     def __init__(self) -> None:
         self.clock = PausedClock()

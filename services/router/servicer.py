@@ -10,6 +10,7 @@ from hedgerow.router.v1 import router_pb2 as pb
 from services.router.table import Observation, Outcome, Table
 from services.runtime import routing
 from services.runtime.boundary import Call
+from services.runtime.deadline import until_set
 from services.runtime.errors import InvalidInput
 
 
@@ -23,7 +24,7 @@ class RouterServicer:
         self._publish_interval_s = publish_interval_s
         self._refresh_s = refresh_s
         self._changed = asyncio.Event()
-        self._draining = False
+        self._drained = asyncio.Event()
 
     async def Route(self, request: pb.RouteRequest, call: Call) -> pb.RouteResponse:
         demand = routing.Demand(
@@ -45,7 +46,7 @@ class RouterServicer:
         )
 
     async def WatchTable(self, request: pb.WatchTableRequest, call: Call) -> AsyncIterator[pb.WatchTableResponse]:
-        while not self._draining:
+        while not self._drained.is_set():
             version = self._table.version
             yield pb.WatchTableResponse(version=version, models=map(_model, self._table.models()))
             await asyncio.sleep(self._publish_interval_s)  # what changes meanwhile travels together
@@ -54,17 +55,22 @@ class RouterServicer:
 
     async def Observe(self, requests: AsyncIterator[pb.ObserveRequest], call: Call) -> pb.ObserveResponse:
         taken = 0
-        async for request in requests:
-            taken += self._table.observe([_observation(seen) for seen in request.observations])
-            self._wake()
+
+        async def take() -> None:
+            nonlocal taken
+            async for request in requests:
+                taken += self._table.observe([_observation(seen) for seen in request.observations])
+                self._wake()
+
+        await until_set(self._drained, take())
         return pb.ObserveResponse(taken=taken)
 
     async def ListModels(self, request: pb.ListModelsRequest, call: Call) -> pb.ListModelsResponse:
         return pb.ListModelsResponse(models=map(_model, self._table.models()))
 
     def drain(self) -> None:
-        """End the watches, which would otherwise hold up the shutdown."""
-        self._draining = True
+        """End the streams that would not end by themselves and hold up the shutdown."""
+        self._drained.set()
         self._wake()
 
     async def _wait_for_change(self) -> None:

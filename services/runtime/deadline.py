@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 Clock = Callable[[], float]  # seconds, monotonic
 
@@ -39,3 +40,16 @@ async def set_within(event: asyncio.Event, seconds: float) -> None:
     finally:
         if timer:
             timer.cancel()
+
+
+async def until_set(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do `work`, or as much of it as can be done before `event` is set: then it is cancelled."""
+    working, waiting = asyncio.create_task(work), asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        for task in (working, waiting):
+            task.cancel()
+        await asyncio.gather(working, waiting, return_exceptions=True)

@@ -8,6 +8,7 @@ all the time and say nothing about the service's own.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -18,6 +19,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from services.runtime.boundary import parser, to_status, trailers
+from services.runtime.deadline import until_set
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 Authorize = Callable[[Metadata], None]  # raises a ServiceError for a caller who may not
@@ -27,11 +29,12 @@ _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
 
 def handlers(
-    descriptor: ServiceDescriptor, servicer: object, authorize: Authorize = lambda _: None
+    descriptor: ServiceDescriptor, servicer: object, ended: asyncio.Event, authorize: Authorize = lambda _: None
 ) -> grpc.GenericRpcHandler:
-    """Handlers for the RPCs that a grpc.aio servicer has; to the others gRPC answers UNIMPLEMENTED."""
+    """Handlers for the RPCs that a grpc.aio servicer has; to the others gRPC answers UNIMPLEMENTED. Streams end when
+    `ended` is set: a health watch would hold up a shutdown for as long as it may take."""
     methods = {
-        method.name: _handler(method, _Sealed(method, getattr(servicer, method.name), authorize))
+        method.name: _handler(method, _Sealed(method, getattr(servicer, method.name), ended, authorize))
         for method in descriptor.methods
         if _is_asynchronous(getattr(servicer, method.name, None))
     }
@@ -58,18 +61,27 @@ def _handler(method: MethodDescriptor, sealed: _Sealed) -> grpc.RpcMethodHandler
 class _Sealed:
     """One RPC, in the shape that gRPC calls it."""
 
-    def __init__(self, method: MethodDescriptor, serve: Callable[[Any, _Context], Any], authorize: Authorize):
-        self._serve, self._authorize = serve, authorize
+    def __init__(
+        self,
+        method: MethodDescriptor,
+        serve: Callable[[Any, _Context], Any],
+        ended: asyncio.Event,
+        authorize: Authorize,
+    ):
+        self._serve, self._ended, self._authorize = serve, ended, authorize
         self._parse = parser(GetMessageClass(method.input_type))
 
     async def unary(self, request: bytes, context: _Context) -> Any:
         return await self._guard(context, lambda: self._serve(self._parse(request), context))
 
     async def server_stream(self, request: bytes, context: _Context) -> None:
-        await self._guard(context, lambda: _write(self._serve(self._parse(request), context), context))
+        await self._guard(context, lambda: self._write(self._serve(self._parse(request), context), context))
 
     async def both_stream(self, requests: AsyncIterator[bytes], context: _Context) -> None:
-        await self._guard(context, lambda: _write(self._serve(self._parsed(requests), context), context))
+        await self._guard(context, lambda: self._write(self._serve(self._parsed(requests), context), context))
+
+    async def _write(self, replies: _Replies, context: _Context) -> None:
+        await until_set(self._ended, _write(replies, context))
 
     async def _parsed(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         # Not a generator expression: that would begin to read at once, also for a caller who may not.

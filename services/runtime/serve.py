@@ -36,6 +36,7 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _HEALTH = descriptor_pool.Default().FindServiceByName(health.SERVICE_NAME)
 _REFLECTION = descriptor_pool.Default().FindServiceByName(reflection.SERVICE_NAME)
+_TOLD_S = 0.1  # for those who watch health to be told before their stream ends
 _log = logging.getLogger(__name__)
 
 
@@ -61,10 +62,11 @@ async def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
     telemetry.setup(name, settings.otlp_endpoint, settings.trace_ratio)
-    server, checks = await start_server(settings, descriptors, servicers)
+    ended = asyncio.Event()
+    server, checks = await start_server(settings, descriptors, servicers, ended)
     metrics = _serve_metrics(settings.metrics_address)
     try:
-        await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks)
+        await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended)
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
@@ -77,9 +79,13 @@ async def run(
 
 
 async def start_server(
-    settings: ServiceSettings, descriptors: Sequence[ServiceDescriptor], servicers: Mapping[str, boundary.Servicer]
+    settings: ServiceSettings,
+    descriptors: Sequence[ServiceDescriptor],
+    servicers: Mapping[str, boundary.Servicer],
+    ended: asyncio.Event,
 ) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
-    """A listening server with health (NOT_SERVING), reflection and handlers for `descriptors`."""
+    """A listening server with health (NOT_SERVING), reflection and handlers for `descriptors`. Watches of health end
+    when `ended` is set."""
     server = grpc.aio.server(options=server_options(settings))
     checks = health.aio.HealthServicer()
     names = [descriptor.full_name for descriptor in descriptors]
@@ -88,8 +94,8 @@ async def start_server(
     server.add_generic_rpc_handlers(
         (
             *(boundary.handlers(descriptor, servicers) for descriptor in descriptors),
-            sealed.handlers(_HEALTH, checks),
-            sealed.handlers(_REFLECTION, listed, lambda metadata: _authorize(metadata, servicers)),
+            sealed.handlers(_HEALTH, checks, ended),
+            sealed.handlers(_REFLECTION, listed, ended, lambda metadata: _authorize(metadata, servicers)),
         )
     )
     port = server.add_insecure_port(settings.address)
@@ -106,6 +112,7 @@ async def _serve_until(
     servicers: dict[str, boundary.Servicer],
     server: grpc.aio.Server,
     checks: health.aio.HealthServicer,
+    ended: asyncio.Event,
 ) -> None:
     names = [descriptor.full_name for descriptor in descriptors]
     async with assemble(settings) as assembled:
@@ -120,6 +127,7 @@ async def _serve_until(
         for servicer in assembled.values():
             if hasattr(servicer, "drain"):
                 servicer.drain()
+        asyncio.get_running_loop().call_later(_TOLD_S, ended.set)
         await server.stop(settings.grace_ms / 1000)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -69,7 +70,7 @@ async def running() -> AsyncIterator[Running]:
     """Serves a service that has been assembled and asks for no key."""
     address = f"127.0.0.1:{free_port()}"
     servicers: dict[str, Any] = {CACHE.full_name: object()}
-    server, checks = await serve.start_server(ServiceSettings(address=address), [CACHE], servicers)
+    server, checks = await serve.start_server(ServiceSettings(address=address), [CACHE], servicers, asyncio.Event())
     async with grpc.aio.insecure_channel(address) as channel:
         yield Running(channel, servicers, checks)
     await server.stop(0)

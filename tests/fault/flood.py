@@ -1,0 +1,30 @@
+"""A simulated abuser, in a process of its own so that it takes no time from the caller it is measured against.
+
+`python -m tests.fault.flood HOST:PORT`: starts calls on one connection and cancels each at once, as fast as it can,
+until it is ended. It prints a line once it has begun. It gives way to every other process of the machine: what counts
+is what its calls cost the gateway, not that it takes a core from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from tests.fault.asking import asking
+
+
+async def flood(address: str) -> None:
+    async with asking(address) as caller:
+        print("flooding", flush=True)
+        while True:
+            asked = [caller.start("Never mind?", bypass=True) for _ in range(20)]
+            await asyncio.sleep(0)  # they are on their way
+            for stream in asked:
+                stream.cancel()
+            await asyncio.sleep(0.001)
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    asyncio.run(flood(sys.argv[1]))

@@ -1,0 +1,136 @@
+"""Service processes for fault tests, and the mesh that most of them share.
+
+caller → gateway → proxy → cache, router   (real processes)
+                 → proxy → faulty llm      (simulated, in this process)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
+from hedgerow.channel import open_channel
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from tests.fault.asking import MODEL, Asker, asking
+from tests.fault.faulty_llm import FaultyLlm, faulty_llm
+from tests.fault.proxy import FaultProxy
+
+_MODULES = {
+    "gateway": "services.gateway",
+    "cache": "services.cache",
+    "router": "services.router",
+    "llm": "services.llm",
+    "simulated_llm": "bench.simulated_llm",
+    "faulty_llm": "tests.fault.faulty_llm",
+}
+
+
+class Processes:
+    """Starts service processes; every one is stopped when its stack is left."""
+
+    def __init__(self, stack: AsyncExitStack, folder: Path):
+        self._stack, self._folder, self._numbers = stack, folder, count()
+
+    async def start(self, service: str, address: str = "", **settings: object) -> ServiceProcess:
+        """A process that serves. Settings are the service's own, those in groups as `hedge__mode`."""
+        process = self.launch(service, address, **settings)
+        await process.wait_serving()
+        return process
+
+    def launch(self, service: str, address: str = "", **settings: object) -> ServiceProcess:
+        """A process that was started just now."""
+        address = address or f"127.0.0.1:{free_port()}"
+        prefix = f"HEDGEROW_{service.upper()}_"
+        environment = {f"{prefix}{name.upper()}": _text(value) for name, value in settings.items()}
+        spec = ServiceSpec(
+            f"{service}-{next(self._numbers)}", _MODULES[service], address, {**environment, f"{prefix}ADDRESS": address}
+        )
+        process = ServiceProcess(spec, self._folder)
+        self._stack.push_async_callback(process.stop)
+        return process
+
+    async def gateway(self, *llms: str, **settings: object) -> ServiceProcess:
+        """A gateway with the replicas `llms` of one model, and no cache or router unless `settings` name them."""
+        addresses = {MODEL: llms[0] if len(llms) == 1 else llms}
+        return await self.start(
+            "gateway", **{"cache_address": "", "router_address": "", "llm_addresses": addresses, **settings}
+        )
+
+    async def router(self, **settings: object) -> ServiceProcess:
+        """A router that knows the one model."""
+        return await self.start(
+            "router", models=[{"name": MODEL, "tier": "fast", "context_tokens": 100_000}], **settings
+        )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@asynccontextmanager
+async def processes(folder: Path) -> AsyncIterator[Processes]:
+    async with AsyncExitStack() as stack:
+        yield Processes(stack, folder)
+
+
+@dataclass(slots=True)
+class Mesh:
+    """The shared mesh. `restart_cache` is the only way its processes change."""
+
+    starter: Processes
+    cache: ServiceProcess
+    router: ServiceProcess
+    gateway: ServiceProcess
+    llm: FaultyLlm
+    to_cache: FaultProxy
+    to_router: FaultProxy
+    to_llm: FaultProxy
+    caller: Asker
+
+    def heal(self) -> None:
+        """Take every fault away."""
+        for proxy in (self.to_cache, self.to_router, self.to_llm):
+            proxy.heal()
+        self.llm.reset()
+
+    def launch_cache(self) -> ServiceProcess:
+        """Start the cache again where it was."""
+        self.cache = self.starter.launch("cache", self.cache.spec.address)
+        return self.cache
+
+    async def cache_stats(self) -> cache_pb2.GetStatsResponse:
+        """Asked of the cache itself, past the proxy."""
+        return await stats(self.cache.spec.address)
+
+
+async def stats(address: str) -> cache_pb2.GetStatsResponse:
+    """What a cache has counted."""
+    async with open_channel(address) as channel:
+        stub: Any = cache_pb2_grpc.CacheServiceStub(channel)
+        return await stub.GetStats(cache_pb2.GetStatsRequest(), timeout=5, wait_for_ready=True)
+
+
+@asynccontextmanager
+async def shared_mesh(folder: Path) -> AsyncIterator[Mesh]:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        starter, llm = await enter(processes(folder)), await enter(faulty_llm())
+        cache, router = await asyncio.gather(starter.start("cache"), starter.router())
+        to_cache, to_router, to_llm = [
+            await enter(FaultProxy(target)) for target in (cache.spec.address, router.spec.address, llm.address)
+        ]
+        gateway = await starter.gateway(
+            to_llm.address,
+            cache_address=to_cache.address,
+            router_address=to_router.address,
+            metrics_address=f"127.0.0.1:{free_port()}",
+        )
+        caller = await enter(asking(gateway.spec.address))
+        yield Mesh(starter, cache, router, gateway, llm, to_cache, to_router, to_llm, caller)

@@ -1,0 +1,160 @@
+"""What the fault tests measured, as a table: `make faults` writes it into docs/faults.md.
+
+A test asserts the behaviour, and of a time only that it is no more than `_SLACK` times its limit: the machines that run
+tests are shared. Whether the limit itself was met stands in the table.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+from tests.fault.asking import Outcome
+
+_SLACK = 10  # tells what works from what hangs
+CASES = (*range(1, 21), 24, 25)  # 21 to 23 are about stages and transports that are not there yet
+_HEADER = """\
+# Faults
+
+What happens to callers when something behind or in front of the gateway breaks. Each row is a test in `tests/fault/`,
+against real processes on loopback; `make faults` runs them and writes this page. A test fails when the behaviour is
+wrong, or a figure is far off its limit (ten times, mostly), because machines that run tests are shared. Whether the
+limit itself was met is in the last column.
+
+Degraded: an answer that ended early or lacks a stage, and says so. Failed: a call that ended with an error; in some
+cases that is what must happen.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Something measured and its limit; `at_least` turns the limit round. `unit` follows the number."""
+
+    name: str
+    value: float
+    limit: float
+    unit: str = " ms"
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+    def check(self, slack: float = _SLACK) -> None:
+        """Fail where it is no matter of a slow machine any more."""
+        hangs = self.value < self.limit / slack if self.at_least else self.value > self.limit * slack
+        assert not hangs, f"{self}: more than {slack} times off"
+
+    def __str__(self) -> str:
+        sign = "≥" if self.at_least else "≤"
+        return f"{self.name} {_number(self.value)}{self.unit} ({sign} {_number(self.limit)})"
+
+
+@dataclass(slots=True)
+class Row:
+    """One fault and how it went. Times are given in seconds and shown in milliseconds."""
+
+    case: int
+    fault: str
+    ok: int = 0
+    degraded: int = 0
+    failed: int = 0
+    detection: Figure | None = None
+    recovery: Figure | None = None
+    figures: list[Figure] = field(default_factory=list)
+    passed: bool = False
+
+    def count(self, *outcomes: Outcome) -> None:
+        """Add calls."""
+        for outcome in outcomes:
+            self.ok += outcome.ok
+            self.degraded += outcome.degraded
+            self.failed += outcome.failed
+
+    def tally(self, ok: int = 0, degraded: int = 0, failed: int = 0) -> None:
+        """Add calls that are no answers."""
+        self.ok, self.degraded, self.failed = self.ok + ok, self.degraded + degraded, self.failed + failed
+
+    def detected(self, seconds: float, limit_s: float) -> None:
+        """How long the fault went unnoticed."""
+        self.detection = Figure("detection", seconds * 1000, limit_s * 1000)
+        self.detection.check()
+
+    def recovered(self, seconds: float, limit_s: float) -> None:
+        """How long after its end all was well again."""
+        self.recovery = Figure("recovery", seconds * 1000, limit_s * 1000)
+        self.recovery.check()
+
+    def measured(
+        self, name: str, value: float, limit: float, unit: str = " ms", at_least: bool = False, slack: float = _SLACK
+    ) -> None:
+        """Anything else that has a limit. `slack`: how many times off it may be."""
+        self.figures.append(Figure(name, value, limit, unit, at_least))
+        self.figures[-1].check(slack)
+
+    @property
+    def met(self) -> bool:
+        """Whether the behaviour was right and every limit was met."""
+        return self.passed and all(figure.met for figure in self._all())
+
+    def _all(self) -> list[Figure]:
+        return [figure for figure in (self.detection, self.recovery, *self.figures) if figure]
+
+    def cells(self) -> list[str]:
+        """Of the table's row."""
+        calls = self.ok + self.degraded + self.failed
+        missed = [figure.name for figure in self._all() if not figure.met]
+        verdict = "yes" if self.met else f"missed: {', '.join(missed)}" if self.passed else "**no**"
+        counts = [str(number) for number in (calls, self.ok, self.degraded, self.failed)]
+        times = [_time(figure) for figure in (self.detection, self.recovery)]
+        return [str(self.case), self.fault, *counts, *times, "; ".join(map(str, self.figures)) or "–", verdict]
+
+
+@dataclass(slots=True)
+class Report:
+    """All rows of a run."""
+
+    rows: list[Row] = field(default_factory=list)
+
+    @contextmanager
+    def case(self, number: int, fault: str) -> Iterator[Row]:
+        """A row; it has passed when the block ends without an exception."""
+        row = Row(number, fault)
+        self.rows.append(row)
+        yield row
+        row.passed = True
+
+    def missing(self) -> list[int]:
+        """Cases without a row."""
+        return sorted(set(CASES) - {row.case for row in self.rows})
+
+    def write(self, path: Path) -> None:
+        """The page, sorted by case."""
+        names = ("#", "fault", "calls", "ok", "degraded", "failed", "detection", "recovery", "measured", "limit met")
+        rows = [row.cells() for row in sorted(self.rows, key=lambda row: row.case)]
+        lines = [_line(names), "|---|---|--:|--:|--:|--:|---|---|---|---|", *map(_line, rows)]
+        machine = f"Measured on {os.cpu_count()} shared cores with {_versions()}."
+        met = f"{sum(row.met for row in self.rows)} of {len(rows)} rows meet all their limits."
+        path.write_text("\n".join([_HEADER, machine, met, "", *lines, ""]))
+
+
+def _versions() -> str:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("grpcio", "protobuf", "uvloop"))
+    return f"Python {platform.python_version()}, {packages}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _time(figure: Figure | None) -> str:
+    return f"{_number(figure.value)} ms (≤ {_number(figure.limit)})" if figure else "–"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"

@@ -1,0 +1,118 @@
+"""More than there is room for."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bench import overload
+from bench.jagged.latency import Mixture, Profile
+from bench.load import Outcome as Came
+from tests.fault.asking import Asker, Outcome, asking, p99_ms
+from tests.fault.mesh import Mesh, Processes
+from tests.fault.report import Report, Row
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+_LISTEN_S = 3.0  # how long a healthy caller is listened to
+
+
+async def _healthy(caller: Asker) -> list[Outcome]:
+    """A caller that asks one question after the other."""
+    outcomes: list[Outcome] = []
+    until = time.monotonic() + _LISTEN_S
+    while time.monotonic() < until:
+        outcomes.append(await caller.ask(f"Healthy {time.monotonic_ns()}?", budget_ms=5_000, bypass=True))
+        await asyncio.sleep(0.002)
+    return outcomes
+
+
+async def _compare(caller: Asker, before: list[Outcome], row: Row) -> None:
+    """The healthy caller now, against what it was."""
+    outcomes = await _healthy(caller)
+    row.count(*outcomes)
+    assert all(outcome.ok for outcome in outcomes)
+    row.measured("p99", p99_ms(outcomes) / p99_ms(before), 2, " ×")
+
+
+async def test_a_flood_of_cancelled_calls_leaves_a_healthy_caller_alone(starter: Processes, report: Report):
+    gateway = await starter.gateway((await starter.start("simulated_llm")).spec.address)
+    async with asking(gateway.spec.address) as caller:
+        before = await _healthy(caller)
+        with report.case(17, "flood of cancelled calls on one connection") as row:
+            async with _flooding(gateway.spec.address):
+                await _compare(caller, before, row)
+
+
+@asynccontextmanager
+async def _flooding(address: str) -> AsyncIterator[None]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.fault.flood", address, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.readline(), 20)
+        yield
+        assert process.returncode is None
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_silent_connections_leave_a_healthy_caller_alone(mesh: Mesh, report: Report):
+    before = await _healthy(mesh.caller)
+    with report.case(17, "1,000 silent connections") as row:
+        async with _silent(mesh.gateway.spec.address, 1_000):
+            await _compare(mesh.caller, before, row)
+
+
+@pytest.mark.timeout(240)
+async def test_three_times_the_capacity_costs_the_excess_and_no_more(
+    tmp_path: Path, report: Report, full_size: bool, monkeypatch: pytest.MonkeyPatch
+):
+    seconds = 60.0 if full_size else 10.0
+    if not full_size:  # a third of the requests, for machines that have other work besides
+        monkeypatch.setattr(overload, "PROFILE", Profile(Mixture(median_ms=400, sigma=0.25), each_ms=9))
+    with report.case(16, f"3 × the measured capacity for {seconds:.0f} s, then half of it") as row:
+        async with overload.arranged(tmp_path) as arrangement:
+            capacity = max((await arrangement.capacity_rps(3.0, (24,))).values())
+            unloaded_p99_ms = overload.p99_ms(await arrangement.unloaded(capacity, 6.0))
+            both = await arrangement.level_then_recovery(3, capacity, seconds)
+        samples = [sample for sample in both if sample.at_s < seconds]
+        came = Counter(sample.outcome for sample in samples)
+        row.tally(came.pop(Came.OK, 0), came.pop(Came.DEGRADED, 0), came.total())
+        level = overload.summary(3, samples, seconds, capacity)
+        assert level["failed"] == 0, level  # refused is what the excess is, and nothing else
+        row.measured("goodput", 100 * level["goodput_of_peak"], 90, " % of the peak", at_least=True)
+        row.measured("admitted p99", level["admitted_p99_ms"] / unloaded_p99_ms, 2, " × unloaded")
+        row.measured("rejection p99", level["rejection_p99_ms"], 10, slack=100)  # a shared core shows here first
+        let_in = {name: count / (count + level["rejected"][name]) for name, count in level["admitted"].items()}
+        assert min(let_in["critical"], let_in["high"]) > let_in["normal"] >= let_in["low"], level
+        row.measured("critical let in", 100 * let_in["critical"], 95, " %", at_least=True)
+        after = [sample for sample in both if sample.at_s >= seconds]
+        recovery_s = overload.recovery_s(after, seconds, 1.5 * unloaded_p99_ms)
+        assert recovery_s is not None
+        row.recovered(recovery_s, 5.0)
+
+
+@asynccontextmanager
+async def _silent(address: str, count: int) -> AsyncIterator[None]:
+    """TCP connections that never send a byte."""
+    host, _, port = address.rpartition(":")
+    loop, sockets = asyncio.get_running_loop(), []
+    try:
+        for _ in range(count):
+            sockets.append(client := socket.socket())
+            client.setblocking(False)
+            await asyncio.wait_for(loop.sock_connect(client, (host, int(port))), 10)
+        yield
+    finally:
+        for client in sockets:
+            client.close()

@@ -1,0 +1,43 @@
+"""The table of faults says what was measured and nothing better."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fault.report import CASES, Report
+
+
+def test_a_figure_past_its_limit_is_missed_and_one_far_past_it_fails():
+    report = Report()
+    with report.case(1, "fault") as row:
+        row.tally(ok=2, failed=1)
+        row.detected(0.06, limit_s=0.05)
+        row.measured("success", 99.9, 99.5, " %", at_least=True)
+    assert row.cells() == [
+        *("1", "fault", "3", "2", "0", "1", "60 ms (≤ 50)", "–"),
+        *("success 99.9 % (≥ 99.5)", "missed: detection"),
+    ]
+    with pytest.raises(AssertionError, match="recovery 5,000 ms"), report.case(2, "hangs") as row:
+        row.recovered(5, limit_s=0.1)
+    assert row.cells()[-1] == "**no**"
+
+
+def test_a_case_whose_behaviour_is_wrong_is_not_met():
+    report = Report()
+    with pytest.raises(ValueError, match="wrong"), report.case(1, "fault"):
+        raise ValueError("wrong")
+    assert not report.rows[0].met
+
+
+def test_the_page_is_sorted_by_case(tmp_path: Path):
+    report = Report()
+    for number in (10, 2):
+        with report.case(number, f"fault {number}"):
+            pass
+    report.write(tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert page.index("| 2 | fault 2 |") < page.index("| 10 | fault 10 |")
+    assert "2 of 2 rows meet all their limits." in page
+    assert report.missing() == sorted(set(CASES) - {2, 10})

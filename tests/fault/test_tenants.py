@@ -1,0 +1,197 @@
+"""Who may ask, and what one tenant can do to another."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_reflection.v1alpha import reflection_pb2
+
+from hedgerow.channel import open_channel
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.cli.processes import check_health
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from tests.fault.asking import Asker, asking, p99_ms, question
+from tests.fault.faulty_llm import Behaviour, FaultyLlm
+from tests.fault.mesh import Processes, stats
+from tests.fault.report import Report
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
+_HITS = (pb.CACHE_VERDICT_EXACT, pb.CACHE_VERDICT_SEMANTIC)
+_ASKED = {
+    "What is the capital of France?": "Tell me the capital of France.",
+    "How do I boil an egg?": "How can I boil an egg?",
+    "Why is the sky blue?": "Why does the sky look blue?",
+}
+_FORGED = (("tenant", "a"), ("x-tenant", "a"), ("x-tenant-id", "a"), ("hedgerow-tenant", "a"), ("baggage", "tenant=a"))
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def _tenants(*names: str) -> dict[str, Any]:
+    """Tenants whose key is `key-<name>`."""
+    return {name: {"keys": [_digest(f"key-{name}")]} for name in names}
+
+
+def _write(path: Path, tenants: Mapping[str, Any]) -> None:
+    """At once, as an operator's tool would; JSON is YAML."""
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text(json.dumps(tenants))
+    os.replace(unfinished, path)
+
+
+async def test_every_method_asks_for_a_key_that_is_good_now(
+    starter: Processes, llm: FaultyLlm, report: Report, tmp_path: Path
+):
+    _write(file := tmp_path / "tenants.yaml", _tenants("a", "b"))
+    gateway = await starter.gateway(llm.address, tenants_file=str(file))
+    address = gateway.spec.address
+    with report.case(24, "no key, a bad key, a malformed one, on every method") as row:
+        for headers in ((), _bearer("nobody"), _bearer(""), (("authorization", "key-a"),), _FORGED):
+            codes = await _codes(address, headers)
+            row.tally(failed=len(codes))
+            assert set(codes.values()) == {grpc.StatusCode.UNAUTHENTICATED}, (headers, codes)
+        assert llm.attempts == []
+        assert await check_health(address, 5) == "SERVING"  # probes carry no credentials
+    with report.case(24, "a key that is revoked while the gateway runs") as row:
+        good = await _codes(address, _bearer("key-a"))
+        row.tally(ok=len(good))
+        assert set(good.values()) == {grpc.StatusCode.OK}
+        _write(file, _tenants("b"))
+        revoked = time.monotonic()
+        async with asking(address, "key-a") as caller:
+            row.count(*await caller.until(lambda o: o.code is grpc.StatusCode.UNAUTHENTICATED, within_s=20))
+        row.detected(time.monotonic() - revoked, 1.0)
+        codes = await _codes(address, _bearer("key-a"))
+        row.tally(failed=len(codes))
+        assert set(codes.values()) == {grpc.StatusCode.UNAUTHENTICATED}
+        assert set((await _codes(address, _bearer("key-b"))).values()) == {grpc.StatusCode.OK}
+
+
+def _bearer(key: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {key}"),)
+
+
+async def _codes(address: str, headers: tuple[tuple[str, str], ...]) -> dict[str, grpc.StatusCode]:
+    """How each method of the gateway answers, health apart."""
+    listing = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    request = question()
+    batch = pb.GenerateBatchRequest(requests=[request])
+    async with open_channel(address) as channel:
+        service = "/hedgerow.gateway.v1.GatewayService"
+        reflect = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+        calls: dict[str, Any] = {
+            "Generate": channel.unary_stream(f"{service}/Generate")(request.SerializeToString(), metadata=headers),
+            "GenerateBatch": channel.unary_stream(f"{service}/GenerateBatch")(
+                batch.SerializeToString(), metadata=headers
+            ),
+            "reflection": reflect(iter([listing]), metadata=headers),
+        }
+        return {name: await _code(call) for name, call in calls.items()}
+
+
+async def _code(call: Any) -> grpc.StatusCode:
+    try:
+        async with asyncio.timeout(10):
+            while await call.read() is not grpc.aio.EOF:
+                pass
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+async def test_a_tenants_answers_are_its_own(starter: Processes, llm: FaultyLlm, report: Report):
+    cache = await starter.start("cache")
+    gateway = await starter.gateway(llm.address, cache_address=cache.spec.address, tenants=_tenants("a", "b"))
+    address = gateway.spec.address
+    near = pb.CachePolicy(min_similarity=0.7)
+    async with asking(address, "key-a") as a, asking(address, "key-b") as b:
+        with report.case(25, "tenant B asks A's prompts and paraphrases") as row:
+            for asked, paraphrase in _ASKED.items():
+                async with asyncio.timeout(10):
+                    while not (await a.ask(asked)).final.cache.key:
+                        await asyncio.sleep(0.02)
+                hit = await a.ask(paraphrase, cache=near)
+                assert hit.final.cache.verdict == pb.CACHE_VERDICT_SEMANTIC, hit  # there is something to be had
+            for asked, paraphrase in _ASKED.items():
+                outcomes = [await b.ask(paraphrase, cache=near), await b.ask(asked)]
+                row.count(*outcomes)
+                assert all(outcome.ok for outcome in outcomes)
+                assert outcomes[0].final.cache.verdict not in _HITS
+                assert outcomes[1].final.cache.verdict != pb.CACHE_VERDICT_EXACT
+        with report.case(24, "tenant metadata forged by a caller with a key of its own") as row:
+            llm.reset()
+            b.metadata = (*b.metadata, *_FORGED)
+            outcomes = [await b.ask(paraphrase, cache=near, max_tokens=3) for paraphrase in _ASKED.values()]
+            row.count(*outcomes)
+            assert not any(outcome.final.cache.verdict in _HITS for outcome in outcomes)
+            assert len(llm.attempts) == len(outcomes)
+        with report.case(25, "tenants A and B ask the same at the same time") as row:
+            llm.reset()
+            llm.behaviour = Behaviour(first_ms=50)
+            outcomes = await asyncio.gather(*(caller.ask("At once?") for caller in (a, b) for _ in range(5)))
+            row.count(*outcomes)
+            assert all(outcome.ok for outcome in outcomes)
+            assert len(llm.attempts) >= 2  # each tenant's own
+
+
+async def test_what_is_degraded_or_partial_is_never_stored(starter: Processes, llm: FaultyLlm, report: Report):
+    cache = await starter.start("cache")
+    gateway = await starter.gateway(llm.address, cache_address=cache.spec.address)
+    async with asking(gateway.spec.address) as caller:
+        with report.case(25, "answers cut off by the budget, the engine or the caller") as row:
+            llm.behaviour = Behaviour(tokens=50, each_ms=20)
+            late = await caller.ask("Late?", budget_ms=200)
+            gone = caller.start("Gone?")
+            await gone.first_text()
+            gone.cancel()
+            llm.behaviour = Behaviour(tokens=50, break_after=2)
+            broken = await caller.ask("Broken?", single_attempt=True)
+            row.count(late, broken)
+            row.tally(failed=1)
+            assert late.final.finish_reason == chat_pb2.FINISH_REASON_BUDGET
+            assert broken.final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED
+            await asyncio.sleep(0.2)  # more than a store takes
+            assert (await stats(cache.spec.address)).stores == 0
+            llm.behaviour = Behaviour()
+            again = [await caller.ask(text) for text in ("Late?", "Gone?", "Broken?")]
+            row.count(*again)
+            assert {outcome.final.cache.verdict for outcome in again} == {pb.CACHE_VERDICT_MISS}
+
+
+async def test_one_tenants_flood_does_not_slow_another(starter: Processes, llm: FaultyLlm, report: Report):
+    llm.behaviour = Behaviour(first_ms=50, jitter_ms=20)  # places come free one by one
+    limit = {"algorithm": "fixed", "initial": 8, "queue": 100, "queue_ms": 1_000}
+    gateway = await starter.gateway(llm.address, tenants=_tenants("a", "b"), limit=limit)
+    async with asking(gateway.spec.address, "key-a") as a, asking(gateway.spec.address, "key-b") as b:
+        before = [await b.ask(f"Alone {number}?") for number in range(40)]
+        with report.case(24, "tenant A floods with 64 calls at once, tenant B asks") as row:
+            flood = [asyncio.create_task(_flood(a)) for _ in range(64)]
+            try:
+                await asyncio.sleep(0.5)  # the queue fills
+                outcomes = [await b.ask(f"Beside {number}?") for number in range(40)]
+            finally:
+                for task in flood:
+                    task.cancel()
+                flooded = await asyncio.gather(*flood, return_exceptions=True)
+            row.count(*outcomes)
+            assert all(outcome.ok for outcome in outcomes)
+            assert len(flooded) == 64
+            row.measured("B's p99", p99_ms(outcomes) / p99_ms(before), 2, " ×")
+
+
+async def _flood(caller: Asker) -> None:
+    while True:
+        outcome = await caller.ask(f"Flood {time.monotonic_ns()}?", budget_ms=5_000)
+        if outcome.failed:
+            await asyncio.sleep(0.01)
