@@ -90,7 +90,11 @@ class LimitSettings(_Group):
     max: int = Field(200, ge=1, le=10_000, description="Never more.")
     queue: int = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
     queue_ms: float = Field(200, ge=0, le=60_000, description="The longest wait; then the request is shed.")
-    order: Literal["lifo", "deadline"] = Field("lifo", description="Who of one class and tenant goes first.")
+    order: Literal["lifo", "deadline"] = Field(
+        "deadline",
+        description="Who of one class and tenant goes first. `lifo`: the newest, which has most of its time left; the "
+        "oldest then learn late that they are refused.",
+    )
 
 
 class ShedSettings(_Group):

@@ -6,14 +6,16 @@ one tenant cannot take the places of another, and cannot by calling itself urgen
 
 In this order, for each that comes:
 
-1. From a load of `shed_load` on, low scores that are not within their tenant's share are refused at once; under
-   pressure of the process, all low scores. It takes microseconds, and the caller has its whole time left.
+1. From a load of `shed_load` on, and while dear requests are refused, low scores that are not within their tenant's
+   share are refused at once; under pressure of the process, all low scores. It takes microseconds, and the caller has
+   its whole time left.
 2. While a place is free it is given at once, without a switch to another task.
 3. Else who comes waits in a line: within their share first, then by class; in a line tenants by fair queueing, within a
    tenant the newest or the earliest deadline first. Newest first, because in overload the oldest has the least of its
    time left.
-4. In a full queue a waiter of a later line gives way, or one of a tenant that crowds out others of the same line.
-   Otherwise the newcomer is refused, which tells it at once what the oldest would learn too late.
+4. The queue is full when those in it are as many as will be served within the longest wait. Then a waiter of a later
+   line gives way, or one of a tenant that crowds out others of the same line. Otherwise the newcomer is refused, which
+   tells it at once what the oldest would learn too late.
 
 Nobody waits longer than `queue_s` (in a line that is overloaded: than 5 ms, see `patience`) or past its deadline, so
 expired work never runs. When the limit grows, waiters are let in; when it shrinks, nobody is thrown out.
@@ -38,6 +40,7 @@ from services.runtime.policy.limit import Limit, Sample
 from services.runtime.policy.patience import Patience
 from services.runtime.policy.priority import CLASSES, class_of
 
+_HOLD_SHARE = 0.05  # of the average that one call makes up
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["gate"])
 _IN_FLIGHT = Gauge("hedgerow_in_flight", "Calls in flight.", ["gate"])
@@ -68,17 +71,17 @@ class Shed(Exhausted):
 class Slot:
     """A place; its owner must release it. `in_flight` is how many were taken when it was given, itself included."""
 
-    __slots__ = ("_gate", "_tenant", "in_flight")
+    __slots__ = ("_began", "_gate", "_tenant", "in_flight")
 
-    def __init__(self, gate: Gate, in_flight: int, tenant: str | None):
+    def __init__(self, gate: Gate, in_flight: int, tenant: str | None, began: float):
         self._gate: Gate | None = gate
-        self.in_flight, self._tenant = in_flight, tenant
+        self.in_flight, self._tenant, self._began = in_flight, tenant, began
 
     def release(self, sample: Sample | None = None) -> None:
         """Give the place back, once, with what the call told about the backend; None when it told nothing."""
         gate, self._gate = self._gate, None
         if gate is not None:
-            gate._release(self._tenant, sample)
+            gate._release(self._tenant, self._began, sample)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +100,7 @@ class _Line:
     def __init__(self, place: int, queue_s: float):
         self.place, self.kind = place, CLASSES[place % len(CLASSES)]
         self.within_share = place < len(CLASSES)
+        self.dear = self.kind in ("critical", "high")
         self.queue, self.patience = FairQueue[_Waiter](), Patience(queue_s)
 
 
@@ -119,12 +123,13 @@ class Gate:
     ):
         """`pressure` is the load of the process itself, where 1 is all it can bear."""
         self.name = name
-        self._limit, self._queue, self._order = limit, queue, order
+        self._limit, self._queue, self._queue_s, self._order = limit, queue, queue_s, order
         self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
         self._clock, self._rng, self._pressure = clock, rng or random.Random(), pressure
         self._lines = [_Line(place, queue_s) for place in range(2 * len(CLASSES))]
         self._shares = Shares()
         self._in_flight = self._waiting = self._arrivals = 0
+        self._hold_s = 0.0  # for how long a call keeps its place, on average
         self._wait_seconds = _WAIT_SECONDS.labels(name)
         _LIMIT.labels(name).set_function(lambda: limit.value)
         _IN_FLIGHT.labels(name).set_function(lambda: self._in_flight)
@@ -138,36 +143,46 @@ class Gate:
     def waiting(self) -> int:
         return self._waiting
 
+    @property
+    def room(self) -> float:
+        """How many may wait: as many as places become free within the longest wait (Little's law), `queue` at most.
+        More would wait in vain."""
+        served = self._queue_s * self._limit.value / self._hold_s if self._hold_s else float("inf")
+        return min(self._queue, served)
+
     def load(self, patience: float = 1.0) -> float:
         """Share of all places that is taken. Those in the queue count as far as there is `patience`, 0 to 1: where
         waits are cut short, a queue is no room. Above 1 after the limit shrank."""
-        return (self._in_flight + self._waiting) / (self._limit.value + self._queue * patience)
+        return (self._in_flight + self._waiting) / (self._limit.value + self.room * patience)
 
     async def enter(self, ticket: Ticket) -> Slot:
         """A place, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
         now, line = self._clock(), self._line(ticket)
         patience_s = line.patience.seconds(now)
         if ticket.score < self._shed_score:
-            self._shed_the_cheap(ticket.score, line)
+            self._shed_the_cheap(ticket.score, line, now)
         if self._free():
             self._shares.add(ticket.tenant, ticket.weight)
-            return self._take(ticket.tenant)
+            return self._take(ticket.tenant, now)
         return await self._wait(ticket, line, now, min(patience_s, ticket.deadline.remaining()))
 
     def spare(self) -> Slot | None:
         """A place for an extra call, which must not add to overload: only while the gate is calm."""
         patience = min(line.patience.share for line in self._lines)
         if self._free() and self.load(patience) < self._shed_load and self._pressure() < self._shed_load:
-            return self._take(None)
+            return self._take(None, self._clock())
         return None
 
     def _line(self, ticket: Ticket) -> _Line:
         within = self._shares.within(ticket.tenant, ticket.weight, self._limit.value)
         return self._lines[class_of(ticket.score) + (0 if within else len(CLASSES))]
 
-    def _shed_the_cheap(self, score: int, line: _Line) -> None:
-        if not line.within_share and self.load(line.patience.share) >= self._shed_load:
-            raise self._refusal(line, "load", f"score {score} below {self._shed_score}")
+    def _shed_the_cheap(self, score: int, line: _Line, now: float) -> None:
+        if not line.within_share:
+            if self.load(line.patience.share) >= self._shed_load:
+                raise self._refusal(line, "load", f"score {score} below {self._shed_score}")
+            if any(better.patience.overloaded(now) for better in self._lines[: line.place] if better.dear):
+                raise self._refusal(line, "load", f"score {score}, and better ones are refused")
         pressure = self._pressure()
         if pressure >= self._shed_load:
             why = f"score {score} below {self._shed_score} at a pressure of {pressure:.2f}"
@@ -176,9 +191,9 @@ class Gate:
     def _free(self) -> bool:
         return not self._waiting and self._in_flight < self._limit.value
 
-    def _take(self, tenant: str | None) -> Slot:
+    def _take(self, tenant: str | None, now: float) -> Slot:
         self._in_flight += 1
-        return Slot(self, self._in_flight, tenant)
+        return Slot(self, self._in_flight, tenant, now)
 
     async def _wait(self, ticket: Ticket, line: _Line, began: float, patience_s: float) -> Slot:
         loop = asyncio.get_running_loop()
@@ -187,7 +202,7 @@ class Gate:
         waiter = _Waiter(
             ticket.tenant, ticket.weight, self._rank(ticket), line, began + patience_s, loop.create_future()
         )
-        if self._waiting >= self._queue:
+        if self._waiting >= self.room:
             self._make_room(waiter)
         self._add(waiter, began)
         timer = loop.call_later(patience_s, self._expire, waiter)
@@ -225,8 +240,10 @@ class Gate:
         more = crowd(worst.tenant, worst.weight) > crowd(newcomer.tenant, newcomer.weight, more=1)
         return worst.tenant != newcomer.tenant and more
 
-    def _release(self, tenant: str | None, sample: Sample | None) -> None:
+    def _release(self, tenant: str | None, began: float, sample: Sample | None) -> None:
         self._in_flight -= 1
+        held_s = self._clock() - began
+        self._hold_s += (held_s - self._hold_s) * (_HOLD_SHARE if self._hold_s else 1)
         if tenant is not None:
             self._shares.drop(tenant)
         if sample is not None:
@@ -244,9 +261,10 @@ class Gate:
                     self._expire(waiter)
                 else:
                     line.queue.take(waiter)
-                    line.patience.stands(bool(line.queue), self._clock())
+                    now = self._clock()
+                    line.patience.stands(bool(line.queue), now)
                     self._waiting -= 1
-                    waiter.outcome.set_result(self._take(waiter.tenant))
+                    waiter.outcome.set_result(self._take(waiter.tenant, now))
 
     def _abandon(self, waiter: _Waiter) -> None:
         """Its task has ended: while it waited, or after it was given a place that it never saw."""

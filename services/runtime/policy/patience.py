@@ -15,6 +15,7 @@ from __future__ import annotations
 _OVERLOAD_S = 0.005
 _OVERLOAD_SHARE = 0.2  # at a load of 0.95, ten places or more lose fewer even without any wait (Erlang's formula B)
 _MIN_ARRIVALS = 10  # fewer have no share to speak of
+_FORGET = 5  # full waits after which an overload that nobody meets is forgotten
 _STANDS = 0.5  # of a full wait
 
 
@@ -31,6 +32,10 @@ class Patience:
     def share(self) -> float:
         """Of a full wait that is granted now, 0 to 1."""
         return self._now_s / self._full_s if self._full_s else 0.0
+
+    def overloaded(self, now: float) -> bool:
+        """Whether waits are cut short; no where nobody has come for some time to find out."""
+        return self._now_s < self._full_s and now - self._judged < _FORGET * self._full_s
 
     def stands(self, waiting: bool, now: float) -> None:
         """Somebody is waiting, or nobody any more."""
