@@ -149,17 +149,22 @@ def table(result: Mapping[str, Any]) -> Table:
     table = Table("load", title=title)
     for column in ("offered", "goodput", "of peak", "admitted p50", "p99", *(f"{name} in" for name in names)):
         table.add_column(column, justify="right")
-    table.add_column("rejection p99", justify="right")
+    for column in ("rejection p50", "p95", "p99"):
+        table.add_column(column, justify="right")
     for row in result["levels"]:
         cells = [f"{row['offered_rps']:.0f}/s", f"{row['goodput_rps']:.1f}/s", f"{row['goodput_of_peak']:.0%}"]
         cells += [f"{row['admitted_p50_ms']:.0f} ms", f"{row['admitted_p99_ms']:.0f} ms"]
         cells += [_share_in(row["admitted"][name], row["rejected"][name]) for name in names]
-        rejection = row["rejection_p99_ms"]
-        table.add_row(f"{row['load']:g}×", *cells, "" if rejection is None else f"{rejection:.1f} ms")
+        cells += [_milliseconds(row[f"rejection_{name}_ms"]) for name in ("p50", "p95", "p99")]
+        table.add_row(f"{row['load']:g}×", *cells)
     recovery = result["recovery_s"]
     recovered = f"not within {RECOVERY_S:g} s" if recovery is None else f"within {recovery:.1f} s"
     table.caption = f"Unloaded p99 {result['unloaded_p99_ms']:.0f} ms; back to normal {recovered}"
     return table
+
+
+def _milliseconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} ms"
 
 
 def _share_in(admitted: int, rejected: int) -> str:
@@ -208,6 +213,7 @@ def summary(load: float, samples: Sequence[Sample], seconds: float, capacity_rps
     refused = [sample for sample in samples if sample.outcome == Outcome.REFUSED]
     admitted = [sample for sample in samples if sample.outcome != Outcome.REFUSED]
     times = percentiles([each.total_s * 1000 for each in admitted], 1)
+    refusals = percentiles([each.total_s * 1000 for each in refused], 2) if len(refused) > 1 else {}
     goodput = goodput_rps(samples, seconds)
     return {
         "load": load,
@@ -218,7 +224,9 @@ def summary(load: float, samples: Sequence[Sample], seconds: float, capacity_rps
         "admitted_p99_ms": times["p99"],
         "rejected": _by_class(refused),
         "admitted": _by_class(admitted),
-        "rejection_p99_ms": percentiles([r.total_s * 1000 for r in refused], 2)["p99"] if len(refused) > 1 else None,
+        "rejection_p50_ms": refusals.get("p50"),
+        "rejection_p95_ms": refusals.get("p95"),
+        "rejection_p99_ms": refusals.get("p99"),
         "failed": sum(not sample.good for sample in admitted),
         "generator_lag_p99_ms": percentiles([sample.lag_s * 1000 for sample in samples], 2)["p99"],
     }

@@ -25,9 +25,8 @@ MODEL = "jagged"
 PROMPT_USD_PER_MTOK, COMPLETION_USD_PER_MTOK = 0.25, 0.50
 REPLICAS = 2
 # Settings that depend on the provider; all others are the gateway's defaults, the cap of 5% on extra calls among them.
-# Until it has seen 1,000 calls (the warm-up), a gateway does not hedge: the first calls to end are the fast ones, and
-# their percentiles are far too low. Blocks of one arm are a minute apart, and what one block taught holds for the next.
-HEDGE = {"min_samples": 1_000, "window_s": 300}
+# Blocks of one arm are a minute apart, and what one block taught holds for the next.
+HEDGE = {"window_s": 300}
 LIMIT = {"initial": 100}  # the provider has no limit to find; a start below the load would queue at first
 _CONNECTIONS = 2  # of the generator to a gateway
 _GRACE_S = 0.5  # a gateway ends an answer at its budget; the call's own deadline is only there should it not

@@ -113,6 +113,8 @@ class Attempt:
             case _:
                 self._permit.failed()
         late = isinstance(problem, TooLate)
+        if late and self._first_s is None:
+            self.pool.hedge.gave_up(self.age_s())
         self._settle("late" if late else "failed", sample)
         self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET if late else router_pb2.OBSERVED_OUTCOME_FAILED)
         self.call.close()

@@ -164,7 +164,10 @@ class Generation:
         return attempt
 
     async def _race(self, first: Attempt, after_s: float | None, second: Callable[[], Attempt | None]) -> Attempt:
-        return await race(first, self._news, after_s=after_s, second=second, within_s=self._first_text.remaining())
+        try:
+            return await race(first, self._news, after_s=after_s, second=second, within_s=self._first_text.remaining())
+        finally:
+            self._fleet.hedges.leave(self._news)
 
     def _hedge(self, first: Attempt) -> Attempt | None:
         """The second call, where budget, load and breakers allow it."""
@@ -174,9 +177,10 @@ class Generation:
         waited = f"no first text after {first.age_s() * 1000:.0f} ms"
         slot = pool.gate.spare()
         if slot is None:
+            self._fleet.hedges.leave(self._news)  # others may have a place
             self._no_hedge(pool, f"{waited}; the gate has no place to spare")
             return None
-        if not self._fleet.hedges.spend():
+        if not self._fleet.hedges.spend(self._news):
             slot.release()
             self._no_hedge(pool, f"{waited}; the budget of second calls is used up")
             return None

@@ -93,9 +93,14 @@ class ExtraBudget:
         """A request came: it earns `share` of an extra call."""
         self._level = min(self._burst, self._level + self._share)
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is enough for one extra call."""
+        return self._level >= 1 - _ROUNDING
+
     def spend(self) -> bool:
         """Pay for one extra call, if there is enough."""
-        if self._level < 1 - _ROUNDING:
+        if not self.ready:
             return False
         self._level = max(0.0, self._level - 1)
         return True

@@ -27,38 +27,61 @@ from services.runtime.policy.bucket import ExtraBudget
 
 Mode = Literal["adaptive", "fixed", "tied", "off"]
 _MEMORY = 1 - 1 / 1_000  # requests that the ratio of requests to calls remembers
-_ASK_AGAIN_S = 0.1
+_ASK_AGAIN_S = 0.25
 _SOONEST = 0.5  # percentile: hedging the faster half wins nothing
 
 
 class HedgeBudget:
-    """The second calls of a whole process: `share` of its requests, whether or not they needed a model."""
+    """The second calls of a whole process: `share` of its requests, whether or not they needed a model.
+
+    Who finds nothing to spend gets in line, and who has waited longest is next: most of those that are a little late
+    are helped by waiting, and what is left over belongs to the slowest.
+    """
 
     def __init__(self, share: float, burst: float):
         self._budget, self._share = ExtraBudget(share, burst), share
         self._requests = self._calls = 0.0
+        self._line: dict[asyncio.Event, None] = {}  # the longest wait first
 
     def request(self) -> None:
         """A request came; it may be answered without a call."""
         self._budget.seen()
         self._requests = self._requests * _MEMORY + 1
         self._calls *= _MEMORY
+        self._call_next()
 
     def call(self) -> None:
         """A request needs a call."""
         self._calls += 1
 
-    def spend(self) -> bool:
-        """Whether a second call may be made; it is then counted."""
-        return self._budget.spend()
+    def spend(self, news: asyncio.Event) -> bool:
+        """Whether a second call may be made; it is then counted. Else `news` will be set when it is this one's turn,
+        until it has left."""
+        first = next(iter(self._line), news)
+        if first is news and self._budget.spend():
+            self.leave(news)
+            return True
+        self._line[news] = None
+        return False
+
+    def leave(self, news: asyncio.Event) -> None:
+        """No second call is wanted any more."""
+        if news in self._line:
+            del self._line[news]
+            self._call_next()
 
     def refund(self) -> None:
         """The second call was not made after all."""
         self._budget.refund()
+        self._call_next()
 
     def share_of_calls(self) -> float:
         """The share of calls that the budget is good for, 0 to 1."""
         return min(1.0, self._share * max(1.0, self._requests / self._calls)) if self._calls else self._share
+
+    def _call_next(self) -> None:
+        if self._line and self._budget.ready:
+            next(iter(self._line)).set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +107,11 @@ class Hedge:
         self._firsts.add(first_s)
 
     def gave_up(self, after_s: float) -> bool:
-        """A call was cancelled before its first text. It would have taken longer than this; where this is long already,
-        leaving it out would take the slow calls from the percentiles. Returns whether it counts."""
-        soonest = self.after_s()
-        counts = soonest is not None and after_s >= soonest
+        """A call ended before its first text, by its deadline or because another was faster. It would have taken longer
+        than this. Where this is longer than usual it counts: without these calls, the slow ones would be missing from
+        the percentiles. Returns whether it counts."""
+        usual = self._firsts.quantile(0.5)
+        counts = usual is None or after_s >= usual
         if counts:
             self._firsts.add(after_s)
         return counts
@@ -138,26 +162,28 @@ async def race(
 ) -> E:
     """Return the call whose first text comes first; all others have lost by then, also when this is cancelled.
 
-    After `after_s`, `second` is asked for another call. While it has none, it is asked again and again: so the budget
-    goes to those that have waited longest, and the slowest are not the ones who happened to ask in vain.
-    Raises what the last call failed with when all have failed, `TooLate` when nothing has begun after `within_s`.
+    After `after_s`, `second` is asked for another call. While it has none, it is asked again at each piece of news, and
+    every now and then. Raises what the last call failed with when all have failed, `TooLate` when nothing has begun
+    after `within_s`.
     """
     now = asyncio.get_running_loop().time
     late_at, hedge_at = now() + within_s, float("inf") if after_s is None else now() + after_s
-    entrants, winner = [first], None
+    entrants, winner, ask_at = [first], None, hedge_at
     try:
         while winner is None:
             news.clear()
             if now() >= hedge_at and not _ended(entrants):
-                other = second()
-                entrants += [other] if other else []
-                hedge_at = float("inf") if other else now() + max(after_s or 0.0, _ASK_AGAIN_S) / 4
+                if other := second():
+                    entrants.append(other)
+                    hedge_at = ask_at = float("inf")
+                else:
+                    ask_at = now() + _ASK_AGAIN_S
             if now() >= late_at:
                 raise TooLate(f"no first text within {within_s * 1000:.0f} ms")
             winner = next((entrant for entrant in entrants if entrant.begun), None)
             if winner is None:
                 _raise_when_all_failed(entrants)
-                await set_within(news, min(late_at, hedge_at) - now())
+                await set_within(news, min(late_at, ask_at) - now())
         return winner
     finally:
         for entrant in entrants:

@@ -80,13 +80,15 @@ def test_a_second_call_that_cannot_be_had_yet_is_asked_for_again():
             asked.append(loop_clock())
             return Runner(news, 0.1) if len(asked) == 3 else None
 
+        asyncio.get_running_loop().call_later(1.1, news.set)
+
         began = loop_clock()
         await race(Runner(news, 60.0), news, after_s=1.0, second=second)
         return [at - began for at in asked], loop_clock() - began
 
     asked, took_s = on_paused_loop(main())
-    assert asked == pytest.approx([1.0, 1.25, 1.5])
-    assert took_s == pytest.approx(1.6)
+    assert asked == pytest.approx([1.0, 1.1, 1.35])
+    assert took_s == pytest.approx(1.45)
 
 
 def test_the_race_ends_at_its_time():
@@ -153,6 +155,32 @@ def test_the_other_modes(mode, after_s):
     assert warm(Hedge(HedgeRule(mode=mode), HedgeBudget(0.05, 10))).after_s() == after_s
 
 
+def test_who_finds_nothing_to_spend_gets_in_line_and_the_longest_wait_is_next():
+    budget = HedgeBudget(0.5, 10)
+    first, second = asyncio.Event(), asyncio.Event()
+    assert not budget.spend(first)
+    assert not budget.spend(second)
+    budget.request()
+    budget.request()
+    assert (first.is_set(), second.is_set()) == (True, False)
+    assert not budget.spend(second)
+    assert budget.spend(first)
+    budget.request()
+    budget.request()
+    assert second.is_set()
+
+
+def test_who_leaves_the_line_lets_the_next_one_go():
+    budget = HedgeBudget(1, 10)
+    first, second = asyncio.Event(), asyncio.Event()
+    budget.spend(first)
+    budget.spend(second)
+    budget.request()
+    budget.leave(first)
+    assert second.is_set()
+    assert budget.spend(second)
+
+
 def test_calls_that_were_cancelled_late_keep_the_percentile_where_it_is():
     clock = PausedClock()
     hedge = warm(Hedge(HedgeRule(percentile=90, window_s=60), HedgeBudget(0.1, 10), clock))
@@ -170,7 +198,7 @@ def test_second_calls_stay_within_their_share_of_requests(share, steps):
     budget, requests, spent = HedgeBudget(share, 10), 0, 0
     for step in steps:
         if step == "spend":
-            spent += budget.spend()
+            spent += budget.spend(asyncio.Event())
         else:
             budget.request()
             requests += 1
