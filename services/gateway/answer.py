@@ -329,14 +329,15 @@ class Answer:
         """What the generation's policies did belongs to everyone who read it; its cost to who started it."""
         ledger = self._ledger
         ledger.decisions += report.decisions
-        if report.problems:
+        if report.problems and report.model:
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             ledger.degraded.append("llm:replaced")
         if report.resumed:
             ledger.degraded.append("llm:resumed")
         if not stage.detail:
             stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"
-        stage.detail = "; ".join([*report.problems, stage.detail])
+        if report.model:
+            stage.detail = "; ".join([*report.problems, stage.detail])
         model = self._backends.routes.model(report.model)
         if model and not self._reads_along:
             prompt = ledger.usage.prompt_tokens or prompt_tokens(self._request)

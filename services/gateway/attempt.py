@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import cache
 from typing import Literal
@@ -47,6 +48,7 @@ class Attempt:
         self._last = self._started
         self._first_s: float | None = None
         self._settled = False
+        self._won = self.followed = False  # `followed`: the race has heard that it won
 
     def start(self, request: llm_pb2.GenerateRequest, metadata: Metadata, notify: Callable[[], None]) -> None:
         """Make the call, which ends at the deadline. `notify` hears of each message and of the end."""
@@ -62,8 +64,8 @@ class Attempt:
 
     @property
     def begun(self) -> bool:
-        """Its first text, or its end, is here."""
-        return bool(self.call.messages)
+        """Its first text came, before any other call's."""
+        return self._won
 
     @property
     def problem(self) -> ServiceError | None:
@@ -77,9 +79,10 @@ class Attempt:
         """Since the last message."""
         return self._clock() - self._last
 
-    def begin(self, items: list[llm_pb2.GenerateResponse]) -> None:
-        """It has won: what has come and what will come is appended to `items`."""
-        self.pool.hedge.saw(self._first_s or 0.0)
+    def win(self, items: list[llm_pb2.GenerateResponse]) -> None:
+        """What has come and what will come is appended to `items`."""
+        self._won = True
+        asyncio.get_running_loop().call_soon(self.pool.hedge.saw, self._first_s or 0.0)
         if self._permit.probe:  # no need to wait for the end of a long answer
             self._permit.succeeded(self._first_s)
         items += self.call.messages

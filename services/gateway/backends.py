@@ -162,6 +162,7 @@ class Call:
         finally:
             self.over = True
             self._notify()
+            self._notify = _nobody  # who was told holds this call: a cycle would be left to the garbage collector
 
     def _take_finish(self, message: llm_pb2.GenerateResponse) -> None:
         if message.finish.reason in WHOLE:
@@ -169,6 +170,10 @@ class Call:
         else:
             self.problem = Unavailable(f"{self._who}: the engine stopped in mid-answer")
             message.ClearField("finish")
+
+
+def _nobody() -> None:
+    """Is told of nothing."""
 
 
 class Llm:

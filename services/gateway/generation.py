@@ -59,7 +59,7 @@ class Report:
 
     decisions: Decisions
     model: str = ""
-    problems: list[str] = field(default_factory=list)  # of models that another one replaced
+    problems: list[str] = field(default_factory=list)  # of models that gave way to another
     resumed: bool = False
     carried_tokens: int = 0  # written by a call that then broke
     extra_prompts: int = 0  # prompts that were read for calls that lost or broke
@@ -96,7 +96,6 @@ class Generation:
             except (Unavailable, Exhausted, TooLate) as problem:
                 problems.append(problem)
                 continue
-            self.report.problems += [problem.message for problem in problems]
             await self._follow(attempt)
             return
         raise _summary(problems)
@@ -108,6 +107,7 @@ class Generation:
         if self.order.once and not isinstance(problem, _NOT_SENT):
             raise problem
         self._first_text = Deadline.never(self._first_text.clock)
+        self.report.problems.append(problem.message)
         self.report.decisions.add("fallback", "started", other, problem.message)
 
     async def _begin(self, pool: Pool) -> Attempt:
@@ -124,7 +124,7 @@ class Generation:
         first = await self._enter(pool)
         after_s = pool.hedge.after_s() if not self.order.once and self._second_pool(first) else None
         try:
-            return self._won(await self._race(first, after_s, second))
+            return await self._race(first, after_s, second)
         except ServiceError as problem:
             if hedged or self.order.once:
                 raise
@@ -133,7 +133,7 @@ class Generation:
                 raise
             self.report.decisions.add("retry", "started", pool.model, problem.message)
             await asyncio.sleep(pause_s)
-        return self._won(await self._race(await self._enter(pool, first.replica), None, lambda: None))
+        return await self._race(await self._enter(pool, first.replica), None, lambda: None)
 
     async def _enter(self, pool: Pool, avoid: Replica | None = None) -> Attempt:
         """A call, as soon as there is a place and a replica for it. `avoid` is called only where there is no other."""
@@ -209,17 +209,20 @@ class Generation:
             self.report.decisions.add("hedge", "skipped", pool.model, why)
 
     def _notice(self, attempt: Attempt) -> None:
-        """Something came, or `attempt` ended."""
+        """Something came, or `attempt` ended. The first text wins at once: the race hears of it, but nobody who reads
+        waits for the race. What is booked at the end is booked after they have it."""
+        if self._winner is None and attempt.call.messages:
+            self._win(attempt)
         if attempt is not self._winner:
             self._news.set()
             return
-        if attempt.call.finish:
-            attempt.finished()
         self.flight.wake()
-        if attempt.call.over:
+        if attempt.call.finish:
+            asyncio.get_running_loop().call_soon(attempt.finished)
+        if attempt.call.over or not attempt.followed:
             self._news.set()
 
-    def _won(self, attempt: Attempt) -> Attempt:
+    def _win(self, attempt: Attempt) -> None:
         """From now on what comes from this call goes to the readers."""
         self._winner, self.report.model = attempt, attempt.pool.model
         if attempt.kind == "hedge":
@@ -227,12 +230,11 @@ class Generation:
         if attempt.pool.sag.sagging:
             rate = f"tokens come at {attempt.pool.sag.ratio():.2f} of the usual rate"
             self.report.decisions.add("limit", "sagging", attempt.pool.model, rate)
-        attempt.begin(self.flight.items)
-        self._notice(attempt)
-        return attempt
+        attempt.win(self.flight.items)
 
     async def _follow(self, attempt: Attempt) -> None:
         """Stay until the text is whole."""
+        attempt.followed = True
         try:
             while problem := await self._broke(attempt):
                 attempt.failed(problem)
@@ -259,14 +261,15 @@ class Generation:
             raise problem
         written = sum(message.tokens for message in self.flight.items)
         self.report.decisions.add("failover", "started", attempt.replica.address, problem.message)
-        try:
-            await race(attempt, self._news, after_s=None, second=lambda: None)
-        except ServiceError as second:
-            self.report.decisions.add("failover", "failed", attempt.replica.address, second.message)
-            raise problem from None
         self.report.resumed, self.report.carried_tokens = True, written
         self.report.extra_prompts += 1
-        return self._won(attempt)
+        self._winner = None
+        try:
+            return await race(attempt, self._news, after_s=None, second=lambda: None)
+        except ServiceError as second:
+            self.report.decisions.add("failover", "failed", attempt.replica.address, second.message)
+            self.report.resumed = False
+            raise problem from None
 
     def _resume(self, broken: Attempt) -> Attempt | None:
         """A call for the rest of the text, where load, budget and breakers allow it."""

@@ -184,7 +184,7 @@ class Ledger:
             total_ms=self.total_s * 1000,
             trace_id=telemetry.trace_id(self.span),
             budget_ms=self.plan.budget_ms,
-            decisions=[pb.Decision(**made) for made in self.decisions.told(self.opened)],
+            decisions=[pb.Decision(**made) for made in self.decisions.told(self.opened)] if self.decisions else None,
             cost_usd=self.cost_usd,
         )
 

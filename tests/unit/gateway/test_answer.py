@@ -185,6 +185,7 @@ async def test_a_model_that_fails_before_its_first_word_is_replaced():
     assert (final.text, final.model, outcomes(final)["llm"]) == ("Hi.", "large", "REPLACED")
     assert list(final.degraded) == ["llm:replaced"]
     assert not scene.aftermath.stored
+    await asyncio.sleep(0.01)  # it is told once the client has everything
     assert [seen.outcome for seen in scene.aftermath.observed] == [
         router_pb2.OBSERVED_OUTCOME_FAILED,
         router_pb2.OBSERVED_OUTCOME_OK,
