@@ -94,7 +94,8 @@ async def test_three_times_the_capacity_costs_the_excess_and_no_more(
         row.measured("admitted p99", level["admitted_p99_ms"] / unloaded_p99_ms, 2, " × unloaded")
         row.measured("rejection p99", level["rejection_p99_ms"], 10, slack=100)  # a shared core shows here first
         let_in = {name: count / (count + level["rejected"][name]) for name, count in level["admitted"].items()}
-        assert min(let_in["critical"], let_in["high"]) > let_in["normal"] >= let_in["low"], level
+        # Normal and low ones are both below the score that sheds, and too few get in to tell the two apart.
+        assert min(let_in["critical"], let_in["high"]) > max(let_in["normal"], let_in["low"]), level
         row.measured("critical let in", 100 * let_in["critical"], 95, " %", at_least=True)
         after = [sample for sample in both if sample.at_s >= seconds]
         recovery_s = overload.recovery_s(after, seconds, 1.5 * unloaded_p99_ms)

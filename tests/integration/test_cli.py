@@ -127,7 +127,8 @@ async def test_without_a_gateway_the_error_says_how_to_start_one() -> None:
     assert await run("ask", "?", "--gateway", target) == (1, "", f"hedgerow: {message}\n")
     code, out, err = await run("ask", "?", "--json", "--gateway", target)
     assert (code, err) == (1, "")
-    assert json.loads(out) == {"error": {"code": "UNAVAILABLE", "reason": "NO_GATEWAY", "message": message}}
+    error = {"code": "UNAVAILABLE", "reason": "NO_GATEWAY", "message": message, "retry_delay_s": None}
+    assert json.loads(out) == {"error": error, "decisions": []}
 
 
 async def test_ctrl_c_stops_the_engine_at_once(gateway: ScriptedGateway) -> None:
