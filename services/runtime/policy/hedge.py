@@ -27,6 +27,7 @@ from services.runtime.policy.bucket import ExtraBudget
 
 Mode = Literal["adaptive", "fixed", "tied", "off"]
 _MEMORY = 1 - 1 / 1_000  # requests that the ratio of requests to calls remembers
+_LOOK_EVERY_S = 0.05  # percentiles move more slowly than requests come
 _ASK_AGAIN_S = 0.25
 _SOONEST = 0.5  # percentile: hedging the faster half wins nothing
 
@@ -99,7 +100,9 @@ class Hedge:
     """The moment to hedge the calls of one model."""
 
     def __init__(self, rule: HedgeRule, budget: HedgeBudget, clock: Clock = time.monotonic):
-        self._rule, self.budget = rule, budget
+        self._rule, self.budget, self._clock = rule, budget, clock
+        self._looked = float("-inf")
+        self._moment_s: float | None = None
         self._firsts = WindowedDigest(rule.window_s, clock)
 
     def saw(self, first_s: float) -> None:
@@ -125,6 +128,12 @@ class Hedge:
                 return 0.0
             case "fixed":
                 return self._rule.delay_s
+        now = self._clock()
+        if now >= self._looked + _LOOK_EVERY_S:
+            self._looked, self._moment_s = now, self._look()
+        return self._moment_s
+
+    def _look(self) -> float | None:
         if self._firsts.count < self._rule.min_samples:
             return None
         quantile = min(self._rule.percentile / 100, 1 - self.budget.share_of_calls())

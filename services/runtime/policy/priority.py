@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 CLASSES = ("critical", "high", "normal", "low")
-_LEAST = (100, 50, 0)  # score of each class but the last
 _MAX_REPEATS = 10
 
 
@@ -14,4 +13,4 @@ def score(*, premium: bool, realtime: bool, attempt: int) -> int:
 
 def class_of(score: int) -> int:
     """The index in `CLASSES`: critical from 100 on, high from 50, normal from 0, else low."""
-    return next((index for index, least in enumerate(_LEAST) if score >= least), len(_LEAST))
+    return 0 if score >= 100 else 1 if score >= 50 else 2 if score >= 0 else 3
