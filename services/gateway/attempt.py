@@ -47,7 +47,7 @@ class Attempt:
         self._deadline, self._started = deadline, deadline.clock()
         self._last = self._started
         self._first_s: float | None = None
-        self._settled = False
+        self.settled = False  # what it held is given back, and its end is told
         self._won = self.followed = False  # `followed`: the race has heard that it won
 
     def start(self, request: llm_pb2.GenerateRequest, metadata: Metadata, notify: Callable[[], None]) -> None:
@@ -90,7 +90,7 @@ class Attempt:
 
     def finished(self) -> None:
         """The answer is whole."""
-        if self._settled or self.call.finish is None:
+        if self.settled or self.call.finish is None:
             return
         finish = self.call.finish
         queue_s = finish.queue_ms / 1000 if finish.HasField("queue_ms") else None
@@ -102,7 +102,7 @@ class Attempt:
 
     def failed(self, problem: ServiceError) -> None:
         """It ended without its last word."""
-        if self._settled:
+        if self.settled:
             return
         sample = None
         match problem:
@@ -128,7 +128,7 @@ class Attempt:
             self.failed(self.call.problem)
         elif self._deadline.remaining() < _NOTHING_S:
             self.failed(TooLate("the time was over"))
-        if not self._settled:
+        if not self.settled:
             self._permit.abandoned()
             self._settle("lost", None)
             if self._first_s is None and self.pool.hedge.gave_up(self.age_s()):
@@ -141,7 +141,7 @@ class Attempt:
         self.lose()
 
     def _settle(self, outcome: str, sample: Sample | None) -> None:
-        self._settled = True
+        self.settled = True
         self.replica.in_flight -= 1
         self._slot.release(sample)
         _attempts(self.pool.model, self.kind, outcome).inc()

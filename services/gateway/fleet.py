@@ -53,10 +53,11 @@ class Pool:
         """Whether no replica may be called now."""
         return not any(replica.breaker.would_admit() for replica in self.replicas)
 
-    def closed(self) -> BreakerOpen:
-        """The error while no replica may be called: the first that may be again says when."""
-        soonest = min(self.replicas, key=lambda replica: replica.breaker.retry_after_s())
-        return BreakerOpen(f"{self.model}: {soonest.breaker.why}", retry_delay_s=soonest.breaker.retry_after_s())
+    def refusal(self) -> BreakerOpen:
+        """The error while no replica may be called: that of the first that may be again."""
+        return min(
+            (replica.breaker for replica in self.replicas), key=lambda breaker: breaker.retry_after_s()
+        ).refusal()
 
 
 @dataclass(frozen=True, slots=True)

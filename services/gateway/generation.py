@@ -138,8 +138,9 @@ class Generation:
     async def _enter(self, pool: Pool, avoid: Replica | None = None) -> Attempt:
         """A call, as soon as there is a place and a replica for it. `avoid` is called only where there is no other."""
         if pool.is_open():
-            self.report.decisions.add("breaker", "refused", pool.model, pool.closed().message)
-            raise pool.closed()
+            refusal = pool.refusal()
+            self.report.decisions.add("breaker", "refused", pool.model, refusal.message)
+            raise refusal
         asked = self._clock()
         slot = await pool.gate.enter(self.order.ticket)
         waited = self._clock() - asked
@@ -148,7 +149,7 @@ class Generation:
         attempt = self._start(pool, slot, (avoid,) if avoid else ()) or self._start(pool, slot)
         if attempt is None:
             slot.release()
-            raise pool.closed()
+            raise pool.refusal()
         return attempt
 
     def _start(
@@ -211,7 +212,7 @@ class Generation:
     def _notice(self, attempt: Attempt) -> None:
         """Something came, or `attempt` ended. The first text wins at once: the race hears of it, but nobody who reads
         waits for the race. What is booked at the end is booked after they have it."""
-        if self._winner is None and attempt.call.messages:
+        if self._winner is None and attempt.call.messages and not attempt.settled:
             self._win(attempt)
         if attempt is not self._winner:
             self._news.set()

@@ -8,6 +8,7 @@ with language models the slowest call of ten tells about its prompt, not about c
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -59,7 +60,7 @@ class Fixed:
         """A fixed limit learns nothing."""
 
 
-class _Adaptive:
+class _Adaptive(ABC):
     """What both adaptive limits share: windows, bounds and the answer to refusals.
 
     A window has at least `_min_samples` (fewer have no median to speak of). It lasts at least 0.25 s, so that a busy
@@ -92,9 +93,9 @@ class _Adaptive:
             self._window_ends = self._clock() + min(max(typical_s, _MIN_WINDOW_S), _MAX_WINDOW_S)
             self._judge(window, typical_s)
 
+    @abstractmethod
     def _judge(self, window: Sequence[Sample], typical_s: float) -> None:
         """Set the limit by a full window, whose median time to the first token is `typical_s`."""
-        raise NotImplementedError
 
     def _set(self, limit: float) -> None:
         self._limit = min(max(limit, self._low), self._high)

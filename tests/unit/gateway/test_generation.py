@@ -288,6 +288,13 @@ def test_a_silent_stream_counts_as_broken():
     assert silent.calls[0].closed
 
 
+def test_a_silent_stream_goes_on_elsewhere_and_nothing_of_it_comes_twice():
+    silent, other = ScriptedLlm(text("Once upon "), None), ScriptedLlm(0.5, text("a time."), finish())
+    scene = play({"budget_s": 60.0}, policies={"stall_ms": 2_000, "retry": RETRY}, m=[silent, other])
+    assert (scene.words, scene.error) == ("Once upon a time.", None)
+    assert scene.decisions == [("failover", "started")]
+
+
 def test_what_a_model_refuses_is_refused_and_harms_no_breaker():
     picky = ScriptedLlm(InvalidInput("messages", "short", "long"))
     scene = play(policies={"breaker": ALWAYS_OPEN}, m=picky, other=says("other"))
