@@ -55,7 +55,7 @@ async def test_an_answer_ends_at_its_budget_with_what_there_is(client: hedgerow.
     answer = await client.ask("Tell me a story about a fox.", budget_ms=300, tier="quality", cache="bypass")
     assert answer.finish_reason == "budget"
     assert "llm:budget" in answer.degraded
-    assert answer.text.startswith("Once upon a time")
+    assert answer.text.startswith("Once")  # how far it gets in the time is the machine's affair
 
 
 async def test_the_quality_tier_speculates(client: hedgerow.AsyncClient):
