@@ -74,7 +74,7 @@ def handlers(descriptor: ServiceDescriptor, servicers: Mapping[str, Servicer]) -
 
 def _handler(method: MethodDescriptor, serve: _Method) -> grpc.RpcMethodHandler[Any, Any]:
     if method.client_streaming and method.server_streaming:
-        raise TypeError(f"{method.full_name}: bidirectional streams are not supported yet")
+        return grpc.stream_stream_rpc_method_handler(serve.both_stream)
     if method.server_streaming:
         return grpc.unary_stream_rpc_method_handler(serve.server_stream)
     if method.client_streaming:
@@ -111,6 +111,15 @@ class _Method:
             return reply.SerializeToString()
 
         return bytes(await self._guard(context, serve))
+
+    async def both_stream(self, requests: AsyncIterator[bytes], context: _Context) -> None:
+        async def serve(call: Call) -> None:
+            parsed = (self._parse(raw) async for raw in requests)
+            async with aclosing(self._bound()(parsed, call)) as replies:
+                async for reply in replies:
+                    await context.write(reply.SerializeToString())
+
+        await self._guard(context, serve)
 
     def _bound(self) -> Callable[..., Any]:
         servicer = self._servicers.get(self._service)

@@ -22,56 +22,72 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from hedgerow.audio.v1 import audio_pb2 as hedgerow_dot_audio_dot_v1_dot_audio__pb2
 from hedgerow.chat.v1 import chat_pb2 as hedgerow_dot_chat_dot_v1_dot_chat__pb2
+from hedgerow.vision.v1 import vision_pb2 as hedgerow_dot_vision_dot_v1_dot_vision__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!hedgerow/gateway/v1/gateway.proto\x12\x13hedgerow.gateway.v1\x1a\x1bhedgerow/chat/v1/chat.proto\"M\n\x0b\x43\x61\x63hePolicy\x12\x0e\n\x06\x62ypass\x18\x01 \x01(\x08\x12\x1b\n\x0emin_similarity\x18\x02 \x01(\x02H\x00\x88\x01\x01\x42\x11\n\x0f_min_similarity\"\x15\n\x05Image\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x15\n\x05\x41udio\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x86\x04\n\x0fGenerateRequest\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.hedgerow.chat.v1.Message\x12*\n\x06images\x18\x02 \x03(\x0b\x32\x1a.hedgerow.gateway.v1.Image\x12)\n\x05\x61udio\x18\x03 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.Audio\x12,\n\x08sampling\x18\x04 \x01(\x0b\x32\x1a.hedgerow.chat.v1.Sampling\x12\x39\n\x0fresponse_format\x18\x05 \x01(\x0b\x32 .hedgerow.chat.v1.ResponseFormat\x12\'\n\x04tier\x18\x06 \x01(\x0e\x32\x19.hedgerow.gateway.v1.Tier\x12\r\n\x05model\x18\x07 \x01(\t\x12\x16\n\tbudget_ms\x18\x08 \x01(\x05H\x00\x88\x01\x01\x12/\n\x05\x63\x61\x63he\x18\t \x01(\x0b\x32 .hedgerow.gateway.v1.CachePolicy\x12\"\n\x15\x66irst_token_budget_ms\x18\n \x01(\x05H\x01\x88\x01\x01\x12\x10\n\x08realtime\x18\x0b \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x0c \x01(\x05\x12\x16\n\x0esingle_attempt\x18\r \x01(\x08\x42\x0c\n\n_budget_msB\x18\n\x16_first_token_budget_ms\">\n\x10GenerateResponse\x12*\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1a.hedgerow.gateway.v1.Event\"\xfa\x01\n\x05\x45vent\x12\x31\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x1d.hedgerow.gateway.v1.AcceptedH\x00\x12+\n\x05stage\x18\x02 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.StageH\x00\x12/\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x1e.hedgerow.gateway.v1.TextDeltaH\x00\x12+\n\x05patch\x18\x04 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.PatchH\x00\x12+\n\x05\x66inal\x18\x05 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.FinalH\x00\x42\x06\n\x04kind\"`\n\x08\x41\x63\x63\x65pted\x12\x10\n\x08trace_id\x18\x01 \x01(\t\x12\x11\n\tbudget_ms\x18\x02 \x01(\x01\x12/\n\x04plan\x18\x03 \x03(\x0b\x32!.hedgerow.gateway.v1.PlannedStage\"P\n\x0cPlannedStage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tbudget_ms\x18\x02 \x01(\x01\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x04 \x03(\t\"\x92\x01\n\x05Stage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tbudget_ms\x18\x02 \x01(\x01\x12\x10\n\x08spent_ms\x18\x03 \x01(\x01\x12\x12\n\nstarted_ms\x18\x04 \x01(\x01\x12\x32\n\x07outcome\x18\x05 \x01(\x0e\x32!.hedgerow.gateway.v1.StageOutcome\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\")\n\tTextDelta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x05\"$\n\x05Patch\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"v\n\x0b\x43\x61\x63heReport\x12\x32\n\x07verdict\x18\x01 \x01(\x0e\x32!.hedgerow.gateway.v1.CacheVerdict\x12\x17\n\nsimilarity\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0b\n\x03key\x18\x03 \x01(\tB\r\n\x0b_similarity\"Z\n\x08\x44\x65\x63ision\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x01\"\x8f\x03\n\x05\x46inal\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x35\n\rfinish_reason\x18\x02 \x01(\x0e\x32\x1e.hedgerow.chat.v1.FinishReason\x12\r\n\x05model\x18\x03 \x01(\t\x12&\n\x05usage\x18\x04 \x01(\x0b\x32\x17.hedgerow.chat.v1.Usage\x12/\n\x05\x63\x61\x63he\x18\x05 \x01(\x0b\x32 .hedgerow.gateway.v1.CacheReport\x12\x10\n\x08\x64\x65graded\x18\x06 \x03(\t\x12*\n\x06stages\x18\x07 \x03(\x0b\x32\x1a.hedgerow.gateway.v1.Stage\x12\x14\n\x07ttft_ms\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08total_ms\x18\t \x01(\x01\x12\x10\n\x08trace_id\x18\n \x01(\t\x12\x11\n\tbudget_ms\x18\x0b \x01(\x01\x12\x30\n\tdecisions\x18\x0c \x03(\x0b\x32\x1d.hedgerow.gateway.v1.Decision\x12\x10\n\x08\x63ost_usd\x18\r \x01(\x01\x42\n\n\x08_ttft_ms\"N\n\x14GenerateBatchRequest\x12\x36\n\x08requests\x18\x01 \x03(\x0b\x32$.hedgerow.gateway.v1.GenerateRequest\"\x8f\x01\n\x15GenerateBatchResponse\x12\r\n\x05index\x18\x01 \x01(\x05\x12+\n\x05\x66inal\x18\x02 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.FinalH\x00\x12\x30\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1f.hedgerow.gateway.v1.BatchErrorH\x00\x42\x08\n\x06result\";\n\nBatchError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t*P\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\r\n\tTIER_FAST\x10\x01\x12\x11\n\rTIER_BALANCED\x10\x02\x12\x10\n\x0cTIER_QUALITY\x10\x03*\xaf\x01\n\x0cStageOutcome\x12\x1d\n\x19STAGE_OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n\x10STAGE_OUTCOME_OK\x10\x01\x12\x19\n\x15STAGE_OUTCOME_OVERRUN\x10\x02\x12\x18\n\x14STAGE_OUTCOME_FAILED\x10\x03\x12\x19\n\x15STAGE_OUTCOME_SKIPPED\x10\x04\x12\x1a\n\x16STAGE_OUTCOME_REPLACED\x10\x05*\xb3\x01\n\x0c\x43\x61\x63heVerdict\x12\x1d\n\x19\x43\x41\x43HE_VERDICT_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41\x43HE_VERDICT_MISS\x10\x01\x12\x17\n\x13\x43\x41\x43HE_VERDICT_EXACT\x10\x02\x12\x1a\n\x16\x43\x41\x43HE_VERDICT_SEMANTIC\x10\x03\x12\x18\n\x14\x43\x41\x43HE_VERDICT_BYPASS\x10\x04\x12\x1d\n\x19\x43\x41\x43HE_VERDICT_UNAVAILABLE\x10\x05\x32\xd5\x01\n\x0eGatewayService\x12Y\n\x08Generate\x12$.hedgerow.gateway.v1.GenerateRequest\x1a%.hedgerow.gateway.v1.GenerateResponse0\x01\x12h\n\rGenerateBatch\x12).hedgerow.gateway.v1.GenerateBatchRequest\x1a*.hedgerow.gateway.v1.GenerateBatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!hedgerow/gateway/v1/gateway.proto\x12\x13hedgerow.gateway.v1\x1a\x1dhedgerow/audio/v1/audio.proto\x1a\x1bhedgerow/chat/v1/chat.proto\x1a\x1fhedgerow/vision/v1/vision.proto\"M\n\x0b\x43\x61\x63hePolicy\x12\x0e\n\x06\x62ypass\x18\x01 \x01(\x08\x12\x1b\n\x0emin_similarity\x18\x02 \x01(\x02H\x00\x88\x01\x01\x42\x11\n\x0f_min_similarity\"\x15\n\x05Image\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x15\n\x05\x41udio\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\x86\x04\n\x0fGenerateRequest\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.hedgerow.chat.v1.Message\x12*\n\x06images\x18\x02 \x03(\x0b\x32\x1a.hedgerow.gateway.v1.Image\x12)\n\x05\x61udio\x18\x03 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.Audio\x12,\n\x08sampling\x18\x04 \x01(\x0b\x32\x1a.hedgerow.chat.v1.Sampling\x12\x39\n\x0fresponse_format\x18\x05 \x01(\x0b\x32 .hedgerow.chat.v1.ResponseFormat\x12\'\n\x04tier\x18\x06 \x01(\x0e\x32\x19.hedgerow.gateway.v1.Tier\x12\r\n\x05model\x18\x07 \x01(\t\x12\x16\n\tbudget_ms\x18\x08 \x01(\x05H\x00\x88\x01\x01\x12/\n\x05\x63\x61\x63he\x18\t \x01(\x0b\x32 .hedgerow.gateway.v1.CachePolicy\x12\"\n\x15\x66irst_token_budget_ms\x18\n \x01(\x05H\x01\x88\x01\x01\x12\x10\n\x08realtime\x18\x0b \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x0c \x01(\x05\x12\x16\n\x0esingle_attempt\x18\r \x01(\x08\x42\x0c\n\n_budget_msB\x18\n\x16_first_token_budget_ms\">\n\x10GenerateResponse\x12*\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x1a.hedgerow.gateway.v1.Event\"\xe0\x02\n\x05\x45vent\x12\x31\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x1d.hedgerow.gateway.v1.AcceptedH\x00\x12+\n\x05stage\x18\x02 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.StageH\x00\x12/\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x1e.hedgerow.gateway.v1.TextDeltaH\x00\x12+\n\x05patch\x18\x04 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.PatchH\x00\x12+\n\x05\x66inal\x18\x05 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.FinalH\x00\x12\x35\n\ntranscript\x18\x06 \x01(\x0b\x32\x1f.hedgerow.gateway.v1.TranscriptH\x00\x12-\n\x06sights\x18\x07 \x01(\x0b\x32\x1b.hedgerow.gateway.v1.SightsH\x00\x42\x06\n\x04kind\"B\n\nTranscript\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x17\n\x0f\x63onfirmed_words\x18\x02 \x01(\x05\x12\r\n\x05\x66inal\x18\x03 \x01(\x08\"6\n\x06Sights\x12,\n\x08pictures\x18\x01 \x03(\x0b\x32\x1a.hedgerow.vision.v1.Labels\"`\n\x08\x41\x63\x63\x65pted\x12\x10\n\x08trace_id\x18\x01 \x01(\t\x12\x11\n\tbudget_ms\x18\x02 \x01(\x01\x12/\n\x04plan\x18\x03 \x03(\x0b\x32!.hedgerow.gateway.v1.PlannedStage\"P\n\x0cPlannedStage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tbudget_ms\x18\x02 \x01(\x01\x12\x10\n\x08required\x18\x03 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x04 \x03(\t\"\x92\x01\n\x05Stage\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tbudget_ms\x18\x02 \x01(\x01\x12\x10\n\x08spent_ms\x18\x03 \x01(\x01\x12\x12\n\nstarted_ms\x18\x04 \x01(\x01\x12\x32\n\x07outcome\x18\x05 \x01(\x0e\x32!.hedgerow.gateway.v1.StageOutcome\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\")\n\tTextDelta\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x05\"$\n\x05Patch\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"v\n\x0b\x43\x61\x63heReport\x12\x32\n\x07verdict\x18\x01 \x01(\x0e\x32!.hedgerow.gateway.v1.CacheVerdict\x12\x17\n\nsimilarity\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x0b\n\x03key\x18\x03 \x01(\tB\r\n\x0b_similarity\"Z\n\x08\x44\x65\x63ision\x12\x0e\n\x06policy\x18\x01 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05\x61t_ms\x18\x05 \x01(\x01\"\xd0\x03\n\x05\x46inal\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x35\n\rfinish_reason\x18\x02 \x01(\x0e\x32\x1e.hedgerow.chat.v1.FinishReason\x12\r\n\x05model\x18\x03 \x01(\t\x12&\n\x05usage\x18\x04 \x01(\x0b\x32\x17.hedgerow.chat.v1.Usage\x12/\n\x05\x63\x61\x63he\x18\x05 \x01(\x0b\x32 .hedgerow.gateway.v1.CacheReport\x12\x10\n\x08\x64\x65graded\x18\x06 \x03(\t\x12*\n\x06stages\x18\x07 \x03(\x0b\x32\x1a.hedgerow.gateway.v1.Stage\x12\x14\n\x07ttft_ms\x18\x08 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08total_ms\x18\t \x01(\x01\x12\x10\n\x08trace_id\x18\n \x01(\t\x12\x11\n\tbudget_ms\x18\x0b \x01(\x01\x12\x30\n\tdecisions\x18\x0c \x03(\x0b\x32\x1d.hedgerow.gateway.v1.Decision\x12\x10\n\x08\x63ost_usd\x18\r \x01(\x01\x12\x12\n\ntranscript\x18\x0e \x01(\t\x12+\n\x06sights\x18\x0f \x01(\x0b\x32\x1b.hedgerow.gateway.v1.SightsB\n\n\x08_ttft_ms\"\x98\x01\n\x0f\x43onverseRequest\x12\x37\n\x07options\x18\x01 \x01(\x0b\x32$.hedgerow.gateway.v1.ConverseOptionsH\x00\x12\x0f\n\x05\x61udio\x18\x02 \x01(\x0cH\x00\x12\x33\n\tinterrupt\x18\x03 \x01(\x0b\x32\x1e.hedgerow.gateway.v1.InterruptH\x00\x42\x06\n\x04kind\"\x9c\x01\n\x0f\x43onverseOptions\x12\x35\n\x07request\x18\x01 \x01(\x0b\x32$.hedgerow.gateway.v1.GenerateRequest\x12.\n\x06\x66ormat\x18\x02 \x01(\x0b\x32\x1e.hedgerow.audio.v1.AudioFormat\x12\x15\n\x08pause_ms\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x0b\n\t_pause_ms\"\x0b\n\tInterrupt\"\xbf\x02\n\x10\x43onverseResponse\x12\x0c\n\x04turn\x18\x01 \x01(\x05\x12:\n\x0espeech_started\x18\x02 \x01(\x0b\x32 .hedgerow.audio.v1.SpeechStartedH\x00\x12\x35\n\ntranscript\x18\x03 \x01(\x0b\x32\x1f.hedgerow.gateway.v1.TranscriptH\x00\x12\x37\n\x06\x61nswer\x18\x04 \x01(\x0b\x32%.hedgerow.gateway.v1.GenerateResponseH\x00\x12\x37\n\x0binterrupted\x18\x05 \x01(\x0b\x32 .hedgerow.gateway.v1.InterruptedH\x00\x12\x30\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x1f.hedgerow.gateway.v1.BatchErrorH\x00\x42\x06\n\x04kind\"\x1b\n\x0bInterrupted\x12\x0c\n\x04text\x18\x01 \x01(\t\"N\n\x14GenerateBatchRequest\x12\x36\n\x08requests\x18\x01 \x03(\x0b\x32$.hedgerow.gateway.v1.GenerateRequest\"\x8f\x01\n\x15GenerateBatchResponse\x12\r\n\x05index\x18\x01 \x01(\x05\x12+\n\x05\x66inal\x18\x02 \x01(\x0b\x32\x1a.hedgerow.gateway.v1.FinalH\x00\x12\x30\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x1f.hedgerow.gateway.v1.BatchErrorH\x00\x42\x08\n\x06result\";\n\nBatchError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t*P\n\x04Tier\x12\x14\n\x10TIER_UNSPECIFIED\x10\x00\x12\r\n\tTIER_FAST\x10\x01\x12\x11\n\rTIER_BALANCED\x10\x02\x12\x10\n\x0cTIER_QUALITY\x10\x03*\xaf\x01\n\x0cStageOutcome\x12\x1d\n\x19STAGE_OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n\x10STAGE_OUTCOME_OK\x10\x01\x12\x19\n\x15STAGE_OUTCOME_OVERRUN\x10\x02\x12\x18\n\x14STAGE_OUTCOME_FAILED\x10\x03\x12\x19\n\x15STAGE_OUTCOME_SKIPPED\x10\x04\x12\x1a\n\x16STAGE_OUTCOME_REPLACED\x10\x05*\xb3\x01\n\x0c\x43\x61\x63heVerdict\x12\x1d\n\x19\x43\x41\x43HE_VERDICT_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41\x43HE_VERDICT_MISS\x10\x01\x12\x17\n\x13\x43\x41\x43HE_VERDICT_EXACT\x10\x02\x12\x1a\n\x16\x43\x41\x43HE_VERDICT_SEMANTIC\x10\x03\x12\x18\n\x14\x43\x41\x43HE_VERDICT_BYPASS\x10\x04\x12\x1d\n\x19\x43\x41\x43HE_VERDICT_UNAVAILABLE\x10\x05\x32\xb2\x02\n\x0eGatewayService\x12Y\n\x08Generate\x12$.hedgerow.gateway.v1.GenerateRequest\x1a%.hedgerow.gateway.v1.GenerateResponse0\x01\x12h\n\rGenerateBatch\x12).hedgerow.gateway.v1.GenerateBatchRequest\x1a*.hedgerow.gateway.v1.GenerateBatchResponse0\x01\x12[\n\x08\x43onverse\x12$.hedgerow.gateway.v1.ConverseRequest\x1a%.hedgerow.gateway.v1.ConverseResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hedgerow.gateway.v1.gateway_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TIER']._serialized_start=2361
-  _globals['_TIER']._serialized_end=2441
-  _globals['_STAGEOUTCOME']._serialized_start=2444
-  _globals['_STAGEOUTCOME']._serialized_end=2619
-  _globals['_CACHEVERDICT']._serialized_start=2622
-  _globals['_CACHEVERDICT']._serialized_end=2801
-  _globals['_CACHEPOLICY']._serialized_start=87
-  _globals['_CACHEPOLICY']._serialized_end=164
-  _globals['_IMAGE']._serialized_start=166
-  _globals['_IMAGE']._serialized_end=187
-  _globals['_AUDIO']._serialized_start=189
-  _globals['_AUDIO']._serialized_end=210
-  _globals['_GENERATEREQUEST']._serialized_start=213
-  _globals['_GENERATEREQUEST']._serialized_end=731
-  _globals['_GENERATERESPONSE']._serialized_start=733
-  _globals['_GENERATERESPONSE']._serialized_end=795
-  _globals['_EVENT']._serialized_start=798
-  _globals['_EVENT']._serialized_end=1048
-  _globals['_ACCEPTED']._serialized_start=1050
-  _globals['_ACCEPTED']._serialized_end=1146
-  _globals['_PLANNEDSTAGE']._serialized_start=1148
-  _globals['_PLANNEDSTAGE']._serialized_end=1228
-  _globals['_STAGE']._serialized_start=1231
-  _globals['_STAGE']._serialized_end=1377
-  _globals['_TEXTDELTA']._serialized_start=1379
-  _globals['_TEXTDELTA']._serialized_end=1420
-  _globals['_PATCH']._serialized_start=1422
-  _globals['_PATCH']._serialized_end=1458
-  _globals['_CACHEREPORT']._serialized_start=1460
-  _globals['_CACHEREPORT']._serialized_end=1578
-  _globals['_DECISION']._serialized_start=1580
-  _globals['_DECISION']._serialized_end=1670
-  _globals['_FINAL']._serialized_start=1673
-  _globals['_FINAL']._serialized_end=2072
-  _globals['_GENERATEBATCHREQUEST']._serialized_start=2074
-  _globals['_GENERATEBATCHREQUEST']._serialized_end=2152
-  _globals['_GENERATEBATCHRESPONSE']._serialized_start=2155
-  _globals['_GENERATEBATCHRESPONSE']._serialized_end=2298
-  _globals['_BATCHERROR']._serialized_start=2300
-  _globals['_BATCHERROR']._serialized_end=2359
-  _globals['_GATEWAYSERVICE']._serialized_start=2804
-  _globals['_GATEWAYSERVICE']._serialized_end=3017
+  _globals['_TIER']._serialized_start=3394
+  _globals['_TIER']._serialized_end=3474
+  _globals['_STAGEOUTCOME']._serialized_start=3477
+  _globals['_STAGEOUTCOME']._serialized_end=3652
+  _globals['_CACHEVERDICT']._serialized_start=3655
+  _globals['_CACHEVERDICT']._serialized_end=3834
+  _globals['_CACHEPOLICY']._serialized_start=151
+  _globals['_CACHEPOLICY']._serialized_end=228
+  _globals['_IMAGE']._serialized_start=230
+  _globals['_IMAGE']._serialized_end=251
+  _globals['_AUDIO']._serialized_start=253
+  _globals['_AUDIO']._serialized_end=274
+  _globals['_GENERATEREQUEST']._serialized_start=277
+  _globals['_GENERATEREQUEST']._serialized_end=795
+  _globals['_GENERATERESPONSE']._serialized_start=797
+  _globals['_GENERATERESPONSE']._serialized_end=859
+  _globals['_EVENT']._serialized_start=862
+  _globals['_EVENT']._serialized_end=1214
+  _globals['_TRANSCRIPT']._serialized_start=1216
+  _globals['_TRANSCRIPT']._serialized_end=1282
+  _globals['_SIGHTS']._serialized_start=1284
+  _globals['_SIGHTS']._serialized_end=1338
+  _globals['_ACCEPTED']._serialized_start=1340
+  _globals['_ACCEPTED']._serialized_end=1436
+  _globals['_PLANNEDSTAGE']._serialized_start=1438
+  _globals['_PLANNEDSTAGE']._serialized_end=1518
+  _globals['_STAGE']._serialized_start=1521
+  _globals['_STAGE']._serialized_end=1667
+  _globals['_TEXTDELTA']._serialized_start=1669
+  _globals['_TEXTDELTA']._serialized_end=1710
+  _globals['_PATCH']._serialized_start=1712
+  _globals['_PATCH']._serialized_end=1748
+  _globals['_CACHEREPORT']._serialized_start=1750
+  _globals['_CACHEREPORT']._serialized_end=1868
+  _globals['_DECISION']._serialized_start=1870
+  _globals['_DECISION']._serialized_end=1960
+  _globals['_FINAL']._serialized_start=1963
+  _globals['_FINAL']._serialized_end=2427
+  _globals['_CONVERSEREQUEST']._serialized_start=2430
+  _globals['_CONVERSEREQUEST']._serialized_end=2582
+  _globals['_CONVERSEOPTIONS']._serialized_start=2585
+  _globals['_CONVERSEOPTIONS']._serialized_end=2741
+  _globals['_INTERRUPT']._serialized_start=2743
+  _globals['_INTERRUPT']._serialized_end=2754
+  _globals['_CONVERSERESPONSE']._serialized_start=2757
+  _globals['_CONVERSERESPONSE']._serialized_end=3076
+  _globals['_INTERRUPTED']._serialized_start=3078
+  _globals['_INTERRUPTED']._serialized_end=3105
+  _globals['_GENERATEBATCHREQUEST']._serialized_start=3107
+  _globals['_GENERATEBATCHREQUEST']._serialized_end=3185
+  _globals['_GENERATEBATCHRESPONSE']._serialized_start=3188
+  _globals['_GENERATEBATCHRESPONSE']._serialized_end=3331
+  _globals['_BATCHERROR']._serialized_start=3333
+  _globals['_BATCHERROR']._serialized_end=3392
+  _globals['_GATEWAYSERVICE']._serialized_start=3837
+  _globals['_GATEWAYSERVICE']._serialized_end=4143
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,6 @@
+from hedgerow.audio.v1 import audio_pb2 as _audio_pb2
 from hedgerow.chat.v1 import chat_pb2 as _chat_pb2
+from hedgerow.vision.v1 import vision_pb2 as _vision_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -106,18 +108,38 @@ class GenerateResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("accepted", "stage", "delta", "patch", "final")
+    __slots__ = ("accepted", "stage", "delta", "patch", "final", "transcript", "sights")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     PATCH_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
+    TRANSCRIPT_FIELD_NUMBER: _ClassVar[int]
+    SIGHTS_FIELD_NUMBER: _ClassVar[int]
     accepted: Accepted
     stage: Stage
     delta: TextDelta
     patch: Patch
     final: Final
-    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., delta: _Optional[_Union[TextDelta, _Mapping]] = ..., patch: _Optional[_Union[Patch, _Mapping]] = ..., final: _Optional[_Union[Final, _Mapping]] = ...) -> None: ...
+    transcript: Transcript
+    sights: Sights
+    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., delta: _Optional[_Union[TextDelta, _Mapping]] = ..., patch: _Optional[_Union[Patch, _Mapping]] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., transcript: _Optional[_Union[Transcript, _Mapping]] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ...) -> None: ...
+
+class Transcript(_message.Message):
+    __slots__ = ("text", "confirmed_words", "final")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CONFIRMED_WORDS_FIELD_NUMBER: _ClassVar[int]
+    FINAL_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    confirmed_words: int
+    final: bool
+    def __init__(self, text: _Optional[str] = ..., confirmed_words: _Optional[int] = ..., final: _Optional[bool] = ...) -> None: ...
+
+class Sights(_message.Message):
+    __slots__ = ("pictures",)
+    PICTURES_FIELD_NUMBER: _ClassVar[int]
+    pictures: _containers.RepeatedCompositeFieldContainer[_vision_pb2.Labels]
+    def __init__(self, pictures: _Optional[_Iterable[_Union[_vision_pb2.Labels, _Mapping]]] = ...) -> None: ...
 
 class Accepted(_message.Message):
     __slots__ = ("trace_id", "budget_ms", "plan")
@@ -198,7 +220,7 @@ class Decision(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., at_ms: _Optional[float] = ...) -> None: ...
 
 class Final(_message.Message):
-    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd")
+    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd", "transcript", "sights")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +234,8 @@ class Final(_message.Message):
     BUDGET_MS_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
     COST_USD_FIELD_NUMBER: _ClassVar[int]
+    TRANSCRIPT_FIELD_NUMBER: _ClassVar[int]
+    SIGHTS_FIELD_NUMBER: _ClassVar[int]
     text: str
     finish_reason: _chat_pb2.FinishReason
     model: str
@@ -225,7 +249,55 @@ class Final(_message.Message):
     budget_ms: float
     decisions: _containers.RepeatedCompositeFieldContainer[Decision]
     cost_usd: float
-    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ...) -> None: ...
+    transcript: str
+    sights: Sights
+    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ..., transcript: _Optional[str] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ...) -> None: ...
+
+class ConverseRequest(_message.Message):
+    __slots__ = ("options", "audio", "interrupt")
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_FIELD_NUMBER: _ClassVar[int]
+    INTERRUPT_FIELD_NUMBER: _ClassVar[int]
+    options: ConverseOptions
+    audio: bytes
+    interrupt: Interrupt
+    def __init__(self, options: _Optional[_Union[ConverseOptions, _Mapping]] = ..., audio: _Optional[bytes] = ..., interrupt: _Optional[_Union[Interrupt, _Mapping]] = ...) -> None: ...
+
+class ConverseOptions(_message.Message):
+    __slots__ = ("request", "format", "pause_ms")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
+    request: GenerateRequest
+    format: _audio_pb2.AudioFormat
+    pause_ms: int
+    def __init__(self, request: _Optional[_Union[GenerateRequest, _Mapping]] = ..., format: _Optional[_Union[_audio_pb2.AudioFormat, _Mapping]] = ..., pause_ms: _Optional[int] = ...) -> None: ...
+
+class Interrupt(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ConverseResponse(_message.Message):
+    __slots__ = ("turn", "speech_started", "transcript", "answer", "interrupted", "error")
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    SPEECH_STARTED_FIELD_NUMBER: _ClassVar[int]
+    TRANSCRIPT_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    INTERRUPTED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    turn: int
+    speech_started: _audio_pb2.SpeechStarted
+    transcript: Transcript
+    answer: GenerateResponse
+    interrupted: Interrupted
+    error: BatchError
+    def __init__(self, turn: _Optional[int] = ..., speech_started: _Optional[_Union[_audio_pb2.SpeechStarted, _Mapping]] = ..., transcript: _Optional[_Union[Transcript, _Mapping]] = ..., answer: _Optional[_Union[GenerateResponse, _Mapping]] = ..., interrupted: _Optional[_Union[Interrupted, _Mapping]] = ..., error: _Optional[_Union[BatchError, _Mapping]] = ...) -> None: ...
+
+class Interrupted(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
 
 class GenerateBatchRequest(_message.Message):
     __slots__ = ("requests",)

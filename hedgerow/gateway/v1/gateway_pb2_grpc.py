@@ -45,6 +45,11 @@ class GatewayServiceStub:
                 request_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.GenerateBatchRequest.SerializeToString,
                 response_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.GenerateBatchResponse.FromString,
                 _registered_method=True)
+        self.Converse = channel.stream_stream(
+                '/hedgerow.gateway.v1.GatewayService/Converse',
+                request_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseRequest.SerializeToString,
+                response_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseResponse.FromString,
+                _registered_method=True)
 
 
 class GatewayServiceServicer:
@@ -68,6 +73,15 @@ class GatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Converse(self, request_iterator, context):
+        """A spoken conversation: audio in, text out. Each time the speaker pauses, what was said is answered like a request to
+        Generate, with the turns before it. Who speaks again while an answer comes cuts it off. Closing the client's side
+        lets the last answer finish; cancelling the call stops everything.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -80,6 +94,11 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.GenerateBatch,
                     request_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.GenerateBatchRequest.FromString,
                     response_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.GenerateBatchResponse.SerializeToString,
+            ),
+            'Converse': grpc.stream_stream_rpc_method_handler(
+                    servicer.Converse,
+                    request_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseRequest.FromString,
+                    response_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -137,6 +156,33 @@ class GatewayService:
             '/hedgerow.gateway.v1.GatewayService/GenerateBatch',
             hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.GenerateBatchRequest.SerializeToString,
             hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.GenerateBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Converse(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/hedgerow.gateway.v1.GatewayService/Converse',
+            hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseRequest.SerializeToString,
+            hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,1 @@
+"""Speech to text as a service of its own."""

@@ -1,0 +1,68 @@
+"""What the parts of the service say to each other. Times are seconds from the beginning of the audio.
+
+Audio between the parts is always float32 in -1 to 1, mono, at `RATE`, as a NumPy array of shape (samples,).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+RATE = 16_000  # Hz
+Audio: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """With its punctuation, without spaces. `probability` and `stability` are 0 to 1; 1 is confirmed."""
+
+    text: str
+    start_s: float
+    end_s: float
+    probability: float = 1.0
+    stability: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Somebody began to speak."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The segment that is being spoken; the first `confirmed` words stay. `audio_s` had been heard for it."""
+
+    index: int
+    words: tuple[Word, ...]
+    confirmed: int
+    audio_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A closed segment: what was said between two pauses."""
+
+    index: int
+    words: tuple[Word, ...]
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The model is this far behind what is spoken."""
+
+    behind_s: float
+
+
+Heard: TypeAlias = Started | Partial | Segment | Behind
+
+
+def text_of(words: tuple[Word, ...]) -> str:
+    """The words as a sentence."""
+    return " ".join(word.text for word in words)

@@ -1,0 +1,1 @@
+"""Image models as a service of their own."""
