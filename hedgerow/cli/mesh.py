@@ -20,7 +20,8 @@ DEFAULT_STATE_DIR = Path(".hedgerow")
 MESH_FILE = "mesh.json"
 
 # By port, from the base port on. The gateway comes first: it is what callers know.
-SERVICES = ("gateway", "cache", "router", "llm-fast", "llm-quality")
+SERVICES = ("gateway", "cache", "router", "llm-fast", "llm-quality", "vision", "audio")
+VISION_MODEL, AUDIO_MODEL = "demo-vision", "demo-whisper"
 
 # The router's catalogue. Prices are made up: they only have to differ.
 DEMO_MODELS: tuple[dict[str, Any], ...] = (
@@ -67,16 +68,14 @@ def demo_mesh(
     otlp_endpoint: str = "",
     overrides: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[ServiceSpec]:
-    """The demo's five services, the front (the gateway) last.
+    """The demo's services, the front (the gateway) last.
 
-    `ports` is the first of five in a row, or five in the order of `SERVICES`. `overrides` are environment variables by
-    service name. Raises `MeshError` where the demo models are missing.
+    `ports` is the first of as many in a row as there are `SERVICES`, or one for each in their order. `overrides` are
+    environment variables by service name. Raises `MeshError` where the demo models are missing.
     """
-    for model in DEMO_MODELS:
-        if not (models_dir / model["name"]).is_dir():
-            raise MeshError(
-                f"no model {model['name']} in {models_dir}; set HEDGEROW_MODELS_DIR to the folder that has it"
-            )
+    for name in (*(model["name"] for model in DEMO_MODELS), VISION_MODEL, AUDIO_MODEL):
+        if not (models_dir / name).is_dir():
+            raise MeshError(f"no model {name} in {models_dir}; set HEDGEROW_MODELS_DIR to the folder that has it")
     numbers = range(ports, ports + len(SERVICES)) if isinstance(ports, int) else ports
     at = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, numbers, strict=True)}
     fast, quality = (models_dir / model["name"] for model in DEMO_MODELS)
@@ -86,7 +85,11 @@ def demo_mesh(
         "router": {"MODELS": json.dumps(DEMO_MODELS)},
         "llm-fast": _llm(fast),
         "llm-quality": {**_llm(quality), "VLLM__SPECULATIVE_CONFIG": json.dumps(draft)},
+        "vision": {"MODELS_DIR": str(models_dir), "DEFAULT_MODEL": VISION_MODEL, "RELOAD": "false"},
+        "audio": {"MODEL": str(models_dir / AUDIO_MODEL)},
         "gateway": {
+            "VISION_ADDRESS": at["vision"],
+            "AUDIO_ADDRESS": at["audio"],
             "CACHE_ADDRESS": at["cache"],
             "ROUTER_ADDRESS": at["router"],
             "LLM_ADDRESSES": json.dumps({fast.name: at["llm-fast"], quality.name: at["llm-quality"]}),

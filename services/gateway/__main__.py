@@ -15,7 +15,7 @@ from hedgerow.channel import open_channel
 from hedgerow.gateway.v1 import gateway_pb2
 from services.gateway.aftermath import Aftermath
 from services.gateway.answer import Backends, StandIns
-from services.gateway.backends import Cache, Llm, Router, keep_up, watch
+from services.gateway.backends import Audio, Cache, Llm, Router, Vision, keep_up, watch
 from services.gateway.config import GatewaySettings
 from services.gateway.door import Door
 from services.gateway.fleet import make_breaker, make_fleet
@@ -23,6 +23,7 @@ from services.gateway.generation import Generation
 from services.gateway.identity import BadTenants, Identity
 from services.gateway.near import NearCache
 from services.gateway.routes import Routes
+from services.gateway.senses import Senses
 from services.gateway.servicer import GatewayServicer
 from services.runtime import serve
 from services.runtime.policy.flight import SingleFlight
@@ -42,7 +43,13 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
 
         channels = {
             address: await connect(address)
-            for address in {settings.cache_address, settings.router_address, *chain(*settings.llm_addresses.values())}
+            for address in {
+                settings.cache_address,
+                settings.router_address,
+                settings.vision_address,
+                settings.audio_address,
+                *chain(*settings.llm_addresses.values()),
+            }
             if address
         }
         cache = Cache(channels[settings.cache_address]) if settings.cache_address else None
@@ -58,10 +65,15 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         aftermath = Aftermath(cache, router, near)
         flights = SingleFlight[bytes, Generation]() if settings.single_flight else None
         stand_ins = StandIns(settings.stand_ins, settings.template)
-        backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, flights, stand_ins)
+        senses = _senses(settings, channels)
+        backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, flights, stand_ins, senses)
         identity = _identity(settings)
         work = [aftermath.run(), pressure.run(), identity.run()]
         work += [watch(channels[each.address], each.breaker) for pool in fleet.pools.values() for each in pool.replicas]
+        if senses.vision:
+            work.append(watch(channels[settings.vision_address], senses.vision_breaker))
+        if senses.audio:
+            work.append(watch(channels[settings.audio_address], senses.audio_breaker))
         if cache:
             work.append(watch(channels[settings.cache_address], cache_breaker))
             work.append(keep_up(lambda: near.follow(cache)))
@@ -75,6 +87,17 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             await aftermath.settle(_SETTLE_S)
             for task in tasks:
                 task.cancel()
+
+
+def _senses(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel]) -> Senses:
+    return Senses(
+        Vision(channels[settings.vision_address]) if settings.vision_address else None,
+        make_breaker(settings.breaker, "vision"),
+        Audio(channels[settings.audio_address]) if settings.audio_address else None,
+        make_breaker(settings.breaker, "audio"),
+        settings.vision_model,
+        settings.labels_per_image,
+    )
 
 
 def _identity(settings: GatewaySettings) -> Identity:

@@ -32,14 +32,46 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
     if request.cache.HasField("min_similarity"):
         _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
     if request.images:
-        raise InvalidInput("images", "none while no vision service is configured", f"{len(request.images)} images")
+        _check_images(request, settings)
     if request.HasField("audio"):
+        _check_audio(request, settings)
+
+
+def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings) -> None:
+    """Raise `InvalidInput` for the first thing about a spoken conversation that cannot be served."""
+    if not settings.audio_address:
+        raise InvalidInput("options", "no conversations while no audio service is configured", "one")
+    if options.request.HasField("audio"):
+        raise InvalidInput("options.request.audio", "nothing: what is spoken is the audio", "a recording")
+    # Stands in for what will be said.
+    asked = pb.GenerateRequest()
+    asked.CopyFrom(options.request)
+    asked.messages.add(role=chat_pb2.ROLE_USER, content="…")
+    check(asked, settings)
+
+
+def _check_images(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    images = request.images
+    if not settings.vision_address:
+        raise InvalidInput("images", "none while no vision service is configured", f"{len(images)} images")
+    if len(images) > settings.max_images:
+        raise InvalidInput("images", f"at most {settings.max_images} images", len(images))
+    for index, image in enumerate(images):
+        if not image.data:
+            raise InvalidInput(f"images[{index}].data", "an encoded picture", "0 bytes")
+
+
+def _check_audio(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    if not settings.audio_address:
         raise InvalidInput("audio", "none while no audio service is configured", f"{len(request.audio.data)} bytes")
+    if not request.audio.data:
+        raise InvalidInput("audio.data", "an encoded recording", "0 bytes")
 
 
 def _check_messages(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
     messages = request.messages
-    if not 1 <= len(messages) <= settings.max_messages:
+    spoken = request.HasField("audio")
+    if not (0 if spoken else 1) <= len(messages) <= settings.max_messages:
         raise InvalidInput("messages", f"1 to {settings.max_messages} messages", len(messages))
     total = 0
     for index, message in enumerate(messages):
@@ -50,7 +82,7 @@ def _check_messages(request: pb.GenerateRequest, settings: GatewaySettings) -> N
         total += len(message.content.encode())
     if total > settings.max_content_bytes:
         raise InvalidInput("messages", f"at most {settings.max_content_bytes} bytes of content", f"{total} bytes")
-    if messages[-1].role != chat_pb2.ROLE_USER:
+    if messages[-1:] and messages[-1].role != chat_pb2.ROLE_USER and not spoken:
         last = chat_pb2.Role.Name(messages[-1].role)
         raise InvalidInput(f"messages[{len(messages) - 1}].role", "ROLE_USER for the last message", last)
 

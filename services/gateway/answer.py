@@ -1,8 +1,9 @@
 """One answer, from an admitted request to its last event.
 
-    cache ∥ router → llm
+    audio ∥ vision → cache ∥ router → llm
 
-The lookup starts first, and the choice of a model is made while it is under way. Whatever fails behind it, an answer
+Most requests have neither a recording nor pictures. The lookup starts first, and the choice of a model is made while it
+is under way. Whatever fails behind it, an answer
 ends with a `final` event by its budget, or, when there was no text to give, with an error that says what is broken.
 
 Events gather in an outbox and leave it together: each message costs gateway and client about 0.1 ms, as much as all of
@@ -12,7 +13,7 @@ the code here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ from services.gateway.identity import Tenant
 from services.gateway.ledger import Ledger, Running
 from services.gateway.near import NearCache
 from services.gateway.routes import Routes
+from services.gateway.senses import Asked, Perception, Senses
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
@@ -69,6 +71,7 @@ class Backends:
     aftermath: Aftermath
     flights: SingleFlight[bytes, Generation] | None
     stand_ins: StandIns = StandIns()
+    senses: Senses | None = None
 
 
 class Answer:
@@ -92,27 +95,15 @@ class Answer:
         self._stale: cache_pb2.Answer | None = None
         self._generation: Generation | None = None
         self._reads_along = False
+        self._asked = Asked(tuple(request.messages))
+        self._perception: Perception | None = None
 
     async def messages(self) -> Messages:
         self._backends.fleet.request()
-        cache = None if self._request.cache.bypass else self._backends.cache
         try:
-            if cache is None:
-                self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
-            else:
-                async with aclosing(self._from_cache(cache)) as messages:
-                    async for message in messages:
-                        yield message
-            if not self._ledger.text:
-                async with aclosing(self._from_model()) as messages:
-                    async for message in messages:
-                        yield message
-            final = self._ledger.close()
-            self._outbox.append(pb.Event(final=final))
-            try:
-                yield self._flush()
-            finally:
-                self._after(final, stored=cache is not None)
+            async with aclosing(self._to_the_end()) as messages:
+                async for message in messages:
+                    yield message
         except ServiceError as error:
             self._ledger.failed(error)
             raise
@@ -120,7 +111,65 @@ class Answer:
             self._ledger.dropped()
             raise
         finally:
+            if self._perception:
+                self._perception.leave()
             self._reservation.settle(self._ledger.billed_tokens)
+
+    async def _to_the_end(self) -> Messages:
+        """Whatever comes before the last event, and that."""
+        ledger = self._ledger
+        if self._request.images or self._request.HasField("audio"):
+            async with aclosing(self._perceive()) as messages:
+                async for message in messages:
+                    yield message
+        cache = None if self._request.cache.bypass or not self._asked.whole else self._backends.cache
+        if cache is None:
+            ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
+        elif not ledger.finish_reason:
+            async with aclosing(self._from_cache(cache)) as messages:
+                async for message in messages:
+                    yield message
+        if not ledger.finish_reason:
+            async with aclosing(self._from_model()) as messages:
+                async for message in messages:
+                    yield message
+        self._take_patch()
+        final = ledger.close()
+        self._outbox.append(pb.Event(final=final))
+        try:
+            yield self._flush()
+        finally:
+            self._after(final, stored=cache is not None)
+
+    async def _perceive(self) -> Messages:
+        """Have the recording heard and the pictures seen."""
+        senses = self._backends.senses
+        assert senses is not None  # the servicer has them wherever a request may need them
+        self._perception = Perception(self._request, self._ledger, senses)
+        yield self._flush()
+        try:
+            async with aclosing(self._perception.events()) as events:
+                async for event in events:
+                    self._outbox.append(event)
+                    yield self._flush()
+            self._asked = self._perception.asked()
+        except TooLate as problem:
+            self._end_unheard(problem)
+
+    def _end_unheard(self, problem: TooLate) -> None:
+        """The time for hearing the question is over: there is nothing that could be answered."""
+        ledger = self._ledger
+        self._asked = Asked((), whole=False)
+        ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET
+        ledger.degraded.append("audio:budget")
+        if "template" in self._backends.stand_ins.order:
+            self._take_whole(self._backends.stand_ins.template, "", chat_pb2.FINISH_REASON_BUDGET)
+            ledger.degraded.append(_STOOD_IN["template"])
+            ledger.decide("fallback", "template", "audio", problem.message)
+
+    def _take_patch(self) -> None:
+        if self._perception and (patch := self._perception.patch()):
+            self._outbox.append(patch)
 
     def _after(self, final: pb.Final, *, stored: bool) -> None:
         """What is done once the client has everything."""
@@ -137,7 +186,7 @@ class Answer:
         return message
 
     async def _from_cache(self, cache: Cache) -> Messages:
-        self._question = _question(self._request, self._tenant.name)
+        self._question = _question(self._request, self._asked, self._tenant.name)
         self._question_key = self._question.SerializeToString(deterministic=True)
         with self._ledger.stage("cache") as stage:
             if self._take_near(stage):
@@ -214,7 +263,7 @@ class Answer:
             if request.model:
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{request.model}: asked for by name"
                 return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
-            choice = self._backends.routes.choose(_demand(request, ledger.plan["llm"].budget_ms))
+            choice = self._backends.routes.choose(_demand(request, self._asked, ledger.plan["llm"].budget_ms))
             if choice is None:
                 first, *others = self._backends.fleet.pools
                 if self._backends.routes.expected:
@@ -239,6 +288,7 @@ class Answer:
                 while not self._ledger.finish_reason and (items := await reader.take()):
                     self._take_text(items, generation.report)
                     if not self._ledger.finish_reason:
+                        self._take_patch()
                         yield self._flush()
             except ServiceError as problem:
                 self._end_early(problem, stage, generation.report)
@@ -264,7 +314,7 @@ class Answer:
     def _order(self, choice: Choice, stage: Running) -> Order:
         request, ledger = self._request, self._ledger
         question = llm_pb2.GenerateRequest(
-            messages=request.messages,
+            messages=self._asked.for_model(),
             sampling=request.sampling if request.HasField("sampling") else None,
             response_format=request.response_format if request.HasField("response_format") else None,
         )
@@ -340,7 +390,7 @@ class Answer:
             stage.detail = "; ".join([*report.problems, stage.detail])
         model = self._backends.routes.model(report.model)
         if model and not self._reads_along:
-            prompt = ledger.usage.prompt_tokens or prompt_tokens(self._request)
+            prompt = ledger.usage.prompt_tokens or prompt_tokens(self._asked.messages)
             completion = ledger.usage.completion_tokens or ledger.tokens
             ledger.cost_usd = model.cost_usd(prompt * (1 + report.extra_prompts), completion)
         ledger.billed_tokens = 0 if self._reads_along else ledger.usage.prompt_tokens + ledger.tokens
@@ -363,14 +413,15 @@ class Answer:
         self._backends.aftermath.store(self._question_key, request)
 
 
-def _question(request: pb.GenerateRequest, tenant: str) -> cache_pb2.Question:
+def _question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:
     named = f"model:{request.model}" if request.model else ""
     return cache_pb2.Question(
         tenant=tenant,
         model_class=named or f"tier:{pb.Tier.Name(request.tier).removeprefix('TIER_').lower()}",
-        messages=request.messages,
+        messages=asked.messages,
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
+        attachments=asked.attachments(),
     )
 
 
@@ -381,16 +432,16 @@ def _is_storable(final: pb.Final) -> bool:
     return fresh and whole and bool(final.text.strip())
 
 
-def prompt_tokens(request: pb.GenerateRequest) -> int:
+def prompt_tokens(messages: Iterable[chat_pb2.Message]) -> int:
     """An estimate."""
-    return sum(len(message.content) for message in request.messages) // _BYTES_PER_TOKEN
+    return sum(len(message.content) for message in messages) // _BYTES_PER_TOKEN
 
 
-def _demand(request: pb.GenerateRequest, budget_ms: float) -> Demand:
+def _demand(request: pb.GenerateRequest, asked: Asked, budget_ms: float) -> Demand:
     return Demand(
         tier=Tier(request.tier),
-        question=request.messages[-1].content,
+        question=asked.messages[-1].content,
         budget_ms=budget_ms,
-        prompt_tokens=prompt_tokens(request),
+        prompt_tokens=prompt_tokens(asked.messages),
         max_tokens=request.sampling.max_tokens,
     )

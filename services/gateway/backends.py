@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing, suppress
 from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
+from hedgerow.vision.v1 import vision_pb2
 from services.runtime.errors import Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
 from services.runtime.policy.breaker import Breaker
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
 _DETAILS = "grpc-status-details-bin"
+_PIECE_BYTES = 256 * 1024  # of a recording, in one message
 _ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: TooLate,
@@ -191,12 +194,55 @@ class Llm:
         return Call(call, self._model, notify)
 
 
+class Vision:
+    """The vision service."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._classify = _unary(channel, vision_pb2, "VisionService", "Classify")
+
+    def classify(self, request: vision_pb2.ClassifyRequest, timeout_s: float, metadata: Metadata) -> Pending:
+        """Start to look; ends after `timeout_s` at the latest."""
+        return Pending(self._classify(request, timeout=timeout_s, metadata=metadata), "vision")
+
+
+class Audio:
+    """The audio service."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._transcribe = _both_streams(channel, audio_pb2, "AudioService", "Transcribe")
+        self._transcribe_stream = _both_streams(channel, audio_pb2, "AudioService", "TranscribeStream")
+
+    async def transcribe(self, recording: bytes, timeout_s: float, metadata: Metadata) -> audio_pb2.TranscribeSummary:
+        """What a recording says; within `timeout_s`."""
+        call = self._transcribe(_pieces(recording), timeout=timeout_s, metadata=metadata)
+        async with aclosing(_follow(call, "audio")) as replies:
+            async for reply in replies:
+                if reply.HasField("summary"):
+                    return cast(audio_pb2.TranscribeSummary, reply.summary)
+        raise Unavailable("audio: ended without saying why")
+
+    def listen(
+        self, requests: AsyncIterator[audio_pb2.TranscribeStreamRequest], timeout_s: float | None, metadata: Metadata
+    ) -> AsyncGenerator[audio_pb2.TranscribeStreamResponse, None]:
+        """What is heard in live audio; the first request has the options. Closing it ends the call."""
+        return _follow(self._transcribe_stream(requests, timeout=timeout_s, metadata=metadata), "audio")
+
+
+async def _pieces(recording: bytes) -> AsyncIterator[audio_pb2.TranscribeRequest]:
+    for start in range(0, len(recording), _PIECE_BYTES):
+        yield audio_pb2.TranscribeRequest(data=recording[start : start + _PIECE_BYTES])
+
+
 def _unary(channel: grpc.aio.Channel, module: Any, service: str, method: str) -> Any:
     return channel.unary_unary(*_method(module, service, method))
 
 
 def _server_stream(channel: grpc.aio.Channel, module: Any, service: str, method: str) -> Any:
     return channel.unary_stream(*_method(module, service, method))
+
+
+def _both_streams(channel: grpc.aio.Channel, module: Any, service: str, method: str) -> Any:
+    return channel.stream_stream(*_method(module, service, method))
 
 
 def _method(module: Any, service: str, method: str) -> Iterable[Any]:
@@ -206,7 +252,7 @@ def _method(module: Any, service: str, method: str) -> Iterable[Any]:
     return path, request.SerializeToString, reply.FromString
 
 
-async def _follow(call: Any, who: str) -> AsyncIterator[Any]:
+async def _follow(call: Any, who: str) -> AsyncGenerator[Any, None]:
     try:
         async for message in call:
             yield message

@@ -33,6 +33,8 @@ class StageBudgets(BaseModel):
 
     cache: StageBudget = StageBudget(share=0.2, cap_ms=200)
     router: StageBudget = StageBudget(share=0.05, cap_ms=10)
+    vision: StageBudget = StageBudget(share=0.25, cap_ms=1_000)
+    audio: StageBudget = StageBudget(share=0.5, cap_ms=20_000)
     llm: StageBudget = StageBudget(share=1, cap_ms=600_000)
 
 
@@ -142,6 +144,8 @@ class GatewaySettings(ServiceSettings):
     address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
     cache_address: str = Field("127.0.0.1:50051", description="The cache service. Empty: no cache.")
     router_address: str = Field("127.0.0.1:50052", description="The router. Empty: no routing.")
+    vision_address: str = Field("", description="The vision service. Empty: no pictures.")
+    audio_address: str = Field("", description="The audio service. Empty: no recordings and no conversations.")
     llm_addresses: dict[str, Addresses] = Field(
         description="The llm services of each model, as JSON: {name: host:port, name: [host:port, …]}. The first model "
         "stands in without a router.",
@@ -160,6 +164,12 @@ class GatewaySettings(ServiceSettings):
     )
     max_messages: int = Field(64, ge=1, description="The most messages a conversation may have.")
     max_content_bytes: int = Field(262_144, ge=1, description="The most bytes all messages may have together.")
+    max_images: int = Field(8, ge=1, le=64, description="The most pictures a request may have.")
+    vision_model: str = Field("", description="The model that looks at pictures. Empty: the vision service's default.")
+    labels_per_image: int = Field(1, ge=1, le=100, description="How many labels of a picture the model is told.")
+    conversation_turns: int = Field(
+        8, ge=1, le=30, description="How many earlier turns of a spoken conversation go along with a question."
+    )
     max_batch: int = Field(64, ge=1, description="The most requests a batch may have.")
     api_keys: dict[str, str] = Field(
         {},

@@ -33,7 +33,7 @@ class Door:
         try:
             rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt)
             self._refuse_under_pressure(rank)
-            tokens = prompt_tokens(request) + (request.sampling.max_tokens or _ANSWER_TOKENS)
+            tokens = prompt_tokens(request.messages) + (request.sampling.max_tokens or _ANSWER_TOKENS)
             return self._quotas.reserve(tenant.name, tenant.allowance, tokens)
         except Exhausted as refusal:
             decisions = Decisions()

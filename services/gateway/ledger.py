@@ -79,6 +79,8 @@ class Ledger:
     tokens: int = 0  # in `text`, as far as they are known
     billed_tokens: int = 0  # prompt and completion, that the tenant's quota is charged for
     cost_usd: float = 0.0
+    transcript: str = ""  # what the request's recording said
+    sights: pb.Sights | None = None  # what its pictures showed
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     ttft_s: float | None = None
     total_s: float = 0.0
@@ -186,6 +188,8 @@ class Ledger:
             budget_ms=self.plan.budget_ms,
             decisions=[pb.Decision(**made) for made in self.decisions.told(self.opened)] if self.decisions else None,
             cost_usd=self.cost_usd,
+            transcript=self.transcript,
+            sights=self.sights,
         )
 
     def failed(self, error: ServiceError) -> None:

@@ -6,19 +6,22 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
+from functools import cache, partial
 
 from google.rpc import code_pb2
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admit import check
+from services.gateway.admit import check, check_conversation
 from services.gateway.answer import Answer, Backends, Messages
 from services.gateway.config import GatewaySettings
+from services.gateway.converse import Conversation
 from services.gateway.door import Door
 from services.gateway.errors import BudgetSpent
 from services.gateway.identity import Identity, Tenant
 from services.gateway.ledger import Ledger
-from services.gateway.plan import make_plan, text_stages
+from services.gateway.plan import answer_stages, make_plan
+from services.gateway.senses import recording_is
 from services.gateway.targets import Targets
 from services.runtime import telemetry
 from services.runtime.boundary import Call, header, to_status
@@ -32,7 +35,8 @@ class GatewayServicer:
     def __init__(self, settings: GatewaySettings, backends: Backends, identity: Identity, door: Door):
         self._settings, self._backends = settings, backends
         self._identity, self._door, self._targets = identity, door, Targets(settings.targets)
-        self._stages = {cached: text_stages(settings.stages, cached=cached) for cached in (True, False)}
+        self._conversations: set[Conversation] = set()
+        self._stages = cache(partial(answer_stages, settings.stages))
 
     def authorize(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
         """Raise `KeyUnknown` for a call, to whatever this process serves, without a key that is known."""
@@ -61,6 +65,47 @@ class GatewayServicer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def Converse(
+        self, requests: AsyncIterator[pb.ConverseRequest], call: Call
+    ) -> AsyncIterator[pb.ConverseResponse]:
+        tenant = self._identity.tenant(call.header("authorization"))
+        first = await anext(requests, pb.ConverseRequest())
+        if not first.HasField("options"):
+            raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
+        check_conversation(first.options, self._settings)
+        senses = self._backends.senses
+        assert senses is not None  # as it is checked
+        assert senses.audio is not None
+        if not senses.audio_breaker.would_admit():
+            raise senses.audio_breaker.refusal()
+
+        def answer(request: pb.GenerateRequest) -> Messages:
+            return self._turn(request, tenant, call.deadline)
+
+        conversation = Conversation(first.options, answer, _tell, self._settings.conversation_turns)
+        remaining = call.deadline.remaining()
+        timeout_s = remaining if math.isfinite(remaining) else None
+        self._conversations.add(conversation)
+        try:
+            responses = conversation.responses(requests, senses.audio, timeout_s, telemetry.propagate(call.span))
+            async with aclosing(responses):
+                async for response in responses:
+                    yield response
+        finally:
+            self._conversations.discard(conversation)
+
+    def drain(self) -> None:
+        """End the conversations, which would never end by themselves."""
+        for conversation in self._conversations:
+            conversation.close()
+
+    async def _turn(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> Messages:
+        """One turn's answer, in a span of its own."""
+        with telemetry.internal_span("turn") as span:
+            async with aclosing(self._answer(request, tenant, deadline, span)) as messages:
+                async for message in messages:
+                    yield message
+
     async def _item(
         self, index: int, request: pb.GenerateRequest, tenant: Tenant, call: Call
     ) -> pb.GenerateBatchResponse:
@@ -70,10 +115,7 @@ class GatewayServicer:
                 async for message in messages:
                     final = message.events[-1].final  # the last event of the last message
         except Exception as error:  # one item's failure does not end the others
-            status = to_status(error)
-            reason = error.reason if isinstance(error, ServiceError) else ServiceError.reason
-            problem = pb.BatchError(code=code_pb2.Code.Name(status.code), reason=reason, message=status.message)
-            return pb.GenerateBatchResponse(index=index, error=problem)
+            return pb.GenerateBatchResponse(index=index, error=_tell(error))
         return pb.GenerateBatchResponse(index=index, final=final)
 
     def _answer(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span) -> Messages:
@@ -82,7 +124,7 @@ class GatewayServicer:
         reservation = self._door.admit(request, tenant, telemetry.trace_id(span))
         cached = self._backends.cache is not None and not request.cache.bypass
         plan = make_plan(
-            self._stages[cached],
+            self._stages(cached=cached, images=bool(request.images), audio=recording_is(request)),
             budget_ms,
             floor_share=self._settings.floor_share,
             first_text_ms=self._first_text_ms(request),
@@ -105,3 +147,10 @@ class GatewayServicer:
         given = request.HasField("first_token_budget_ms")
         limit = request.first_token_budget_ms if given else self._settings.first_token_budget_ms
         return limit or math.inf
+
+
+def _tell(error: Exception) -> pb.BatchError:
+    """What a caller may know of an error that ends a part of a call."""
+    status = to_status(error)
+    reason = error.reason if isinstance(error, ServiceError) else ServiceError.reason
+    return pb.BatchError(code=code_pb2.Code.Name(status.code), reason=reason, message=status.message)

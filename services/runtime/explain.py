@@ -26,7 +26,7 @@ from pydantic_settings import EnvSettingsSource
 
 from services.runtime.config import ServiceSettings, load
 
-SERVICES = ("gateway", "cache", "router", "llm")
+SERVICES = ("gateway", "cache", "router", "llm", "vision", "audio")
 # By how a setting's name ends; the first that fits. Other numbers are counts.
 _UNITS = {
     "_usd_per_mtok": "USD a million tokens",
@@ -148,7 +148,7 @@ def _plan(settings: Any, budget_ms: float | None) -> dict[str, Any]:
     """How the gateway splits a budget (its own default, when none is given), at the latest times, in milliseconds."""
     planning = import_module("services.gateway.plan")
     whole_ms = min(budget_ms or settings.default_budget_ms, settings.max_budget_ms)
-    stages = planning.text_stages(settings.stages, cached=bool(settings.cache_address))
+    stages = planning.answer_stages(settings.stages, cached=bool(settings.cache_address))
     plan = planning.make_plan(stages, whole_ms, floor_share=settings.floor_share)
     slices = [
         {"stage": each.stage.name, "starts_ms": each.starts_ms, "budget_ms": each.budget_ms} for each in plan.slices

@@ -107,6 +107,18 @@ def start_span(name: str, kind: trace.SpanKind = trace.SpanKind.CLIENT) -> trace
     return _tracer.start_span(name, kind=kind, record_exception=False)
 
 
+@contextmanager
+def internal_span(name: str) -> Iterator[trace.Span]:
+    """A child of the current span, itself current for what runs inside."""
+    span = start_span(name, trace.SpanKind.INTERNAL)
+    token = context.attach(trace.set_span_in_context(span))
+    try:
+        yield span
+    finally:
+        context.detach(token)
+        span.end()
+
+
 def trace_id(span: trace.Span | None = None) -> str:
     """32 hexadecimal digits; all zero outside a call."""
     return trace.format_trace_id((span or trace.get_current_span()).get_span_context().trace_id)

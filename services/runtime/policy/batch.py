@@ -2,7 +2,8 @@
 
 The terms are Triton's (https://github.com/triton-inference-server/server/blob/main/docs/user_guide/batcher.md): a batch
 starts when it has the largest or a preferred size, or when its first item has waited for the longest delay. While a
-batch runs the next one gathers, so under load batches grow without any delay.
+batch runs the next one gathers, so under load batches grow without any delay. Who knows that nothing else is on its way
+can say so: then nobody waits for it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Batcher(Generic[T, R]):
 
     Up to `max_size` items run together, and up to `concurrency` batches. The first item of a batch waits for
     `max_delay_s` at most while the engine is idle; with 0, for what is submitted in the same turn of the event loop.
-    An idle engine starts at once with any of the `preferred` sizes. `max_queue` items may wait.
+    An idle engine starts at once with any of the `preferred` sizes, and with any size while `more_to_come` says no.
+    `max_queue` items may wait.
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class Batcher(Generic[T, R]):
         preferred: tuple[int, ...] = (),
         max_queue: int = 1_000,
         concurrency: int = 1,
+        more_to_come: Callable[[], bool] = lambda: True,
     ):
         self._name, self._run, self._concurrency = name, run, concurrency
         self._max_size, self._max_delay_s, self._max_queue = max_size, max_delay_s, max_queue
+        self._more_to_come = more_to_come
         self._preferred = sorted((size for size in preferred if size < max_size), reverse=True)
         self._waiting: OrderedDict[asyncio.Future[R], _Item[T]] = OrderedDict()
         self._workers: set[asyncio.Task[None]] = set()
@@ -92,6 +96,10 @@ class Batcher(Generic[T, R]):
         if waited:
             future.cancel()
         return waited
+
+    def no_more_to_come(self) -> None:
+        """Look again: what was on its way will not come."""
+        self._start(_NOBODY_IS_DUE)
 
     def stop(self) -> None:
         """Refuse what waits and what comes. What runs goes on."""
@@ -140,7 +148,7 @@ class Batcher(Generic[T, R]):
         waiting = len(self._waiting)
         if waiting >= self._max_size:
             return self._max_size
-        if waiting and self._first().due <= now:
+        if waiting and (self._first().due <= now or not self._more_to_come()):
             return waiting
         return next((size for size in self._preferred if size <= waiting), 0)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.chat.v1.chat_pb2 import ROLE_ASSISTANT, ROLE_USER, Message, Sampling
-from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, GenerateRequest, Image
-from services.gateway.admit import check
+from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, ConverseOptions, GenerateRequest, Image
+from services.gateway.admit import check, check_conversation
 from services.gateway.config import GatewaySettings
 from services.runtime.errors import InvalidInput
 
@@ -49,3 +49,54 @@ def test_a_plain_question_is_admitted():
 def test_bad_input_is_refused_with_field_limit_and_value(bad: GenerateRequest, message: str):
     with pytest.raises(InvalidInput, match=message):
         check(bad, SETTINGS)
+
+
+SENSING = GatewaySettings(
+    llm_addresses={"small": "127.0.0.1:1"}, vision_address="127.0.0.1:3", audio_address="127.0.0.1:4", max_images=2
+)
+
+
+def test_pictures_and_a_recording_are_admitted_where_there_are_services_for_them():
+    check(request(images=[Image(data=b"x")] * 2, audio=Audio(data=b"y")), SENSING)
+
+
+@pytest.mark.parametrize("before", [[], [Message(role=ROLE_ASSISTANT, content="Go on.")]])
+def test_a_recording_may_be_the_question(before: list[Message]):
+    check(GenerateRequest(messages=before, audio=Audio(data=b"y")), SENSING)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (request(images=[Image(data=b"x")] * 3), "images: at most 2 images, got 3"),
+        (request(images=[Image(data=b"x"), Image()]), r"images\[1\].data: an encoded picture, got 0 bytes"),
+        (request(audio=Audio()), "audio.data: an encoded recording, got 0 bytes"),
+        (GenerateRequest(images=[Image(data=b"x")]), "messages: 1 to 64 messages, got 0"),
+    ],
+)
+def test_bad_pictures_and_recordings_are_refused(bad: GenerateRequest, message: str):
+    with pytest.raises(InvalidInput, match=message):
+        check(bad, SENSING)
+
+
+def test_a_conversation_needs_no_question_yet():
+    check_conversation(ConverseOptions(), SENSING)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "message"),
+    [
+        (ConverseOptions(), SETTINGS, "options: no conversations while no audio service is configured, got one"),
+        (
+            ConverseOptions(request=GenerateRequest(audio=Audio(data=b"y"))),
+            SENSING,
+            "options.request.audio: nothing: what is spoken is the audio, got a recording",
+        ),
+        (ConverseOptions(request=GenerateRequest(budget_ms=-1)), SENSING, "budget_ms: at least 1, got -1"),
+    ],
+)
+def test_a_conversation_that_cannot_be_held_is_refused(
+    options: ConverseOptions, settings: GatewaySettings, message: str
+):
+    with pytest.raises(InvalidInput, match=message):
+        check_conversation(options, settings)

@@ -17,7 +17,8 @@ from services.gateway.fleet import make_breaker
 from services.gateway.identity import Tenant
 from services.gateway.ledger import Ledger
 from services.gateway.near import NearCache
-from services.gateway.plan import make_plan, text_stages
+from services.gateway.plan import answer_stages, make_plan
+from services.gateway.senses import Senses, recording_is
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from services.runtime.policy.flight import SingleFlight
 from services.runtime.policy.quota import Allowance, Quotas
@@ -47,6 +48,7 @@ class Scene:
         cache: ScriptedCache | None = None,
         routes: ScriptedRoutes | None = None,
         stand_ins: StandIns = StandIns(),  # noqa: B008  # it is frozen
+        senses: Senses | None = None,
         **llms: ScriptedLlm,
     ):
         self.cache = cache
@@ -64,13 +66,19 @@ class Scene:
             self.aftermath,
             SingleFlight(),
             stand_ins,
+            senses,
         )
 
     def answer(self, **fields: object) -> Answer:
-        messages = [chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")]
-        request = pb.GenerateRequest(messages=messages, **fields)
-        first_text_ms = request.first_token_budget_ms or float("inf")
-        plan = make_plan(text_stages(StageBudgets(), cached=self.cache is not None), 1_000, first_text_ms=first_text_ms)
+        asked = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")
+        request = pb.GenerateRequest(**({"messages": [asked]} | fields))
+        stages = answer_stages(
+            StageBudgets(),
+            cached=self.cache is not None,
+            images=bool(request.images),
+            audio=recording_is(request),
+        )
+        plan = make_plan(stages, 1_000, first_text_ms=request.first_token_budget_ms or float("inf"))
         reservation = self.quotas.reserve("acme", ACME.allowance, 100)
         return Answer(request, ACME, reservation, Ledger(plan, INVALID_SPAN, 0.01), self.backends)
 
