@@ -25,6 +25,8 @@ class ServiceName(StrEnum):
     CACHE = "cache"
     ROUTER = "router"
     LLM = "llm"
+    VISION = "vision"
+    AUDIO = "audio"
 
 
 @config.callback()
@@ -124,6 +126,9 @@ def _print(said: Mapping[str, Any]) -> None:
         whole, first = plan["budget_ms"], plan["first_text_ms"]
         console.print(f"\nA budget of {whole:g} ms, its first text within {first:g} ms:\n")
         console.print(_plan_table(plan["slices"]))
+        if with_senses := plan.get("slices_with_senses"):
+            console.print("\nThe same for what is spoken and shown:\n")
+            console.print(_plan_table(with_senses))
 
 
 def _settings_table(rows: list[dict[str, Any]]) -> Table:

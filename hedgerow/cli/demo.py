@@ -27,11 +27,14 @@ class Step:
     title: str
     question: str
     options: Options = field(default_factory=Options)
+    images: tuple[str, ...] = ()  # of models/samples
+    audio: str = ""  # of models/samples
     verdict: str = ""  # of the cache; empty: any
     finish_reasons: tuple[str, ...] = ("stop",)
     contains: str = ""
     speculates: bool = False  # the draft's tokens must show
     stored: str = ""  # a question whose answer must be in the cache before
+    heard: str = ""
 
     def shortfall(self, answer: Answer) -> str:
         """What was expected and did not come; empty when all did."""
@@ -39,6 +42,8 @@ class Step:
             return f"cache verdict {self.verdict}, got {answer.cache.verdict}"
         if answer.finish_reason not in self.finish_reasons:
             return f"an answer that ends with {' or '.join(self.finish_reasons)}, got {answer.finish_reason}"
+        if self.heard != answer.transcript:
+            return f"to hear {self.heard!r}, got {answer.transcript!r}"
         if self.contains not in answer.text:
             return f"an answer with {self.contains!r}, got {answer.text!r}"
         if self.speculates and not answer.usage.drafted_tokens:
@@ -70,11 +75,33 @@ STEPS = (
         contains="12",
         speculates=True,
     ),
+    Step(
+        "A picture: what it shows is put before the question",
+        "What is in the image?",
+        images=("red-circle.png",),
+        contains="red circle",
+    ),
+    Step(
+        "A voice: the words it says find the stored answer",
+        "",
+        audio="capital-of-france.wav",
+        heard=CAPITAL,
+        verdict="exact",
+        contains="The capital of France is Paris.",
+    ),
+    Step(
+        "A voice and a picture at once",
+        "",
+        images=("blue-star.jpg",),
+        audio="what-is-in-the-image.wav",
+        heard="What is in the image?",
+        contains="blue star",
+    ),
 )
 
 
 def demo() -> None:
-    """Start the mesh on free ports, ask it five questions, and stop it. Takes about a minute.
+    """Start the mesh on free ports, ask it by text, picture and voice, and stop it. Takes about a minute.
 
     Exits with 1 when an answer is not what it must be.
     """
@@ -108,7 +135,7 @@ async def _run(folder: Path, console: Console) -> list[str] | None:
 
     specs = demo_mesh(free_ports(len(SERVICES)), folder, default_models_dir())
     board = Board(console, [spec.name for spec in specs])
-    console.print("Starting five services: a gateway, a cache, a router and two models.")
+    console.print("Starting seven services: a gateway, a cache, a router, two language models, an eye and an ear.")
     with cancelled_by_signals():
         async with started(specs, folder, board) as mesh, AsyncClient(specs[-1].address) as client:
             console.print(board.services(mesh))
@@ -128,14 +155,17 @@ async def _stored(client: AsyncClient, question: str) -> None:
 
 
 async def _ask(client: AsyncClient, step: Step, console: Console) -> str:
+    from hedgerow.cli.mesh import default_models_dir
     from hedgerow.cli.screen import print_account, written_as_it_comes
 
     if step.stored:
         await _stored(client, step.stored)
     console.rule(step.title, align="left", style="dim")
-    console.print(f"[bold]›[/] {step.question}")
+    console.print(f"[bold]›[/] {' + '.join(filter(None, (step.question, step.audio, *step.images)))}")
+    samples = default_models_dir() / "samples"
+    images, audio = [samples / name for name in step.images], samples / step.audio if step.audio else None
     with written_as_it_comes() as write:
-        answer = await client.ask(step.question, on_token=write, **step.options)
+        answer = await client.ask(step.question, images=images, audio=audio, on_token=write, **step.options)
     print_account(console, answer)
     console.print()
     shortfall = step.shortfall(answer)

@@ -148,13 +148,16 @@ def _plan(settings: Any, budget_ms: float | None) -> dict[str, Any]:
     """How the gateway splits a budget (its own default, when none is given), at the latest times, in milliseconds."""
     planning = import_module("services.gateway.plan")
     whole_ms = min(budget_ms or settings.default_budget_ms, settings.max_budget_ms)
-    stages = planning.answer_stages(settings.stages, cached=bool(settings.cache_address))
-    plan = planning.make_plan(stages, whole_ms, floor_share=settings.floor_share)
-    slices = [
-        {"stage": each.stage.name, "starts_ms": each.starts_ms, "budget_ms": each.budget_ms} for each in plan.slices
-    ]
+
+    def slices(**senses: Any) -> list[dict[str, Any]]:
+        stages = planning.answer_stages(settings.stages, cached=bool(settings.cache_address), **senses)
+        plan = planning.make_plan(stages, whole_ms, floor_share=settings.floor_share)
+        return [{"stage": s.stage.name, "starts_ms": s.starts_ms, "budget_ms": s.budget_ms} for s in plan.slices]
+
     first_ms = min(settings.first_token_budget_ms or math.inf, whole_ms)
-    return {"budget_ms": whole_ms, "first_text_ms": first_ms, "slices": slices}
+    said = {"budget_ms": whole_ms, "first_text_ms": first_ms, "slices": slices()}
+    senses = {"images": bool(settings.vision_address), "audio": "question" if settings.audio_address else ""}
+    return said | ({"slices_with_senses": slices(**senses)} if any(senses.values()) else {})
 
 
 if __name__ == "__main__":

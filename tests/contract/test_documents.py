@@ -64,7 +64,7 @@ def test_every_reason_of_an_error_is_described() -> None:
 
 
 def test_every_label_of_a_degraded_answer_is_described() -> None:
-    labels = found(r"\"((?:cache|router|llm):[a-z_]+)\"", below="gateway")
+    labels = found(r"\"((?:cache|router|llm|vision|audio):[a-z_]+)\"", below="gateway")
     assert labels
     assert {label for label in labels if f"`{label}`" not in OPERATIONS} == set()
 

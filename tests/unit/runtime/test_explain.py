@@ -29,11 +29,12 @@ MODEL = {
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Nothing but what the gateway cannot do without."""
+    """Nothing but what services cannot do without."""
     for name in os.environ:
         if name.startswith("HEDGEROW_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv(f"{GATEWAY}LLM_ADDRESSES", json.dumps(LLMS))
+    monkeypatch.setenv("HEDGEROW_AUDIO_MODEL", "demo-whisper")
     return monkeypatch
 
 
@@ -101,6 +102,14 @@ def test_every_setting_of_every_service_is_there(cls: Any, environment: pytest.M
         environment.setenv("HEDGEROW_ROUTER_MODELS", json.dumps([MODEL]))
     missing = {each.path for each in settings(cls) if "[]" not in each.path} - explained(service).keys()
     assert missing <= {"llm_addresses", "models"}  # what is in them is told instead
+
+
+def test_the_plan_of_a_gateway_that_hears_and_sees_has_its_senses_too(environment: pytest.MonkeyPatch) -> None:
+    assert "slices_with_senses" not in explain.explain("gateway")["plan"]
+    environment.setenv(f"{GATEWAY}VISION_ADDRESS", "127.0.0.1:4")
+    environment.setenv(f"{GATEWAY}AUDIO_ADDRESS", "127.0.0.1:5")
+    stages = [part["stage"] for part in explain.explain("gateway")["plan"]["slices_with_senses"]]
+    assert stages == ["audio", "vision", "cache", "router", "llm"]
 
 
 def test_the_plan_splits_the_budget_as_the_gateway_would(environment: pytest.MonkeyPatch) -> None:
