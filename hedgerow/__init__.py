@@ -6,6 +6,8 @@
         answer = client.ask("What is the capital of France?", budget_ms=300, on_token=print)
         print(answer.finish_reason, answer.cache.verdict, answer.timings.first_token_ms)
 
+`VisionClient` and `AudioClient` ask the services for pictures and for speech directly.
+
 The clients are imported when first used: they bring gRPC, which takes longer to load than the rest of a small program.
 """
 
@@ -35,50 +37,130 @@ from hedgerow._events import (
     Final,
     Patch,
     PlannedStage,
+    Sights,
     StageReport,
     TextDelta,
     Timings,
+    Transcript,
     Usage,
 )
-from hedgerow._options import Message, Options, Request
+from hedgerow._options import Media, Message, Options, Request
+from hedgerow._sight import (
+    Array,
+    Classification,
+    Embeddings,
+    FrameLabels,
+    Inference,
+    Label,
+    Tensor,
+    VisionModel,
+    VisionTiming,
+)
+from hedgerow._speech import (
+    AudioFormat,
+    Behind,
+    Heard,
+    Partial,
+    Recording,
+    Segment,
+    SpeechModel,
+    SpeechStarted,
+    SpeechSummary,
+    Transcription,
+    Word,
+)
+from hedgerow._turns import ConversationEvent, Interrupted, TurnFailed
 
 if TYPE_CHECKING:
-    from hedgerow._aio import AsyncAnswerStream, AsyncClient
-    from hedgerow._client import AnswerStream, Client
+    from hedgerow._aio import AsyncAnswerStream, AsyncClient, AsyncConversation
+    from hedgerow._audio import AudioClient
+    from hedgerow._audio_aio import AsyncAudioClient
+    from hedgerow._base import EventStream
+    from hedgerow._base_aio import AsyncEventStream
+    from hedgerow._client import AnswerStream, Client, Conversation
+    from hedgerow._vision import VisionClient
+    from hedgerow._vision_aio import AsyncVisionClient
 
 __all__ = [
     "Accepted",
     "Answer",
     "AnswerStream",
+    "Array",
     "AsyncAnswerStream",
+    "AsyncAudioClient",
     "AsyncClient",
+    "AsyncConversation",
+    "AsyncEventStream",
+    "AsyncVisionClient",
+    "AudioClient",
+    "AudioFormat",
+    "Behind",
     "CacheReport",
     "Cancelled",
+    "Classification",
     "Client",
+    "Conversation",
+    "ConversationEvent",
     "DeadlineExceeded",
     "Decision",
+    "Embeddings",
     "Event",
+    "EventStream",
     "Final",
+    "FrameLabels",
+    "Heard",
     "HedgerowError",
+    "Inference",
     "Internal",
+    "Interrupted",
     "InvalidArgument",
+    "Label",
+    "Media",
     "Message",
     "NotFound",
     "Options",
+    "Partial",
     "Patch",
     "PermissionDenied",
     "PlannedStage",
+    "Recording",
     "Request",
     "ResourceExhausted",
+    "Segment",
+    "Sights",
+    "SpeechModel",
+    "SpeechStarted",
+    "SpeechSummary",
     "StageReport",
+    "Tensor",
     "TextDelta",
     "Timings",
+    "Transcript",
+    "Transcription",
+    "TurnFailed",
     "Unauthenticated",
     "Unavailable",
     "Usage",
+    "VisionClient",
+    "VisionModel",
+    "VisionTiming",
+    "Word",
 ]
 
-_LAZY = {"AnswerStream": "_client", "AsyncAnswerStream": "_aio", "AsyncClient": "_aio", "Client": "_client"}
+_LAZY = {
+    "AnswerStream": "_client",
+    "AsyncAnswerStream": "_aio",
+    "AsyncAudioClient": "_audio_aio",
+    "AsyncClient": "_aio",
+    "AsyncConversation": "_aio",
+    "AsyncEventStream": "_base_aio",
+    "AsyncVisionClient": "_vision_aio",
+    "AudioClient": "_audio",
+    "Client": "_client",
+    "Conversation": "_client",
+    "EventStream": "_base",
+    "VisionClient": "_vision",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,27 +1,29 @@
-"""The asyncio client."""
+"""The gateway's asyncio client."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from inspect import isawaitable
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 import grpc
 
-from hedgerow._errors import Cancelled, HedgerowError
+from hedgerow._base_aio import AsyncEventStream, AsyncServiceClient
+from hedgerow._conversation import INTERRUPT, IncomingTurns, spoken_aio
+from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Event, Final
-from hedgerow._incoming import Callbacks, Incoming, IncomingBatch
-from hedgerow._options import Messages, Options, Request
+from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch
+from hedgerow._options import Media, Messages, Options, Request
 from hedgerow._outgoing import DEFAULT_TARGET, Caller
-from hedgerow._status import from_rpc_error, no_gateway
-from hedgerow.channel import open_channel
+from hedgerow._peer import Peer
+from hedgerow._sending_aio import AsyncDuplexStream
+from hedgerow._speech import AudioFormat
+from hedgerow._status import from_rpc_error
+from hedgerow._turns import ConversationEvent
 from hedgerow.gateway.v1 import gateway_pb2_grpc
 
 
-class AsyncClient:
+class AsyncClient(AsyncServiceClient):
     """A gateway, over one pooled connection that is opened when first used. Safe to share between tasks of one loop.
 
     `target` is `host:port`, `unix:path` or `xds:///name`. `api_key` travels as `authorization: Bearer …`.
@@ -31,40 +33,32 @@ class AsyncClient:
     def __init__(
         self, target: str = DEFAULT_TARGET, *, api_key: str | None = None, default_budget_ms: int | None = None
     ):
-        self._caller = Caller(target, api_key, default_budget_ms)
-        self._channel: grpc.aio.Channel | None = None
-        self._stub: Any = None
+        super().__init__(Peer(target, api_key), gateway_pb2_grpc.GatewayServiceStub)
+        self._caller = Caller(self._peer, default_budget_ms)
 
-    async def __aenter__(self) -> Self:
-        return self
+    def stream(
+        self,
+        messages: Messages | None = None,
+        *,
+        images: Media | Sequence[Media] = (),
+        audio: Media | None = None,
+        **options: Unpack[Options],
+    ) -> AsyncAnswerStream:
+        """Ask, and iterate over what happens. Raises `InvalidArgument` at once for what can never be sent.
 
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connection and cancel what runs on it."""
-        if self._channel:
-            await self._channel.close()
-            self._channel = self._stub = None
-
-    async def prewarm(self, timeout_s: float = 5.0) -> None:
-        """Connect now, so that the first request does not wait for it. Raises `Unavailable` when nobody answers."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._connection().channel_ready()
-        except TimeoutError:
-            raise no_gateway(self._caller.target) from None
-
-    def stream(self, messages: Messages, **options: Unpack[Options]) -> AsyncAnswerStream:
-        """Ask, and iterate over what happens. Raises `InvalidArgument` at once for what can never be sent."""
-        out = self._caller.generate(messages, options)
-        call = self._gateway().Generate(out.request, timeout=out.timeout_s, metadata=out.metadata)
-        return AsyncAnswerStream(call, Incoming(self._caller.target, out.timeout_s))
+        `images` and `audio` are the bytes of encoded files, or paths. With `audio`, the messages may be left out: what
+        it says is then the question.
+        """
+        out = self._caller.generate({"messages": messages, "images": images, "audio": audio, **options})
+        call = self._stub.Generate(out.request, timeout=out.timeout_s, metadata=out.metadata)
+        return AsyncAnswerStream(call, IncomingAnswer(self._peer, out.timeout_s))
 
     async def ask(
         self,
-        messages: Messages,
+        messages: Messages | None = None,
         *,
+        images: Media | Sequence[Media] = (),
+        audio: Media | None = None,
         on_token: Callable[[str], Any] | None = None,
         on_sentence: Callable[[str], Any] | None = None,
         on_complete: Callable[[Answer], Any] | None = None,
@@ -72,7 +66,7 @@ class AsyncClient:
     ) -> Answer:
         """Ask, and return the whole answer. Callbacks are functions or coroutine functions, called in order."""
         callbacks, answer = Callbacks(on_token, on_sentence, on_complete), None
-        async with self.stream(messages, **options) as events:
+        async with self.stream(messages, images=images, audio=audio, **options) as events:
             async for event in events:
                 if isinstance(event, Final):
                     answer = event.answer
@@ -83,78 +77,64 @@ class AsyncClient:
         return answer
 
     async def batch(
-        self, requests: Iterable[Messages | Request], **options: Unpack[Options]
+        self,
+        requests: Iterable[Messages | Request],
+        *,
+        images: Media | Sequence[Media] = (),
+        audio: Media | None = None,
+        **options: Unpack[Options],
     ) -> AsyncIterator[tuple[int, Answer | HedgerowError]]:
-        """Ask several at once; yields (position, result) as each is done. An item's own options overrule `options`."""
-        out = self._caller.batch(requests, options)
+        """Ask several at once; yields (position, result) as each is done. An item's own fields overrule the others."""
+        out = self._caller.batch(requests, {"messages": None, "images": images, "audio": audio, **options})
         incoming = IncomingBatch(len(out.request.requests))
-        call = self._gateway().GenerateBatch(out.request, timeout=out.timeout_s, metadata=out.metadata)
+        call = self._stub.GenerateBatch(out.request, timeout=out.timeout_s, metadata=out.metadata)
         try:
             async for message in call:
                 yield incoming.result(message)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, self._caller.target, out.timeout_s) from error
+            raise from_rpc_error(error, self._peer, out.timeout_s) from error
         finally:
             call.cancel()
         incoming.ended()
 
-    def _connection(self) -> grpc.aio.Channel:
-        if self._channel is None:
-            self._channel = open_channel(self._caller.target)
-        return self._channel
+    def converse(
+        self,
+        audio: AsyncIterable[bytes],
+        *,
+        format: AudioFormat = AudioFormat(),  # noqa: B008  # frozen
+        pause_ms: int | None = None,
+        messages: Messages | None = None,
+        images: Media | Sequence[Media] = (),
+        **options: Unpack[Options],
+    ) -> AsyncConversation:
+        """Speak, and iterate over what happens: `(turn, event)`.
 
-    def _gateway(self) -> Any:
-        if self._stub is None:
-            self._stub = gateway_pb2_grpc.GatewayServiceStub(self._connection())  # type: ignore[no-untyped-call]
-        return self._stub
+        Each time the speaker pauses (for `pause_ms`, 100 to 5,000), what was said is answered like a question, with
+        `images`, `options` and the turns before it; `messages` come before the first. `audio` gives blocks of any
+        length as they are recorded, in `format`. When it ends, the last answer is finished.
+        """
+        asked: Request = {"messages": messages, "images": images, "audio": None, **options}
+        opening = self._caller.converse(asked, format, pause_ms)
+        call = self._stub.Converse(metadata=self._peer.metadata())
+        return AsyncConversation(call, spoken_aio(opening, audio, format), IncomingTurns(self._peer))
 
 
-class AsyncAnswerStream:
+class AsyncAnswerStream(AsyncEventStream[Event]):
     """An answer as it arrives: `async for event in stream`.
 
     Leaving `async with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine.
     """
 
-    def __init__(self, call: Any, incoming: Incoming):
-        self._call, self._incoming = call, incoming
-        self._messages = aiter(call)
-        self._waiting: deque[Event] = deque()  # events that came in one message with an earlier one
 
-    def __aiter__(self) -> Self:
-        return self
+class AsyncConversation(AsyncDuplexStream[tuple[int, ConversationEvent]]):
+    """A conversation as it goes: `async for turn, event in conversation`.
 
-    async def __anext__(self) -> Event:
-        if not self._waiting:
-            await self._fill()
-        if not self._waiting:
-            raise StopAsyncIteration
-        return self._waiting.popleft()
+    Leaving `async with`, `cancel()` or letting go of the object ends the call at once, and with it the engines.
+    """
 
-    async def _fill(self) -> None:
-        """Read on to the next message that holds an event, or to the end."""
-        try:
-            async for message in self._messages:
-                self._waiting.extend(self._incoming.events(message))
-                if self._waiting:
-                    return
-        except grpc.RpcError as error:
-            self._incoming.failed(error)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            raise Cancelled("the call was cancelled") from None  # by `cancel()`: the task itself goes on
-        self._incoming.ended()
+    async def interrupt(self) -> bool:
+        """Cut off the answer that is being given, as speaking would.
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, exc: object, trace: TracebackType | None) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
-        """End the call, if it has not ended."""
-        self._call.cancel()
-
-    def __del__(self) -> None:
-        self._call.cancel()
+        False when it cannot be said any more, because the audio or the conversation is over: `cancel()` still ends it.
+        """
+        return await self._sender.send(INTERRUPT)

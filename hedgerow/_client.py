@@ -1,24 +1,28 @@
-"""The client for programs without an event loop."""
+"""The gateway's client for programs without an event loop."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self, Unpack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Unpack
 
 import grpc
 
+from hedgerow._base import EventStream, ServiceClient
+from hedgerow._conversation import INTERRUPT, IncomingTurns, spoken
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Event, Final
-from hedgerow._incoming import Callbacks, Incoming, IncomingBatch
-from hedgerow._options import Messages, Options, Request
+from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch
+from hedgerow._options import Media, Messages, Options, Request
 from hedgerow._outgoing import DEFAULT_TARGET, Caller
-from hedgerow._status import from_rpc_error, no_gateway
-from hedgerow.channel import CHANNEL_OPTIONS
+from hedgerow._peer import Peer
+from hedgerow._sending import DuplexStream, Outbox
+from hedgerow._speech import AudioFormat
+from hedgerow._status import from_rpc_error
+from hedgerow._turns import ConversationEvent
 from hedgerow.gateway.v1 import gateway_pb2_grpc
 
 
-class Client:
+class Client(ServiceClient):
     """A gateway, over one pooled connection that is opened when first used. Safe to share between threads.
 
     `target` is `host:port`, `unix:path` or `xds:///name`. `api_key` travels as `authorization: Bearer …`.
@@ -28,40 +32,32 @@ class Client:
     def __init__(
         self, target: str = DEFAULT_TARGET, *, api_key: str | None = None, default_budget_ms: int | None = None
     ):
-        self._caller = Caller(target, api_key, default_budget_ms)
-        self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
-        self._stub: Any = gateway_pb2_grpc.GatewayServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        super().__init__(Peer(target, api_key), gateway_pb2_grpc.GatewayServiceStub)
+        self._caller = Caller(self._peer, default_budget_ms)
 
-    def __enter__(self) -> Self:
-        return self
+    def stream(
+        self,
+        messages: Messages | None = None,
+        *,
+        images: Media | Sequence[Media] = (),
+        audio: Media | None = None,
+        **options: Unpack[Options],
+    ) -> AnswerStream:
+        """Ask, and iterate over what happens. Raises `InvalidArgument` at once for what can never be sent.
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection and cancel what runs on it."""
-        self._channel.close()
-
-    def prewarm(self, timeout_s: float = 5.0) -> None:
-        """Connect now, so that the first request does not wait for it. Raises `Unavailable` when nobody answers."""
-        ready = grpc.channel_ready_future(self._channel)
-        try:
-            ready.result(timeout_s)
-        except grpc.FutureTimeoutError:
-            raise no_gateway(self._caller.target) from None
-        finally:
-            ready.cancel()
-
-    def stream(self, messages: Messages, **options: Unpack[Options]) -> AnswerStream:
-        """Ask, and iterate over what happens. Raises `InvalidArgument` at once for what can never be sent."""
-        out = self._caller.generate(messages, options)
+        `images` and `audio` are the bytes of encoded files, or paths. With `audio`, the messages may be left out: what
+        it says is then the question.
+        """
+        out = self._caller.generate({"messages": messages, "images": images, "audio": audio, **options})
         call = self._stub.Generate(out.request, timeout=out.timeout_s, metadata=out.metadata)
-        return AnswerStream(call, Incoming(self._caller.target, out.timeout_s))
+        return AnswerStream(call, IncomingAnswer(self._peer, out.timeout_s))
 
     def ask(
         self,
-        messages: Messages,
+        messages: Messages | None = None,
         *,
+        images: Media | Sequence[Media] = (),
+        audio: Media | None = None,
         on_token: Callable[[str], Any] | None = None,
         on_sentence: Callable[[str], Any] | None = None,
         on_complete: Callable[[Answer], Any] | None = None,
@@ -69,7 +65,7 @@ class Client:
     ) -> Answer:
         """Ask, and return the whole answer. Callbacks are called in order, in the caller's thread."""
         callbacks, answer = Callbacks(on_token, on_sentence, on_complete), None
-        with self.stream(messages, **options) as events:
+        with self.stream(messages, images=images, audio=audio, **options) as events:
             for event in events:
                 if isinstance(event, Final):
                     answer = event.answer
@@ -79,64 +75,65 @@ class Client:
         return answer
 
     def batch(
-        self, requests: Iterable[Messages | Request], **options: Unpack[Options]
+        self,
+        requests: Iterable[Messages | Request],
+        *,
+        images: Media | Sequence[Media] = (),
+        audio: Media | None = None,
+        **options: Unpack[Options],
     ) -> Iterator[tuple[int, Answer | HedgerowError]]:
-        """Ask several at once; yields (position, result) as each is done. An item's own options overrule `options`."""
-        out = self._caller.batch(requests, options)
+        """Ask several at once; yields (position, result) as each is done. An item's own fields overrule the others."""
+        out = self._caller.batch(requests, {"messages": None, "images": images, "audio": audio, **options})
         incoming = IncomingBatch(len(out.request.requests))
         call = self._stub.GenerateBatch(out.request, timeout=out.timeout_s, metadata=out.metadata)
         try:
             yield from map(incoming.result, call)
         except grpc.RpcError as error:
-            raise from_rpc_error(error, self._caller.target, out.timeout_s) from error
+            raise from_rpc_error(error, self._peer, out.timeout_s) from error
         finally:
             call.cancel()
         incoming.ended()
 
+    def converse(
+        self,
+        audio: Iterable[bytes],
+        *,
+        format: AudioFormat = AudioFormat(),  # noqa: B008  # frozen
+        pause_ms: int | None = None,
+        messages: Messages | None = None,
+        images: Media | Sequence[Media] = (),
+        **options: Unpack[Options],
+    ) -> Conversation:
+        """Speak, and iterate over what happens: `(turn, event)`.
 
-class AnswerStream:
+        Each time the speaker pauses (for `pause_ms`, 100 to 5,000), what was said is answered like a question, with
+        `images`, `options` and the turns before it; `messages` come before the first. `audio` gives blocks of any
+        length as they are recorded, in `format`, and is read in a thread of its own. When it ends, the last answer is
+        finished.
+        """
+        asked: Request = {"messages": messages, "images": images, "audio": None, **options}
+        opening = self._caller.converse(asked, format, pause_ms)
+        outbox = Outbox()
+        call = self._stub.Converse(outbox, metadata=self._peer.metadata())
+        return Conversation(call, outbox, spoken(opening, audio, format), IncomingTurns(self._peer))
+
+
+class AnswerStream(EventStream[Event]):
     """An answer as it arrives: `for event in stream`.
 
     Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine.
     """
 
-    def __init__(self, call: Any, incoming: Incoming):
-        self._call, self._incoming = call, incoming
-        self._waiting: deque[Event] = deque()  # events that came in one message with an earlier one
 
-    def __iter__(self) -> Self:
-        return self
+class Conversation(DuplexStream[tuple[int, ConversationEvent]]):
+    """A conversation as it goes: `for turn, event in conversation`.
 
-    def __next__(self) -> Event:
-        if not self._waiting:
-            self._fill()
-        if not self._waiting:
-            raise StopIteration
-        return self._waiting.popleft()
+    Leaving `with`, `cancel()` or letting go of the object ends the call at once, and with it the engines.
+    """
 
-    def _fill(self) -> None:
-        """Read on to the next message that holds an event, or to the end."""
-        try:
-            for message in self._call:
-                self._waiting.extend(self._incoming.events(message))
-                if self._waiting:
-                    return
-        except grpc.RpcError as error:
-            self._incoming.failed(error)
-        except BaseException:  # Ctrl-C while waiting
-            self.cancel()
-            raise
-        self._incoming.ended()
+    def interrupt(self) -> bool:
+        """Cut off the answer that is being given, as speaking would; may be called from another thread.
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
-        """End the call, if it has not ended. May be called from another thread."""
-        self._call.cancel()
-
-    def __del__(self) -> None:
-        self._call.cancel()
+        False when it cannot be said any more, because the audio or the conversation is over: `cancel()` still ends it.
+        """
+        return self._outbox.put(INTERRUPT, at_once=True)

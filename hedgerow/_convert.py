@@ -11,13 +11,17 @@ from hedgerow._events import (
     Decision,
     Patch,
     PlannedStage,
+    Sights,
     StageReport,
     TextDelta,
     Timings,
+    Transcript,
     Usage,
 )
+from hedgerow._sight import Label
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.vision.v1 import vision_pb2
 
 
 def _labels(enum: Any, prefix: str) -> dict[int, Any]:
@@ -54,6 +58,18 @@ def patch(message: pb.Patch) -> Patch:
     return Patch(message.stage, message.text)
 
 
+def transcript(message: pb.Transcript) -> Transcript:
+    return Transcript(message.text, message.confirmed_words, message.final)
+
+
+def sights(message: pb.Sights) -> Sights:
+    return Sights(tuple(map(labels, message.pictures)))
+
+
+def labels(message: vision_pb2.Labels) -> tuple[Label, ...]:
+    return tuple(Label(label.name, label.score) for label in message.labels)
+
+
 def answer(message: pb.Final, timings: Timings) -> Answer:
     return Answer(
         text=message.text,
@@ -70,6 +86,8 @@ def answer(message: pb.Final, timings: Timings) -> Answer:
         timings=timings,
         decisions=tuple(map(_decision, message.decisions)),
         cost_usd=message.cost_usd,
+        transcript=message.transcript,
+        sights=sights(message.sights).pictures,
     )
 
 

@@ -118,11 +118,11 @@ def error_for(code: str, message: str, **details: Any) -> HedgerowError:
     return error
 
 
-def invalid(field: str, limit: str, value: object) -> InvalidArgument:
+def invalid(field: str, limit: str, value: object, advice: str = "") -> InvalidArgument:
     """The same words and metadata as the gateway's own refusals: `tier: fast, balanced or quality, got best`."""
     shown = str(value)
     return InvalidArgument(
-        f"{field}: {limit}, got {shown}",
+        f"{field}: {limit}, got {shown}{f'; {advice}' if advice else ''}",
         reason="INVALID_INPUT",
         metadata={"field": field, "limit": limit, "value": shown},
     )

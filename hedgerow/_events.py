@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from hedgerow._sight import Label
+
 FinishReason: TypeAlias = Literal["unspecified", "stop", "length", "budget", "cancelled", "interrupted"]
 CacheVerdict: TypeAlias = Literal["unspecified", "miss", "exact", "semantic", "bypass", "unavailable"]
 StageOutcome: TypeAlias = Literal["unspecified", "ok", "overrun", "failed", "skipped", "replaced"]
@@ -55,6 +57,22 @@ class Patch:
 
     stage: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What a recording or a speaker said. The first `confirmed_words` words never change; the others may."""
+
+    text: str  # all of it so far
+    confirmed_words: int
+    final: bool  # it is complete, and all of its words are confirmed
+
+
+@dataclass(frozen=True, slots=True)
+class Sights:
+    """What the pictures show."""
+
+    pictures: tuple[tuple[Label, ...], ...]  # one for each picture, in order; its labels best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +134,8 @@ class Answer:
     timings: Timings
     decisions: tuple[Decision, ...] = ()  # in the order they were made; empty for an answer that needed none
     cost_usd: float = 0.0  # at the router's prices, calls that lost a race included
+    transcript: str = ""  # what the recording said; empty without one
+    sights: tuple[tuple[Label, ...], ...] = ()  # of each picture; empty without any, or when nobody looked in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,4 +145,4 @@ class Final:
     answer: Answer
 
 
-Event: TypeAlias = Accepted | StageReport | TextDelta | Patch | Final
+Event: TypeAlias = Accepted | StageReport | TextDelta | Patch | Transcript | Sights | Final

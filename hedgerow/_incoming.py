@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
@@ -11,16 +11,32 @@ from hedgerow import _convert
 from hedgerow._errors import HedgerowError, Internal, error_for
 from hedgerow._events import Answer, Event, Final, TextDelta
 from hedgerow._meter import Meter
+from hedgerow._peer import Peer
 from hedgerow._sentences import SentenceSplitter
 from hedgerow._status import from_rpc_error
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 
+E_co = TypeVar("E_co", covariant=True)
 
-class Incoming:
+
+class Incoming(Protocol[E_co]):
+    """What a stream of events asks while it is read."""
+
+    def events(self, message: Any) -> Sequence[E_co]:
+        """The events in a message, without those of a kind that is newer than this SDK."""
+
+    def failed(self, error: grpc.RpcError) -> None:
+        """Raise what gRPC raised as a typed error, unless everything had come by then."""
+
+    def ended(self) -> None:
+        """Raise when the stream said goodbye too early."""
+
+
+class IncomingAnswer:
     """One answer as it is read."""
 
-    def __init__(self, target: str, timeout_s: float):
-        self._target, self._timeout_s = target, timeout_s
+    def __init__(self, peer: Peer, timeout_s: float | None):
+        self._peer, self._timeout_s = peer, timeout_s
         self._meter = Meter()
         self._trace_id: str | None = None
         self._over = False
@@ -38,6 +54,10 @@ class Incoming:
                 return _convert.stage(message.stage)
             case "patch":
                 return _convert.patch(message.patch)
+            case "transcript":
+                return _convert.transcript(message.transcript)
+            case "sights":
+                return _convert.sights(message.sights)
             case "accepted":
                 self._trace_id = message.accepted.trace_id
                 return _convert.accepted(message.accepted)
@@ -50,7 +70,7 @@ class Incoming:
         """Raise what gRPC raised as a typed error, unless the answer was complete by then."""
         if not self._over:
             self._over = True
-            raise from_rpc_error(error, self._target, self._timeout_s, self._trace_id) from error
+            raise from_rpc_error(error, self._peer, self._timeout_s, self._trace_id) from error
 
     def ended(self) -> None:
         """Raise when a stream said goodbye without an answer."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Required, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
 Tier: TypeAlias = Literal["fast", "balanced", "quality"]
@@ -20,6 +21,9 @@ class Message:
 
 
 Messages: TypeAlias = str | Sequence[Message]  # a text is one message of the user's
+
+
+Media: TypeAlias = bytes | str | os.PathLike[str]  # an encoded picture or recording, or the path of its file
 
 
 class Options(TypedDict, total=False):
@@ -45,6 +49,8 @@ class Options(TypedDict, total=False):
 
 
 class Request(Options, total=False):
-    """One item of a batch: its messages, and options that overrule the batch's."""
+    """One item of a batch, with options that overrule the batch's."""
 
-    messages: Required[Messages]
+    messages: Messages | None  # may be left out where there is audio, which then is the question
+    images: Media | Sequence[Media]  # pictures that belong to the question: PNG, JPEG or WebP
+    audio: Media | None  # a recording that is, or belongs to, the question: WAV, FLAC, MP3 or Ogg Opus

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from google.protobuf.message import Message as Proto
 
-from hedgerow._options import Messages, Options, Request
-from hedgerow._propagation import trace_headers
-from hedgerow._request import generate_request, refuse_too_large
+from hedgerow._options import Messages, Request
+from hedgerow._peer import Peer
+from hedgerow._request import audio_format, generate_request, refuse_too_large, set_fields
+from hedgerow._speech import AudioFormat
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 
 DEFAULT_TARGET = "127.0.0.1:50050"
@@ -33,35 +34,39 @@ class Outgoing(Generic[P]):
 class Caller:
     """Who calls whom, and what holds for all calls."""
 
-    target: str
-    api_key: str | None
+    peer: Peer
     default_budget_ms: int | None
 
-    def generate(self, messages: Messages, options: Options) -> Outgoing[pb.GenerateRequest]:
+    def generate(self, question: Request) -> Outgoing[pb.GenerateRequest]:
         """One question."""
-        request = self._request(messages, options)
+        request = self._request(question)
         return self._outgoing(request, [request])
 
-    def batch(self, items: Iterable[Messages | Request], options: Options) -> Outgoing[pb.GenerateBatchRequest]:
-        """Several questions in one call; an item's own options overrule the shared ones."""
-        requests = [self._item(item, options) for item in items]
+    def batch(self, items: Iterable[Messages | Request], shared: Request) -> Outgoing[pb.GenerateBatchRequest]:
+        """Several questions in one call; what an item says overrules what they share."""
+        requests = [self._request({**shared, **_as_request(item)}) for item in items]
         return self._outgoing(pb.GenerateBatchRequest(requests=requests), requests)
 
-    def _item(self, item: Messages | Request, options: Options) -> pb.GenerateRequest:
-        if not isinstance(item, Mapping):
-            return self._request(item, options)
-        own = {name: value for name, value in item.items() if name != "messages"}
-        return self._request(item["messages"], cast(Options, {**options, **own}))
+    def converse(self, shared: Request, audio: AudioFormat, pause_ms: int | None) -> pb.ConverseRequest:
+        """How a conversation goes: what each turn is asked with, and the form of the audio."""
+        spoken = pb.ConverseOptions(request=self._request(shared, spoken=True), format=audio_format(audio))
+        set_fields(spoken, "", pause_ms=pause_ms)
+        opening = pb.ConverseRequest(options=spoken)
+        refuse_too_large(opening)
+        return opening
 
-    def _request(self, messages: Messages, options: Options) -> pb.GenerateRequest:
-        if options.get("budget_ms") is None:
-            options = {**options, "budget_ms": self.default_budget_ms}
-        return generate_request(messages, **options)
+    def _request(self, request: Request, spoken: bool = False) -> pb.GenerateRequest:
+        if request.get("budget_ms") is None:
+            request = {**request, "budget_ms": self.default_budget_ms}
+        return generate_request(spoken=spoken, **request)
 
     def _outgoing(self, message: P, requests: list[pb.GenerateRequest]) -> Outgoing[P]:
         refuse_too_large(message)
-        key = (("authorization", f"Bearer {self.api_key}"),) if self.api_key else ()
-        return Outgoing(message, max(map(_deadline_s, requests), default=GRACE_S), (*key, *trace_headers()))
+        return Outgoing(message, max(map(_deadline_s, requests), default=GRACE_S), self.peer.metadata())
+
+
+def _as_request(item: Messages | Request) -> Request:
+    return item if isinstance(item, Mapping) else {"messages": item}
 
 
 def _deadline_s(request: pb.GenerateRequest) -> float:

@@ -10,19 +10,32 @@ from typing import Any
 from google.protobuf.message import Message as Proto
 
 from hedgerow._errors import InvalidArgument, invalid
-from hedgerow._options import Message, Messages
+from hedgerow._media import SHORTER_AUDIO, read, read_all
+from hedgerow._options import Media, Message, Messages
+from hedgerow._speech import AudioFormat
+from hedgerow.audio.v1 import audio_pb2
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.vision.v1 import vision_pb2
 
 _ROLES = {"system": chat_pb2.ROLE_SYSTEM, "user": chat_pb2.ROLE_USER, "assistant": chat_pb2.ROLE_ASSISTANT}
 _TIERS = {"fast": pb.TIER_FAST, "balanced": pb.TIER_BALANCED, "quality": pb.TIER_QUALITY}
 _CACHE = {"use": False, "bypass": True}
+_BLOCK_BYTES = 64 * 1024  # whole samples of every PCM encoding
+_ENCODINGS = {
+    "pcm_s16le": audio_pb2.ENCODING_PCM_S16LE,
+    "pcm_f32le": audio_pb2.ENCODING_PCM_F32LE,
+    "opus": audio_pb2.ENCODING_OPUS,
+}
 
 
 def generate_request(
-    messages: Messages,
+    messages: Messages | None = None,
     *,
+    spoken: bool = False,
+    images: Media | Sequence[Media] = (),
+    audio: Media | None = None,
     system: str | None = None,
     tier: str | None = None,
     model: str | None = None,
@@ -41,32 +54,70 @@ def generate_request(
     attempt: int = 0,
     single_attempt: bool = False,
 ) -> pb.GenerateRequest:
-    """A request, or `InvalidArgument`."""
+    """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
     if json_schema is not None and regex is not None:
         raise invalid("response_format", "one of json_schema and regex", "both")
-    request = pb.GenerateRequest(tier=_TIERS[_one_of("tier", tier, _TIERS)] if tier else None)
-    for index, message in enumerate(_turns(messages, system)):
-        role = _ROLES[_one_of(f"messages[{index}].role", message.role, _ROLES)]
-        _set(request.messages.add(role=role), f"messages[{index}].", content=message.content)
-    _set(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_budget_ms)
-    _set(request, "", realtime=realtime, attempt=attempt, single_attempt=single_attempt)
-    _set(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    request = pb.GenerateRequest(tier=_TIERS[one_of("tier", tier, _TIERS)] if tier else None)
+    for index, message in enumerate(_turns(messages, system, spoken or audio is not None)):
+        role = _ROLES[one_of(f"messages[{index}].role", message.role, _ROLES)]
+        set_fields(request.messages.add(role=role), f"messages[{index}].", content=message.content)
+    request.images.extend(pb.Image(data=data) for data in read_all("images", images))
+    if audio is not None:
+        request.audio.data = read("audio", audio)
+    set_fields(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_budget_ms)
+    set_fields(request, "", realtime=realtime, attempt=attempt, single_attempt=single_attempt)
+    set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     with _field("stop"):
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
-    _set(request.response_format, "", json_schema=_as_json(json_schema), regex=regex)
-    request.cache.bypass = _CACHE[_one_of("cache", cache, _CACHE)]
-    _set(request.cache, "", min_similarity=min_similarity)
+    set_fields(request.response_format, "", json_schema=_as_json(json_schema), regex=regex)
+    request.cache.bypass = _CACHE[one_of("cache", cache, _CACHE)]
+    set_fields(request.cache, "", min_similarity=min_similarity)
     return request
 
 
+def audio_format(given: AudioFormat) -> audio_pb2.AudioFormat:
+    """The form of live audio, or `InvalidArgument`."""
+    made = audio_pb2.AudioFormat(encoding=_ENCODINGS[one_of("format.encoding", given.encoding, _ENCODINGS)])
+    set_fields(made, "format.", sample_rate_hz=given.sample_rate_hz, channels=given.channels)
+    return made
+
+
+def live_blocks(block: bytes, form: AudioFormat) -> Iterator[bytes]:
+    """A block of live audio in parts that fit into messages; an Opus packet stays whole."""
+    if form.encoding == "opus":
+        yield block
+        return
+    for at in range(0, len(block), _BLOCK_BYTES):
+        yield block[at : at + _BLOCK_BYTES]
+
+
 def refuse_too_large(request: Proto) -> None:
-    """Raise `InvalidArgument` for a message that no gateway would take."""
+    """Raise `InvalidArgument` for a message that no service would take, with what to do about it."""
     if (size := request.ByteSize()) > MAX_MESSAGE_BYTES:
-        raise invalid("request", f"at most {MAX_MESSAGE_BYTES} bytes", size)
+        raise invalid("request", f"at most {MAX_MESSAGE_BYTES} bytes", size, _way_out(request))
 
 
-def _turns(messages: Messages, system: str | None) -> list[Message]:
+def _way_out(request: Proto) -> str:
+    """What makes a request smaller."""
+    if isinstance(request, pb.ConverseRequest):
+        request = request.options.request
+    if isinstance(request, pb.GenerateBatchRequest):
+        return "send fewer requests in one batch"
+    if isinstance(request, pb.GenerateRequest) and request.audio.data:
+        return SHORTER_AUDIO
+    if isinstance(request, pb.GenerateRequest) and not request.images:
+        return "send shorter messages"
+    if isinstance(request, vision_pb2.InferRequest):
+        return "send fewer items at once"
+    return "send fewer or smaller images"
+
+
+def _turns(messages: Messages | None, system: str | None, spoken: bool) -> list[Message]:
     turns = [Message("system", system)] if system is not None else []
+    if not messages and spoken:
+        return turns
+    if messages is None:
+        raise invalid("messages", "a question, where there is no audio", None)
     return [*turns, *([Message("user", messages)] if isinstance(messages, str) else messages)]
 
 
@@ -74,14 +125,14 @@ def _as_json(schema: str | Mapping[str, Any] | None) -> str | None:
     return schema if schema is None or isinstance(schema, str) else json.dumps(schema)
 
 
-def _one_of(field: str, value: str, allowed: Mapping[str, object]) -> str:
+def one_of(field: str, value: str, allowed: Mapping[str, object]) -> str:
     if value not in allowed:
         *most, last = allowed
         raise invalid(field, f"{', '.join(most)} or {last}", value)
     return value
 
 
-def _set(message: Proto, path: str, **values: object) -> None:
+def set_fields(message: Proto, path: str, **values: object) -> None:
     """Set what is not None."""
     for name, value in values.items():
         if value is not None:

@@ -1,4 +1,4 @@
-"""gRPC's errors to the SDK's, with `google.rpc.ErrorInfo` and `RetryInfo` where the gateway sent them."""
+"""gRPC's errors to the SDK's, with `google.rpc.ErrorInfo` and `RetryInfo` where the service sent them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 from hedgerow._errors import DeadlineExceeded, HedgerowError, Unavailable, error_for
+from hedgerow._peer import Peer
 
 _NOBODY_THERE = ("failed to connect", "errors resolving", "dns resolution failed")
 
 
-def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float, trace_id: str | None = None) -> HedgerowError:
-    """The typed error for what a call of `timeout_s` to `target` raised. `error` is a sync or an asyncio one."""
+def from_rpc_error(
+    error: grpc.RpcError, peer: Peer, timeout_s: float | None, trace_id: str | None = None
+) -> HedgerowError:
+    """The typed error for what a call of `timeout_s` to `peer` raised. `error` is a sync or an asyncio one."""
     call: Any = error
     status = _status(call)
     if status is None:
-        return _without_details(call, target, timeout_s, trace_id)
+        return _without_details(call, peer, timeout_s, trace_id)
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
     for detail in status.details:
         _ = detail.Unpack(info) or detail.Unpack(retry)
@@ -32,10 +35,11 @@ def from_rpc_error(error: grpc.RpcError, target: str, timeout_s: float, trace_id
     )
 
 
-def no_gateway(target: str, detail: str = "") -> Unavailable:
-    """Nobody answers at `target`."""
-    metadata = {"target": target, **({"detail": detail} if detail else {})}
-    return Unavailable(f"no gateway at {target}", reason="NO_GATEWAY", metadata=metadata)
+def nobody_at(peer: Peer, detail: str = "") -> Unavailable:
+    """Nobody answers at the peer's address. The reason is `NO_GATEWAY`, `NO_VISION_SERVICE` or `NO_AUDIO_SERVICE`."""
+    metadata = {"target": peer.target, **({"detail": detail} if detail else {})}
+    reason = f"NO_{peer.service.upper().replace(' ', '_')}"
+    return Unavailable(f"no {peer.service} at {peer.target}", reason=reason, metadata=metadata)
 
 
 def _status(call: Any) -> status_pb2.Status | None:
@@ -45,19 +49,15 @@ def _status(call: Any) -> status_pb2.Status | None:
         return None
 
 
-def _without_details(call: Any, target: str, timeout_s: float, trace_id: str | None) -> HedgerowError:
+def _without_details(call: Any, peer: Peer, timeout_s: float | None, trace_id: str | None) -> HedgerowError:
     """What gRPC itself says: the connection failed, or our own deadline passed."""
     code, text = call.code(), call.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE and text.lower().startswith(_NOBODY_THERE):
-        return no_gateway(target, text)
+        return nobody_at(peer, text)
     if code is grpc.StatusCode.UNAVAILABLE:
-        return Unavailable(
-            f"lost the connection to the gateway at {target}: {text}", reason="CONNECTION_LOST", trace_id=trace_id
-        )
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DeadlineExceeded(
-            f"the gateway at {target} had not finished after {timeout_s:g} s",
-            reason="CLIENT_DEADLINE",
-            trace_id=trace_id,
-        )
+        message = f"lost the connection to the {peer.service} at {peer.target}: {text}"
+        return Unavailable(message, reason="CONNECTION_LOST", trace_id=trace_id)
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_s is not None:
+        message = f"the {peer.service} at {peer.target} had not finished after {timeout_s:g} s"
+        return DeadlineExceeded(message, reason="CLIENT_DEADLINE", trace_id=trace_id)
     return error_for(code.name, text or code.name, trace_id=trace_id)

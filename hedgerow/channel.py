@@ -1,4 +1,4 @@
-"""How every channel of the mesh is tuned, for the SDK and for the services alike.
+"""How every channel of the mesh is tuned and written to, for the SDK and for the services alike.
 
 gRPC's defaults find a frozen peer after a minute and wait up to two minutes before they try a dead one again. Both are
 far past any budget here.
@@ -6,7 +6,12 @@ far past any budget here.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from typing import Any
+
 import grpc
+from google.protobuf.message import Message
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # one message, either way; gRPC's own default, made explicit
 
@@ -39,3 +44,31 @@ def open_channel(target: str, options: tuple[tuple[str, int], ...] = ()) -> grpc
     `options` are added after, and so overrule, `CHANNEL_OPTIONS`.
     """
     return grpc.aio.insecure_channel(target, options=(*CHANNEL_OPTIONS, *options))
+
+
+async def send(call: Any, request: Message) -> bool:
+    """Send one message of a call that takes many; False when the call is over, and reading from it tells why.
+
+    In place of `call.write`, which forgets that: where the other side has refused the call meanwhile, it makes the
+    status INTERNAL, "Internal error from Core" (grpcio 1.85; its request iterators do the same).
+    """
+    if call.done():
+        return False
+    try:
+        await call.wait_for_connection()
+        if core := getattr(call, "_cython_call", None):
+            await core.send_serialized_message(request.SerializeToString())
+        else:  # a release that names it otherwise: a refusal may lose its reason, nothing else
+            await call.write(request)
+    except (grpc.RpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+        return False
+    except asyncio.CancelledError:
+        call.cancel()  # gRPC may still hold the message, and would refuse the next one
+        raise
+    return True
+
+
+async def done_sending(call: Any) -> None:
+    """Close this side of a call that takes many messages, if it is not over."""
+    with suppress(grpc.RpcError, grpc.aio.InternalError):
+        await call.done_writing()

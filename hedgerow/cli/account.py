@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hedgerow import Answer, Decision
+from hedgerow import Answer, Decision, Label
 from hedgerow.cli.waterfall import short
 
 
 def account_lines(answer: Answer) -> list[str]:
-    """What stands below the waterfall: what came, how fast, and under which trace."""
+    """What stands below the waterfall: what was heard and seen, what came, how fast, and under which trace."""
+    heard = [f"heard  {answer.transcript}"] if answer.transcript else []
+    saw = [f"saw  {label_text(labels)}" for labels in answer.sights]
     decisions = [f"{short(made.at_ms):>6} ms  {_told(made)}" for made in answer.decisions]
-    return [*decisions, " · ".join(_what(answer)), " · ".join(_how_fast(answer)), f"trace {answer.trace_id}"]
+    return [
+        *heard,
+        *saw,
+        *decisions,
+        " · ".join(_what(answer)),
+        " · ".join(_how_fast(answer)),
+        f"trace {answer.trace_id}",
+    ]
+
+
+def label_text(labels: Sequence[Label]) -> str:
+    """`red circle 0.99  blue circle 0.01`."""
+    return "  ".join(f"{label.name} {label.score:.2f}" for label in labels) or "nothing"
 
 
 def _told(made: Decision) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +18,17 @@ COMPLETE = ("stop", "length", "budget")  # a spent budget is no failure: it is w
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="The question; - reads it from stdin.", metavar="QUESTION|-")],
-    as_json: options.AsJson = False,
+    question: Annotated[
+        str | None,
+        typer.Argument(help="The question; - reads it from stdin. May be left out with --audio.", metavar="QUESTION|-"),
+    ] = None,
+    image: options.Images = None,
+    audio: options.Audio = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Play the recording as it was spoken, and answer at each pause.")
+    ] = False,
+    pause_ms: options.PauseMs = None,
+    as_json: options.JsonLines = False,
     budget_ms: options.BudgetMs = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither look the answer up nor store it.")] = False,
     similarity: Annotated[
@@ -42,16 +53,24 @@ def ask(
     """Ask one question, and see where the time went.
 
     The answer comes as it is written. Below it, one bar for each stage: bright is the time it took, dim what was left
-    of its slice of the budget. Then comes what the gateway's policies did, if anything. Exits with 1 when the answer
-    is cut off by a failure; a spent budget is no failure.
+    of its slice of the budget. Then comes what was heard and seen, and what the gateway's policies did, if anything.
+    Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
+
+    With --image, pictures belong to the question. With --audio, a recording is the question, or comes before it; with
+    --stream it is played at its own speed: words show while they are spoken, dim until they are sure.
 
     \b
     Examples:
       hedgerow ask "What is the capital of France?"
       hedgerow ask --budget-ms 300 "Tell me a story about a fox."
       hedgerow ask --json - < question.txt | jq .finish_reason
+      hedgerow ask --image shape.png "Which shape is in the image?"
+      hedgerow ask --audio question.wav
+      hedgerow ask --audio question.wav --stream
     """
+    _refuse_wrong_use(question, audio, stream, pause_ms)
     text = sys.stdin.read() if question == "-" else question
+    images = image or []
     choices: Options = {
         "budget_ms": budget_ms,
         "cache": "bypass" if no_cache else "use",
@@ -64,13 +83,34 @@ def ask(
         "first_token_budget_ms": first_token_ms,
         "realtime": realtime,
     }
-    if as_json:
-        _ask_json(text, choices, gateway, api_key)
+    if stream and audio:
+        _converse(audio, images, pause_ms, choices, gateway, api_key, waterfall, as_json)
+    elif as_json:
+        _ask_json(text, images, audio, choices, gateway, api_key)
     else:
-        _ask(text, choices, gateway, api_key, waterfall)
+        _ask(text, images, audio, choices, gateway, api_key, waterfall)
 
 
-def _ask(text: str, choices: Options, gateway: str, api_key: str | None, waterfall: bool) -> None:
+def _refuse_wrong_use(question: str | None, audio: Path | None, stream: bool, pause_ms: int | None) -> None:
+    if stream and not audio:
+        raise typer.BadParameter("needs a recording to play: --audio FILE", param_hint="--stream")
+    if stream and question is not None:
+        raise typer.BadParameter("with --stream, what is spoken is the question", param_hint="QUESTION")
+    if pause_ms is not None and not stream:
+        raise typer.BadParameter("works with --stream alone", param_hint="--pause-ms")
+    if question is None and not audio:
+        raise typer.BadParameter("give one, or a recording with --audio", param_hint="QUESTION")
+
+
+def _ask(
+    text: str | None,
+    images: list[Path],
+    audio: Path | None,
+    choices: Options,
+    gateway: str,
+    api_key: str | None,
+    waterfall: bool,
+) -> None:
     from rich.console import Console
 
     from hedgerow import Client
@@ -78,13 +118,15 @@ def _ask(text: str, choices: Options, gateway: str, api_key: str | None, waterfa
     from hedgerow.cli.screen import print_account, written_as_it_comes
 
     with reported(), Client(gateway, api_key=api_key) as client, written_as_it_comes() as write:
-        answer = client.ask(text, on_token=write, **choices)
+        answer = client.ask(text, images=images, audio=audio, on_token=write, **choices)
     if waterfall:
         print_account(Console(), answer)
     raise typer.Exit(answer.finish_reason not in COMPLETE)
 
 
-def _ask_json(text: str, choices: Options, gateway: str, api_key: str | None) -> None:
+def _ask_json(
+    text: str | None, images: list[Path], audio: Path | None, choices: Options, gateway: str, api_key: str | None
+) -> None:
     import json
 
     from hedgerow import Client
@@ -92,6 +134,32 @@ def _ask_json(text: str, choices: Options, gateway: str, api_key: str | None) ->
     from hedgerow.cli.failures import reported
 
     with reported(as_json=True), Client(gateway, api_key=api_key) as client:
-        answer = client.ask(text, **choices)
+        answer = client.ask(text, images=images, audio=audio, **choices)
     print(json.dumps(as_object(answer)))
     raise typer.Exit(answer.finish_reason not in COMPLETE)
+
+
+def _converse(
+    audio: Path,
+    images: list[Path],
+    pause_ms: int | None,
+    choices: Options,
+    gateway: str,
+    api_key: str | None,
+    waterfall: bool,
+    as_json: bool,
+) -> None:
+    import asyncio
+
+    from hedgerow import AsyncClient
+    from hedgerow.cli.failures import reported
+    from hedgerow.cli.spoken import Screen, converse, print_event
+
+    async def play() -> bool:
+        async with AsyncClient(gateway, api_key=api_key) as client:
+            return await converse(client, audio, images, pause_ms, choices, show)
+
+    with reported(as_json), closing(Screen(waterfall)) as screen:
+        show = print_event if as_json else screen
+        answered = asyncio.run(play())
+    raise typer.Exit(not answered)

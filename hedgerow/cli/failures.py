@@ -7,11 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from hedgerow import HedgerowError
+
+_NOBODY_THERE = ("NO_GATEWAY", "NO_VISION_SERVICE", "NO_AUDIO_SERVICE")
 
 
 @contextmanager
@@ -20,24 +22,33 @@ def reported(as_json: bool = False) -> Iterator[None]:
     try:
         yield
     except HedgerowError as error:
-        message = explain(error)
         if not as_json:
-            fail(message)
-        fields = {"code": error.code, "reason": error.reason, "message": message, "retry_delay_s": error.retry_delay_s}
-        print(json.dumps({"error": fields, "decisions": [asdict(made) for made in error.decisions]}))
+            fail(explain(error))
+        print(json.dumps({"error": as_object(error), "decisions": [asdict(made) for made in error.decisions]}))
         raise typer.Exit(1) from None
+
+
+def as_object(error: HedgerowError) -> dict[str, Any]:
+    """The error for programs."""
+    told = {"code": error.code, "reason": error.reason, "message": explain(error)}
+    return {**told, "retry_delay_s": error.retry_delay_s}
 
 
 def fail(message: str) -> NoReturn:
     """End the command with a line on stderr."""
-    print(f"hedgerow: {message}", file=sys.stderr)
+    tell(message)
     raise typer.Exit(1)
+
+
+def tell(message: str) -> None:
+    """A line on stderr; the command goes on."""
+    print(f"hedgerow: {message}", file=sys.stderr, flush=True)
 
 
 def explain(error: HedgerowError) -> str:
     """The message, and what to do about it."""
     message = error.message
-    if error.reason == "NO_GATEWAY":
+    if error.reason in _NOBODY_THERE:
         message += '; start one with "hedgerow up"'
     if error.retry_delay_s is not None:
         message += f"; try again in {error.retry_delay_s:.1f} s"

@@ -16,24 +16,38 @@ from hedgerow.cli.waterfall import waterfall
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
+def harmless(text: str) -> str:
+    """The text without what a terminal would obey."""
+    return text.translate(_CONTROL)
+
+
+class Writer:
+    """Writes text to stdout at once, and knows whether its line has ended."""
+
+    def __init__(self) -> None:
+        self._out, self._last = sys.stdout, "\n"
+        self._terminal = self._out.isatty()
+
+    def __call__(self, text: str) -> None:
+        shown = harmless(text) if self._terminal else text
+        self._last = shown[-1:] or self._last
+        self._out.write(shown)
+        self._out.flush()
+
+    def end_line(self) -> None:
+        """Begin a new line, unless one has just begun."""
+        if self._last != "\n":
+            self("\n")
+
+
 @contextmanager
 def written_as_it_comes() -> Iterator[Callable[[str], None]]:
     """Gives a function that writes text to stdout at once, and ends the last line."""
-    out, last = sys.stdout, "\n"
-    terminal = out.isatty()
-
-    def write(text: str) -> None:
-        nonlocal last
-        shown = text.translate(_CONTROL) if terminal else text
-        last = shown[-1:] or last
-        out.write(shown)
-        out.flush()
-
+    write = Writer()
     try:
         yield write
     finally:
-        if last != "\n":
-            print(flush=True)
+        write.end_line()
 
 
 def print_account(console: Console, answer: Answer) -> None:
@@ -41,4 +55,4 @@ def print_account(console: Console, answer: Answer) -> None:
     console.print()
     console.print(waterfall(answer, console.width))
     for line in account_lines(answer):
-        console.print(line, style="dim", highlight=False, markup=False)
+        console.print(harmless(line), style="dim", highlight=False, markup=False)

@@ -13,11 +13,12 @@ from contextlib import aclosing, suppress
 from typing import Any, cast
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.channel import done_sending, send
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
@@ -214,8 +215,8 @@ class Audio:
 
     async def transcribe(self, recording: bytes, timeout_s: float, metadata: Metadata) -> audio_pb2.TranscribeSummary:
         """What a recording says; within `timeout_s`."""
-        call = self._transcribe(_pieces(recording), timeout=timeout_s, metadata=metadata)
-        async with aclosing(_follow(call, "audio")) as replies:
+        call = self._transcribe(timeout=timeout_s, metadata=metadata)
+        async with aclosing(_both_ways(call, _pieces(recording), "audio")) as replies:
             async for reply in replies:
                 if reply.HasField("summary"):
                     return cast(audio_pb2.TranscribeSummary, reply.summary)
@@ -225,7 +226,7 @@ class Audio:
         self, requests: AsyncIterator[audio_pb2.TranscribeStreamRequest], timeout_s: float | None, metadata: Metadata
     ) -> AsyncGenerator[audio_pb2.TranscribeStreamResponse, None]:
         """What is heard in live audio; the first request has the options. Closing it ends the call."""
-        return _follow(self._transcribe_stream(requests, timeout=timeout_s, metadata=metadata), "audio")
+        return _both_ways(self._transcribe_stream(timeout=timeout_s, metadata=metadata), requests, "audio")
 
 
 async def _pieces(recording: bytes) -> AsyncIterator[audio_pb2.TranscribeRequest]:
@@ -260,6 +261,25 @@ async def _follow(call: Any, who: str) -> AsyncGenerator[Any, None]:
         raise translate(error, who) from None
     finally:
         call.cancel()
+
+
+async def _both_ways(call: Any, requests: AsyncIterator[Message], who: str) -> AsyncGenerator[Any, None]:
+    """`_follow`, while `requests` are sent."""
+
+    async def send_all() -> None:
+        async for request in requests:
+            if not await send(call, request):
+                return
+        await done_sending(call)
+
+    sending = asyncio.create_task(send_all())
+    try:
+        async with aclosing(_follow(call, who)) as replies:
+            async for reply in replies:
+                yield reply
+    finally:
+        sending.cancel()
+        await asyncio.wait({sending})
 
 
 async def watch(channel: grpc.aio.Channel, breaker: Breaker) -> None:

@@ -158,7 +158,9 @@ class Perception:
             done, _ = await asyncio.wait({self._look}, timeout=stage.budget_s)
             if not done:
                 raise TooLate(f"vision: longer than its {stage.budget_s * 1000:.0f} ms")
-            return self._look.result()
+            seen = self._look.result()
+            stage.detail = f"{seen.model}: {len(seen.results)} looked at"
+            return seen
 
         seen = await self._stage("vision", self._senses.vision_breaker, look, required=False)
         if seen is None:

@@ -76,7 +76,7 @@ def test_a_value_beyond_a_limit_is_refused_by_field_limit_and_value(
     for _, limit, value in beyond(setting):
         give(setting, value, monkeypatch)
         named = [line for line in complaints(cls, capsys) if setting.path.replace("[]", ".0") in line]
-        assert any(f"{limit:g}" in line and f"got {value!r}" in line.replace("'", "") for line in named), named
+        assert any(str(limit) in line and f"got {value!r}" in line.replace("'", "") for line in named), named
 
 
 @each_setting

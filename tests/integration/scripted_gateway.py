@@ -2,101 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
-
-import grpc
-from google.protobuf import any_pb2, duration_pb2
-from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.gateway.v1 import gateway_pb2_grpc
+from tests.integration.scripted import Scripted, serving
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-@dataclass
-class Refusal:
-    """A status with details, as the services' error boundary sends it."""
+class ScriptedGateway(Scripted, gateway_pb2_grpc.GatewayServiceServicer):
+    """Plays events."""
 
-    code: str
-    message: str
-    reason: str = ""
-    metadata: dict[str, str] = field(default_factory=dict)
-    retry_delay_ms: int = 0
-
-    async def send(self, context: Any) -> None:
-        number = code_pb2.Code.Value(self.code)
-        status = status_pb2.Status(code=number, message=self.message)
-        details: list[Any] = [error_details_pb2.ErrorInfo(reason=self.reason, metadata=self.metadata)]
-        if self.retry_delay_ms:
-            delay = duration_pb2.Duration()
-            delay.FromMilliseconds(self.retry_delay_ms)
-            details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-        for detail in details:
-            packed = any_pb2.Any()
-            packed.Pack(detail)
-            status.details.append(packed)
-        await context.abort(
-            grpc.StatusCode[self.code], self.message, (("grpc-status-details-bin", status.SerializeToString()),)
-        )
-
-
-@dataclass
-class Hold:
-    """The gateway says nothing more until `release` is set."""
-
-    release: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-Step = pb.GenerateResponse | pb.GenerateBatchResponse | Refusal | Hold
-
-
-class ScriptedGateway(gateway_pb2_grpc.GatewayServiceServicer):
-    """Plays `script` for every call, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.script: Sequence[Step] = []
-        self.requests: list[Any] = []
-        self.metadata: dict[str, str] = {}
-        self.time_remaining_s: float | None = None
-        self.cancelled = asyncio.Event()
-        self.target = ""
-
-    async def Generate(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        self.requests.append(request)
-        self.metadata = dict(context.invocation_metadata())
-        self.time_remaining_s = context.time_remaining()
-        try:
-            for step in self.script:
-                if isinstance(step, Refusal):
-                    await step.send(context)
-                elif isinstance(step, Hold):
-                    await step.release.wait()
-                else:
-                    yield step
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
-
-    GenerateBatch = Generate
+    Generate = GenerateBatch = Scripted.answer
+    Converse = Scripted.talk
 
 
 @asynccontextmanager
 async def serve_script() -> AsyncIterator[ScriptedGateway]:
     """A scripted gateway on a free loopback port; its `target` says which."""
-    gateway, server = ScriptedGateway(), grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)  # type: ignore[no-untyped-call]
-    gateway.target = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    try:
+    async with serving(ScriptedGateway(), gateway_pb2_grpc.add_GatewayServiceServicer_to_server) as gateway:
         yield gateway
-    finally:
-        await server.stop(0)
 
 
 def event(**kind: Any) -> pb.GenerateResponse:
@@ -143,3 +72,24 @@ def answer(*texts: str, **fields: Any) -> list[pb.GenerateResponse]:
         *deltas(*texts),
         event(final=final("".join(texts), **fields)),
     ]
+
+
+def spoken(turn: int = 0, **kind: Any) -> pb.ConverseResponse:
+    """A message of a conversation."""
+    return pb.ConverseResponse(turn=turn, **kind)
+
+
+def transcript(text: str, confirmed: int | None = None) -> pb.Transcript:
+    """What was said, or, with `confirmed`, what is said so far."""
+    words = len(text.split()) if confirmed is None else confirmed
+    return pb.Transcript(text=text, confirmed_words=words, final=confirmed is None)
+
+
+def turn(number: int, question: str, *texts: str, **fields: Any) -> list[pb.ConverseResponse]:
+    """The messages of a whole turn."""
+    said = [
+        spoken(number, speech_started={"at_s": 0.5}),
+        spoken(number, transcript=transcript(question[:-3], len(question.split()) - 1)),
+        spoken(number, transcript=transcript(question)),
+    ]
+    return [*said, *(spoken(number, answer=message) for message in answer(*texts, **fields))]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,10 +14,10 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.cli.processes import free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from tests.integration.command import launch, run
+from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_gateway import (
     TRACE_ID,
-    Hold,
-    Refusal,
     ScriptedGateway,
     accepted,
     answer,
@@ -33,19 +30,6 @@ from tests.integration.scripted_gateway import (
 async def gateway() -> AsyncIterator[ScriptedGateway]:
     async with serve_script() as served:
         yield served
-
-
-async def launch(*arguments: str, **environment: str) -> Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hedgerow.cli", *arguments,
-        stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**os.environ, **environment},
-    )  # fmt: skip
-
-
-async def run(*arguments: str, stdin: str = "", **environment: str) -> tuple[int | None, str, str]:
-    process = await launch(*arguments, **environment)
-    out, err = await process.communicate(stdin.encode())
-    return process.returncode, out.decode(), err.decode()
 
 
 async def test_asking_prints_the_answer_and_where_the_time_went(gateway: ScriptedGateway) -> None:

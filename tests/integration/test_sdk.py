@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,9 @@ from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.cli.processes import free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_gateway import (
     TRACE_ID,
-    Hold,
-    Refusal,
     ScriptedGateway,
     accepted,
     answer,
@@ -24,6 +24,7 @@ from tests.integration.scripted_gateway import (
     final,
     serve_script,
 )
+from tests.integration.scripted_vision import labels
 
 
 @pytest.fixture
@@ -208,6 +209,38 @@ async def test_a_kind_of_event_newer_than_the_sdk_is_passed_over(
     assert (await client.ask("?")).text == "Yes."
 
 
+async def test_pictures_and_a_recording_go_with_the_question_and_what_they_say_comes_back(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient, tmp_path: Path
+) -> None:
+    picture, recording = tmp_path / "shape.png", tmp_path / "question.wav"
+    picture.write_bytes(b"png")
+    recording.write_bytes(b"wav")
+    seen = pb.Sights(pictures=[labels(("red circle", 0.75), ("blue circle", 0.25)), labels()])
+    heard = pb.Transcript(text="Which shape?", confirmed_words=2, final=True)
+    told = [event(transcript=heard), event(sights=seen)]
+    gateway.script = [accepted(), *told, event(final=final("A circle.", transcript="Which shape?", sights=seen))]
+    events = [item async for item in client.stream(images=[picture, b"jpeg"], audio=str(recording), system="Be brief.")]
+    pictures = ((hedgerow.Label("red circle", 0.75), hedgerow.Label("blue circle", 0.25)), ())
+    assert events[1:3] == [hedgerow.Transcript("Which shape?", 2, True), hedgerow.Sights(pictures)]
+    assert isinstance(events[3], hedgerow.Final)
+    assert (events[3].answer.transcript, events[3].answer.sights) == ("Which shape?", pictures)
+    [request] = gateway.requests
+    assert [image.data for image in request.images] == [b"png", b"jpeg"]
+    assert request.audio.data == b"wav"
+    assert [message.content for message in request.messages] == ["Be brief."]
+
+
+async def test_a_batch_may_share_a_picture_and_an_item_bring_its_own_recording(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient
+) -> None:
+    gateway.script = [pb.GenerateBatchResponse(index=index, final=final()) for index in (0, 1)]
+    items: list[str | hedgerow.Request] = ["Which shape?", {"audio": b"wav", "images": ()}]
+    assert len([result async for result in client.batch(items, images=b"png")]) == 2
+    first, second = gateway.requests[0].requests
+    assert ([image.data for image in first.images], first.audio.data, len(first.messages)) == ([b"png"], b"", 1)
+    assert ([image.data for image in second.images], second.audio.data, len(second.messages)) == ([], b"wav", 0)
+
+
 async def test_a_gateway_that_is_not_there_is_named() -> None:
     target = f"127.0.0.1:{free_port()}"
     async with hedgerow.AsyncClient(target) as client:
@@ -239,7 +272,8 @@ async def test_a_request_that_no_gateway_would_take_is_refused_before_it_is_sent
     gateway: ScriptedGateway, client: hedgerow.AsyncClient
 ) -> None:
     with pytest.raises(
-        hedgerow.InvalidArgument, match=rf"request: at most {MAX_MESSAGE_BYTES} bytes, got 100000\d\d"
+        hedgerow.InvalidArgument,
+        match=rf"request: at most {MAX_MESSAGE_BYTES} bytes, got 100000\d\d; send shorter messages",
     ) as caught:
         client.stream("x" * 10_000_000)
     assert caught.value.metadata["field"] == "request"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hedgerow import Answer, CacheReport, Usage
+from hedgerow import Answer, CacheReport, Label, Usage
 from hedgerow.cli.account import account_lines, as_object
 from tests.unit.cli.answers import TRACE_ID, an_answer
 
@@ -27,6 +27,15 @@ def test_what_is_special_about_an_answer_is_said() -> None:
     assert account_lines(answer)[0] == (
         "demo-llm · budget · cache bypass · 12 of 16 drafted tokens accepted · degraded: llm:budget"
     )
+
+
+def test_what_was_heard_and_seen_is_said_first() -> None:
+    sights = ((Label("red circle", 0.991), Label("red square", 0.009)), ())
+    assert account_lines(an_answer(transcript="Which shape?", sights=sights))[:3] == [
+        "heard  Which shape?",
+        "saw  red circle 0.99  red square 0.01",
+        "saw  nothing",
+    ]
 
 
 def test_an_answer_from_the_cache_has_no_rate() -> None:

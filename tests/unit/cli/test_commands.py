@@ -21,7 +21,7 @@ from hedgerow.cli.status import known_addresses
 from tests.unit.cli.answers import an_answer
 
 
-@pytest.mark.parametrize("command", ["up", "ask", "chat", "status", "bench"])
+@pytest.mark.parametrize("command", ["up", "ask", "chat", "transcribe", "classify", "status", "bench"])
 def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
@@ -30,7 +30,20 @@ def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["ask"], ["ask", "?", "--tier", "best"], ["ask", "?", "--budget-ms", "soon"], ["fly"], ["up", "--port"]],
+    [
+        ["ask"],
+        ["ask", "?", "--tier", "best"],
+        ["ask", "?", "--budget-ms", "soon"],
+        ["ask", "?", "--stream"],
+        ["ask", "?", "--stream", "--audio", "question.wav"],
+        ["ask", "?", "--pause-ms", "300"],
+        ["transcribe"],
+        ["transcribe", "talk.wav", "--pause-ms", "300"],
+        ["transcribe", "talk.wav", "--policy", "windows"],
+        ["classify"],
+        ["fly"],
+        ["up", "--port"],
+    ],
 )
 def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(app, arguments)
@@ -39,10 +52,11 @@ def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
     assert "Usage:" in result.stderr
 
 
-def test_help_loads_neither_grpc_nor_rich() -> None:
+def test_help_loads_nothing_that_takes_long() -> None:
     probe = (
         "import sys; from typer.testing import CliRunner; from hedgerow.cli.app import app; "
-        "CliRunner().invoke(app, ['--help']); sys.exit(bool({'grpc', 'rich', 'google.protobuf'} & sys.modules.keys()))"
+        "CliRunner().invoke(app, ['--help']); "
+        "sys.exit(bool({'grpc', 'rich', 'google.protobuf', 'numpy', 'soundfile'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
 

@@ -22,6 +22,8 @@ def test_services_take_ports_in_a_row_and_know_each_other(models: Path) -> None:
         "demo-llm-draft": "127.0.0.1:6003",
         "demo-llm": "127.0.0.1:6004",
     }
+    assert gateway["HEDGEROW_GATEWAY_VISION_ADDRESS"] == "127.0.0.1:6005"
+    assert gateway["HEDGEROW_GATEWAY_AUDIO_ADDRESS"] == "127.0.0.1:6006"
 
 
 def test_the_gateway_is_the_front(models: Path) -> None:
@@ -29,7 +31,9 @@ def test_the_gateway_is_the_front(models: Path) -> None:
 
 
 def test_every_service_hears_where_it_listens_and_where_traces_go(models: Path) -> None:
-    for spec in demo_mesh(range(7000, 7005), Path("state"), models, otlp_endpoint="http://127.0.0.1:4317"):
+    for spec in demo_mesh(
+        range(7000, 7000 + len(SERVICES)), Path("state"), models, otlp_endpoint="http://127.0.0.1:4317"
+    ):
         prefix = f"HEDGEROW_{spec.module.removeprefix('services.').upper()}_"
         assert spec.environment[f"{prefix}ADDRESS"] == spec.address
         assert spec.environment[f"{prefix}OTLP_ENDPOINT"] == "http://127.0.0.1:4317"

@@ -6,6 +6,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_trace_id
 
 from hedgerow._outgoing import Caller
+from hedgerow._peer import Peer
 from hedgerow._propagation import trace_headers
 
 
@@ -16,4 +17,4 @@ def test_the_current_span_is_passed_on() -> None:
 
 
 def test_without_a_span_nothing_is_added() -> None:
-    assert Caller("nowhere", None, None).generate("?", {}).metadata == ()
+    assert Caller(Peer("nowhere"), None).generate({"messages": "?"}).metadata == ()

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from hedgerow import InvalidArgument, Message
-from hedgerow._request import generate_request
+from hedgerow._request import audio_format, generate_request, live_blocks, refuse_too_large
+from hedgerow._speech import AudioFormat
+from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.vision.v1 import vision_pb2
 
 
 def test_a_text_is_one_message_and_leaves_every_choice_to_the_gateway() -> None:
@@ -47,6 +50,9 @@ def test_a_budget_that_makes_no_sense_is_for_the_gateway_to_refuse() -> None:
         ({"messages": [Message("bot", "")]}, "messages[0].role: system, user or assistant, got bot"),  # type: ignore[arg-type]
         ({"messages": "\ud800"}, "messages[0].content: "),
         ({"stop": ["\ud800"]}, "stop: "),
+        ({"messages": None}, "messages: a question, where there is no audio, got None"),
+        ({"images": [b"png", b""]}, "images[1]: at least 1 byte, got 0"),
+        ({"audio": b"x" * 5_000_000}, f"audio: at most {MAX_MESSAGE_BYTES} bytes, got 5000000; send a shorter or"),
     ],
 )
 def test_what_can_never_work_is_refused_by_name(options: dict[str, Any], message: str) -> None:
@@ -60,3 +66,59 @@ def test_what_can_never_work_is_refused_by_name(options: dict[str, Any], message
 def test_an_option_that_does_not_exist_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="budget"):
         generate_request("?", budget=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("messages", [None, "", []])
+def test_with_a_recording_there_need_be_no_messages(messages: Any) -> None:
+    assert not generate_request(messages, audio=b"wav").messages
+    assert not generate_request(messages, spoken=True).messages
+    system = generate_request(messages, audio=b"wav", system="Be brief.").messages
+    assert [message.content for message in system] == ["Be brief."]
+
+
+def test_a_question_beside_a_recording_is_kept() -> None:
+    request = generate_request("Is that so?", audio=b"wav")
+    assert (request.messages[0].content, request.audio.data) == ("Is that so?", b"wav")
+
+
+def test_one_picture_needs_no_list() -> None:
+    assert [image.data for image in generate_request("?", images=b"png").images] == [b"png"]
+
+
+_BIG = pb.Image(data=b"x" * 3_000_000)
+_TEXT = pb.GenerateRequest(messages=[chat_pb2.Message(content="x" * 5_000_000)])
+
+
+@pytest.mark.parametrize(
+    ("request_", "advice"),
+    [
+        (_TEXT, "send shorter messages"),
+        (pb.GenerateRequest(images=[_BIG, _BIG]), "send fewer or smaller images"),
+        (pb.GenerateRequest(images=[_BIG], audio=pb.Audio(data=_BIG.data)), "send a shorter or a compressed recording"),
+        (pb.GenerateBatchRequest(requests=[_TEXT]), "send fewer requests in one batch"),
+        (pb.ConverseRequest(options=pb.ConverseOptions(request=_TEXT)), "send shorter messages"),
+        (vision_pb2.ClassifyRequest(images=[vision_pb2.Image(data=_BIG.data)] * 2), "send fewer or smaller images"),
+    ],
+)
+def test_too_much_for_one_message_is_refused_with_limit_value_and_a_way_out(request_: Any, advice: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        refuse_too_large(request_)
+    size = request_.ByteSize()
+    assert caught.value.message.startswith(f"request: at most {MAX_MESSAGE_BYTES} bytes, got {size}; {advice}")
+    assert caught.value.metadata == {
+        "field": "request",
+        "limit": f"at most {MAX_MESSAGE_BYTES} bytes",
+        "value": str(size),
+    }
+
+
+def test_a_form_of_audio_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(InvalidArgument, match=r"format\.encoding: pcm_s16le, pcm_f32le or opus, got mp3"):
+        audio_format(AudioFormat("mp3"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("encoding", ["pcm_s16le", "pcm_f32le"])
+def test_long_blocks_are_cut_between_samples(encoding: Any) -> None:
+    parts = list(live_blocks(b"x" * 100_000, AudioFormat(encoding)))
+    assert [len(part) for part in parts] == [65_536, 34_464]
+    assert list(live_blocks(b"", AudioFormat(encoding))) == []

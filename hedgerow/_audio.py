@@ -1,0 +1,68 @@
+"""The audio service's client for programs without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hedgerow import _audio_messages as messages
+from hedgerow._base import EventStream, ServiceClient
+from hedgerow._options import Media
+from hedgerow._peer import Peer
+from hedgerow._sending import DuplexStream, Outbox
+from hedgerow._speech import AudioFormat, Heard, Policy, Recording, Segment, SpeechModel, Transcription
+from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
+
+
+class AudioClient(ServiceClient):
+    """An audio service, over one pooled connection that is opened when first used. Safe to share between threads."""
+
+    def __init__(self, target: str = messages.DEFAULT_TARGET, *, api_key: str | None = None):
+        super().__init__(Peer(target, api_key, "audio service"), audio_pb2_grpc.AudioServiceStub)
+
+    def transcribe(
+        self,
+        audio: Media,
+        *,
+        language: str | None = None,
+        words: bool = False,
+        on_recording: Callable[[Recording], Any] | None = None,
+        on_segment: Callable[[Segment], Any] | None = None,
+        budget_ms: int = messages.DEFAULT_BUDGET_MS,
+    ) -> Transcription:
+        """What a recording says: the bytes of a WAV, FLAC, MP3 or Ogg Opus file, or its path. It is sent in pieces.
+
+        `language` is ISO 639-1; with `words`, segments carry the time of each. The callbacks are called in the caller's
+        thread: `on_recording` once the file is decoded, `on_segment` with each segment as it is done.
+        """
+        notices, result = messages.Notices(on_recording, on_segment), None
+        requests, timeout_s = messages.recording(audio, language, words), budget_ms / 1000
+        incoming, outbox = messages.IncomingRecording(self._peer, timeout_s), Outbox()
+        call = self._stub.Transcribe(outbox, timeout=timeout_s, metadata=self._peer.metadata())
+        with DuplexStream(call, outbox, requests, incoming) as events:
+            for event in events:
+                notices.notify(event)
+                result = event
+        assert isinstance(result, Transcription)  # a stream without its summary raises
+        return result
+
+    def transcribe_stream(
+        self,
+        audio: Iterable[bytes],
+        *,
+        format: AudioFormat = AudioFormat(),  # noqa: B008  # frozen
+        language: str | None = None,
+        policy: Policy | None = None,
+        pause_ms: int | None = None,
+    ) -> EventStream[Heard]:
+        """Text while it is spoken. `audio` gives blocks of any length as they are recorded, in `format`, and is read in
+        a thread of its own; `policy` says when a word counts as sure, `pause_ms` (100 to 5,000) closes a segment.
+        """
+        opening, outbox = messages.live_opening(format, language, policy, pause_ms), Outbox()
+        call = self._stub.TranscribeStream(outbox, metadata=self._peer.metadata())
+        return DuplexStream(call, outbox, messages.live(opening, audio, format), messages.IncomingSpeech(self._peer))
+
+    def model(self) -> SpeechModel:
+        """The model, and how busy it is."""
+        request = audio_pb2.GetModelRequest()
+        return messages.model(self._call(self._stub.GetModel, request, messages.MODEL_TIMEOUT_S))

@@ -1,0 +1,85 @@
+"""A spoken conversation: what is sent and what comes back. No I/O here; both clients share it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+
+import grpc
+
+from hedgerow import _convert
+from hedgerow._errors import error_for
+from hedgerow._events import Final, Transcript
+from hedgerow._incoming import IncomingAnswer
+from hedgerow._peer import Peer
+from hedgerow._request import live_blocks
+from hedgerow._speech import AudioFormat, SpeechStarted
+from hedgerow._status import from_rpc_error
+from hedgerow._turns import ConversationEvent, Interrupted, TurnFailed
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+
+INTERRUPT = pb.ConverseRequest(interrupt=pb.Interrupt())
+
+
+def spoken(opening: pb.ConverseRequest, audio: Iterable[bytes], form: AudioFormat) -> Iterator[pb.ConverseRequest]:
+    """What is sent."""
+    yield opening
+    for block in audio:
+        for part in live_blocks(block, form):
+            yield pb.ConverseRequest(audio=part)
+
+
+async def spoken_aio(
+    opening: pb.ConverseRequest, audio: AsyncIterable[bytes], form: AudioFormat
+) -> AsyncGenerator[pb.ConverseRequest, None]:
+    """What is sent."""
+    yield opening
+    async for block in audio:
+        for part in live_blocks(block, form):
+            yield pb.ConverseRequest(audio=part)
+
+
+class IncomingTurns:
+    """A conversation as it is read: `(turn, event)`."""
+
+    def __init__(self, peer: Peer):
+        self._peer = peer
+        self._answers: dict[int, IncomingAnswer] = {}  # by turn, while they come
+
+    def events(self, message: pb.ConverseResponse) -> list[tuple[int, ConversationEvent]]:
+        """What happened, each with its turn."""
+        return [(message.turn, event) for event in self._events(message)]
+
+    def _events(self, message: pb.ConverseResponse) -> Iterator[ConversationEvent]:
+        match message.WhichOneof("kind"):
+            case "speech_started":
+                yield SpeechStarted(message.speech_started.at_s)
+            case "transcript":
+                yield self._transcript(message)
+            case "answer":
+                events = self._answer(message.turn).events(message.answer)
+                if any(isinstance(event, Final) for event in events):
+                    del self._answers[message.turn]
+                yield from events
+            case "interrupted":
+                self._answers.pop(message.turn, None)
+                yield Interrupted(message.interrupted.text)
+            case "error":
+                self._answers.pop(message.turn, None)
+                yield TurnFailed(error_for(message.error.code, message.error.message, reason=message.error.reason))
+
+    def _transcript(self, message: pb.ConverseResponse) -> Transcript:
+        if message.transcript.final:
+            self._answer(message.turn)  # from here on the speaker waits: the answer's timings begin
+        return _convert.transcript(message.transcript)
+
+    def _answer(self, turn: int) -> IncomingAnswer:
+        if turn not in self._answers:
+            self._answers[turn] = IncomingAnswer(self._peer, None)
+        return self._answers[turn]
+
+    def failed(self, error: grpc.RpcError) -> None:
+        """Raise what gRPC raised as a typed error."""
+        raise from_rpc_error(error, self._peer, None) from error
+
+    def ended(self) -> None:
+        """A conversation may end at any time."""

@@ -1,0 +1,70 @@
+"""Pictures and recordings that a caller hands over: as bytes, or as the path of a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO, cast
+
+from hedgerow._errors import invalid
+from hedgerow._options import Media
+from hedgerow.channel import MAX_MESSAGE_BYTES
+
+SHORTER_AUDIO = "send a shorter or a compressed recording, or play it into a conversation"
+PIECE_BYTES = 256 * 1024  # of a recording that is sent in pieces
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def read_all(field: str, given: Media | Sequence[Media]) -> Iterator[bytes]:
+    """The contents of one or several; `InvalidArgument` names the one that cannot be sent."""
+    one = isinstance(given, (*_BYTES, str, os.PathLike))
+    several = cast("Sequence[Media]", [given] if one else given)
+    return (read(f"{field}[{index}]", each) for index, each in enumerate(several))
+
+
+def read(field: str, given: Media) -> bytes:
+    """The content; `InvalidArgument` when it cannot be read, is empty, or is more than one message holds."""
+    if isinstance(given, _BYTES):
+        return _checked(field, bytes(given), len(given), "")
+    name = os.fspath(given)
+    with _opened(field, name) as file:
+        return _checked(field, file.read(MAX_MESSAGE_BYTES + 1), os.fstat(file.fileno()).st_size, name)
+
+
+def pieces(field: str, given: Media) -> Iterator[bytes]:
+    """The content in pieces, however long it is. A file that cannot be read or is empty is refused at once."""
+    if isinstance(given, _BYTES):
+        content = bytes(given)
+        parts = (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
+        return parts if content else iter([_checked(field, content, 0, "")])
+    name = os.fspath(given)
+    with _opened(field, name) as file:
+        _checked(field, file.read(1), 1, name)
+    return _file_pieces(field, name)
+
+
+def _file_pieces(field: str, name: str) -> Iterator[bytes]:
+    with _opened(field, name) as file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
+
+
+@contextmanager
+def _opened(field: str, name: str) -> Iterator[BinaryIO]:
+    try:
+        with open(name, "rb") as file:
+            yield file
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = error.strerror if isinstance(error, OSError) else error
+        raise invalid(field, "a file that can be read", f"{name or 'no name'} ({why})") from None
+
+
+def _checked(field: str, content: bytes, size: int, name: str) -> bytes:
+    where = f" ({name})" if name else ""
+    if not content:
+        raise invalid(field, "at least 1 byte", f"0{where}")
+    if (size := max(size, len(content))) > MAX_MESSAGE_BYTES:
+        advice = SHORTER_AUDIO if field == "audio" else "make it smaller"
+        raise invalid(field, f"at most {MAX_MESSAGE_BYTES} bytes", f"{size}{where}", advice)
+    return content

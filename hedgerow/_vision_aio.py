@@ -1,0 +1,80 @@
+"""The vision service's asyncio client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Mapping, Sequence
+
+from hedgerow import _vision_messages as messages
+from hedgerow._base_aio import AsyncEventStream, AsyncServiceClient
+from hedgerow._options import Media
+from hedgerow._peer import Peer
+from hedgerow._sending_aio import AsyncDuplexStream
+from hedgerow._sight import Array, Classification, Embeddings, FrameLabels, Inference, VisionModel
+from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
+
+
+class AsyncVisionClient(AsyncServiceClient):
+    """A vision service, over one pooled connection that is opened when first used.
+
+    Safe to share between tasks of one loop.
+
+    Images are the bytes of PNG, JPEG or WebP files, or paths; `model` is the service's default where none is named.
+    `budget_ms` is the time a call may take, the client's `default_budget_ms` where not given.
+    """
+
+    def __init__(
+        self,
+        target: str = messages.DEFAULT_TARGET,
+        *,
+        api_key: str | None = None,
+        default_budget_ms: int = messages.DEFAULT_BUDGET_MS,
+    ):
+        super().__init__(Peer(target, api_key, "vision service"), vision_pb2_grpc.VisionServiceStub)
+        self._default_budget_ms = default_budget_ms
+
+    async def classify(
+        self,
+        images: Media | Sequence[Media],
+        *,
+        model: str | None = None,
+        top_k: int | None = None,
+        budget_ms: int | None = None,
+    ) -> Classification:
+        """What 1 to 64 images show: `top_k` labels for each, 1 where not given."""
+        request = messages.classify_request(images, model, top_k)
+        return messages.classification(await self._call(self._stub.Classify, request, self._timeout_s(budget_ms)))
+
+    async def embed(
+        self, images: Media | Sequence[Media], *, model: str | None = None, budget_ms: int | None = None
+    ) -> Embeddings:
+        """1 to 64 images as vectors of unit length."""
+        request = messages.embed_request(images, model)
+        return messages.embeddings(await self._call(self._stub.Embed, request, self._timeout_s(budget_ms)))
+
+    async def infer(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        outputs: Sequence[str] = (),
+        model: str | None = None,
+        budget_ms: int | None = None,
+    ) -> Inference:
+        """What a model makes of arrays as they are, NumPy's or `Tensor`. Without `outputs`, all are returned."""
+        request = messages.infer_request(inputs, outputs, model)
+        return messages.inference(await self._call(self._stub.Infer, request, self._timeout_s(budget_ms)))
+
+    def classify_frames(
+        self, frames: AsyncIterable[Media], *, model: str | None = None, top_k: int | None = None
+    ) -> AsyncEventStream[FrameLabels]:
+        """What the frames of a video show, as fast as the model can; of frames that wait, it looks at the newest."""
+        call = self._stub.ClassifyFrames(metadata=self._peer.metadata())
+        requests = messages.frames_aio(frames, model, top_k)
+        return AsyncDuplexStream(call, requests, messages.IncomingFrames(self._peer))
+
+    async def models(self, *, budget_ms: int | None = None) -> tuple[VisionModel, ...]:
+        """The models that are loaded, by name."""
+        request = vision_pb2.ListModelsRequest()
+        return messages.models(await self._call(self._stub.ListModels, request, self._timeout_s(budget_ms)))
+
+    def _timeout_s(self, budget_ms: int | None) -> float:
+        return (self._default_budget_ms if budget_ms is None else budget_ms) / 1000

@@ -1,0 +1,23 @@
+"""Runs the command line as its users do: a process, its output and its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+
+
+async def launch(*arguments: str, **environment: str) -> Process:
+    """Start `hedgerow …` with pipes."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hedgerow.cli", *arguments,
+        stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+async def run(*arguments: str, stdin: str = "", **environment: str) -> tuple[int | None, str, str]:
+    """(exit code, stdout, stderr) of `hedgerow …`."""
+    process = await launch(*arguments, **environment)
+    out, err = await process.communicate(stdin.encode())
+    return process.returncode, out.decode(), err.decode()

@@ -1,0 +1,67 @@
+"""A recording at its own speed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from hedgerow import AudioFormat, InvalidArgument
+from hedgerow.cli.playback import as_pcm, opened
+
+
+def test_channels_become_one_and_what_is_too_loud_is_cut() -> None:
+    samples = np.array([[0.5, 0.0], [1.0, 1.0], [-1.0, -1.0], [2.0, 2.0]], np.float32)
+    assert np.frombuffer(as_pcm(samples), "<i2").tolist() == [8_192, 32_767, -32_768, 32_767]
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac", "mp3", "ogg"])
+async def test_a_block_comes_when_it_would_have_been_spoken(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
+    path = tmp_path / f"talk.{suffix}"
+    soundfile.write(path, np.zeros(4_000), 16_000)
+    with opened(path) as playback:
+        assert playback.format == AudioFormat("pcm_s16le", 16_000, 1)
+        blocks = [block async for block in playback.blocks()]
+    assert slept[:2] == pytest.approx([0.1, 0.2])
+    assert [len(block) for block in blocks[:2]] == [3_200, 3_200]
+    assert sum(map(len, blocks)) >= 8_000
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac", "mp3", "ogg"])
+async def test_blocks_join_to_what_the_file_holds(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def sleep(_: float) -> None:
+        pass
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    path, time_s = tmp_path / f"talk.{suffix}", np.arange(96_000) / 16_000
+    loudness = 0.1 * (np.sin(2 * np.pi * 3 * time_s) > 0)  # an MP3 saves bits in the pauses for what is loud
+    soundfile.write(path, loudness * np.random.default_rng(7).normal(size=96_000), 16_000)
+    whole, _ = soundfile.read(path, dtype="float32", always_2d=True)
+    with opened(path) as playback:
+        joined = b"".join([block async for block in playback.blocks()])
+    expected = np.frombuffer(as_pcm(whole), "<i2").astype(int)
+    assert np.abs(np.frombuffer(joined, "<i2") - expected).max() <= 1
+    assert capfd.readouterr().err == ""
+
+
+def test_what_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    with (
+        pytest.raises(InvalidArgument, match=r"audio: WAV, FLAC, MP3 or Ogg, got .*notes\.txt"),
+        opened(tmp_path / "notes.txt"),
+    ):
+        pass
