@@ -105,6 +105,26 @@ async def test_what_gathered_beyond_a_preferred_size_waits_for_its_own_delay(eng
     assert engine.batches == [[0], [1, 2, 3, 4], [5]]
 
 
+async def test_while_nothing_more_is_to_come_nobody_waits_for_it(engine, make):
+    to_come = True
+    batcher = make(more_to_come=lambda: to_come)
+    first = batcher.put(1)
+    to_come = False
+    second = batcher.put(2)
+    assert await asyncio.gather(first, second) == [2, 4]
+    assert await batcher.submit(3) == 6
+    assert engine.batches == [[1, 2], [3]]
+
+
+async def test_who_waits_is_told_when_nothing_more_will_come(engine, make):
+    to_come = True
+    batcher = make(more_to_come=lambda: to_come)
+    waiting = batcher.put(1)
+    to_come = False
+    batcher.no_more_to_come()
+    assert await waiting == 2
+
+
 async def test_as_many_batches_run_at_once_as_allowed(engine, make):
     batcher = make(max_size=1, concurrency=2)
     engine.gate.clear()

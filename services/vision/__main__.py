@@ -1,0 +1,64 @@
+"""The composition root of the vision service."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from google.protobuf.descriptor import ServiceDescriptor
+
+from hedgerow.vision.v1 import vision_pb2
+from services.runtime import serve
+from services.vision.config import VisionSettings
+from services.vision.engine import Engine
+from services.vision.engines import ArraySpec, open_engine
+from services.vision.manifest import Manifest
+from services.vision.pictures import Pictures
+from services.vision.repository import Repository
+from services.vision.servicer import VisionServicer
+
+_SERVICE = vision_pb2.DESCRIPTOR.services_by_name["VisionService"]
+_log = logging.getLogger("services.vision")
+
+
+@asynccontextmanager
+async def assemble(settings: VisionSettings) -> AsyncIterator[Mapping[ServiceDescriptor, VisionServicer]]:
+    """The service, its models loaded and warm. Exits the process with 2 when there is no model to serve with."""
+    repository = Repository(
+        settings.models_dir, settings.default_model, settings.threads, settings.max_queue, _open_engine
+    )
+    pictures = Pictures(settings.decode_threads, settings.max_image_bytes, settings.max_pixels)
+    try:
+        await repository.scan()
+        _check(repository, settings)
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(repository.watch(settings.rescan_ms)) if settings.reload else None
+            yield {_SERVICE: VisionServicer(repository, pictures, settings)}
+            if watching:
+                watching.cancel()
+    finally:
+        await repository.close()
+        pictures.close()
+
+
+def _open_engine(manifest: Manifest, threads: int) -> Engine:
+    inputs = [ArraySpec(manifest.input.name, manifest.input.shape, manifest.input.dtype)]
+    outputs = list(manifest.outputs.values())
+    return open_engine(manifest.file, manifest.device, manifest.precision, inputs, outputs, threads)
+
+
+def _check(repository: Repository, settings: VisionSettings) -> None:
+    """One model that is broken does not keep the others from serving; but some must, and the default one."""
+    loaded = [model.name for model in repository.models()]
+    if not loaded:
+        _log.error("models_dir: a folder with at least 1 model that can be loaded, got %s", settings.models_dir)
+        raise SystemExit(2)
+    if repository.default not in loaded:
+        _log.error("default_model: one of %s, got %s", ", ".join(loaded), settings.default_model)
+        raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    serve.main("vision", VisionSettings, [_SERVICE], assemble)

@@ -1,0 +1,43 @@
+"""Settings of the vision service. What a model needs stands in its own folder: see `manifest`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from services.runtime.config import ServiceSettings
+
+
+class VisionSettings(ServiceSettings):
+    """Read from `HEDGEROW_VISION_*`."""
+
+    model_config = SettingsConfigDict(env_prefix="HEDGEROW_VISION_")
+
+    address: str = Field("127.0.0.1:50055", description="Where to serve gRPC, host:port.")
+    models_dir: Path = Field(
+        Path("models"), description="Folder whose folders are models: those that hold a `model.yaml`."
+    )
+    default_model: str = Field("", description="Serves requests that name none. Empty: the first by name.")
+    reload: bool = Field(True, description="Load models anew when their folders change, with no call lost.")
+    rescan_ms: int = Field(
+        5_000, ge=50, description="How often to look for changes that a file system does not tell, with `reload`."
+    )
+    threads: int = Field(0, ge=0, le=256, description="Threads of one model on the CPU. 0: the engine decides.")
+    decode_threads: int = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")
+    max_images: int = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
+    max_image_bytes: int = Field(4_000_000, ge=1, description="Largest encoded image taken, in bytes.")
+    max_pixels: int = Field(
+        16_000_000,
+        ge=1,
+        description="Largest image taken, in pixels. Decoding one takes up to 16 bytes for each of them.",
+    )
+    max_queue: int = Field(256, ge=1, description="Images a model may have in hand; more are refused at once.")
+
+    @model_validator(mode="after")
+    def _one_request_fits(self) -> Self:
+        if self.max_images > self.max_queue:
+            raise ValueError("max_queue: at least max_images")
+        return self

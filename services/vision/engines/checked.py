@@ -1,0 +1,63 @@
+"""What all engines have in common: what goes in and what comes out is looked at, and failures have one name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+from services.vision.engine import Arrays
+from services.vision.engines.arrays import ArraySpec, batch_size
+from services.vision.errors import BadModel, EngineFailed
+
+_log = logging.getLogger(__name__)
+
+
+class Backend(Protocol):
+    """A library with a model loaded. May raise anything."""
+
+    kind: str
+    device: str
+    precision: str
+
+    def compute(self, inputs: Arrays) -> Arrays:
+        """The outputs by name, in arrays of their own."""
+        ...
+
+    def close(self) -> None:
+        """Give the device's memory back. It computes nothing afterwards."""
+        ...
+
+
+class Checked:
+    """An `Engine` over a backend that has been tried once."""
+
+    def __init__(self, backend: Backend, inputs: Sequence[ArraySpec], outputs: Sequence[str]):
+        self.kind, self.device, self.precision = backend.kind, backend.device, backend.precision
+        self._backend: Backend | None = backend
+        self._inputs, self._outputs = tuple(inputs), tuple(outputs)
+        try:
+            self.run({spec.name: spec.zeros(1) for spec in self._inputs})
+        except EngineFailed as error:
+            raise BadModel(f"the model does not run on zeros: {error.__cause__ or error}") from error
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """All outputs by name. Raises `InvalidInput` and `EngineFailed`."""
+        count = batch_size(self._inputs, inputs)
+        if self._backend is None:
+            raise EngineFailed("the model has been closed")
+        try:
+            found = self._backend.compute(inputs)
+        except Exception as error:
+            _log.exception("a batch of %d failed on %s, %s", count, self.kind, self.device)
+            raise EngineFailed(f"the model failed on a batch of {count}") from error
+        shapes = {name: found[name].shape for name in self._outputs if name in found}
+        if set(shapes) != set(self._outputs) or any(shape[:1] != (count,) for shape in shapes.values()):
+            raise EngineFailed(f"outputs: {', '.join(self._outputs)} with {count} items, got {shapes}")
+        return {name: found[name] for name in self._outputs}
+
+    def close(self) -> None:
+        """Give the device's memory back. `run` raises `EngineFailed` afterwards."""
+        if self._backend:
+            self._backend.close()
+        self._backend = None

@@ -1,0 +1,29 @@
+"""torch.export packages (`torch.export.save`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch.export.passes import move_to_device_pass
+
+from services.vision.engines.arrays import ArraySpec
+from services.vision.engines.torch_backend import TorchBackend, torch_device, torch_dtype, use_threads
+from services.vision.errors import BadModel
+
+
+def load(
+    file: Path, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
+) -> TorchBackend:
+    """The program's graph as a module, with its weights on the device."""
+    device = torch_device(device)
+    dtype = torch_dtype(precision, device)
+    use_threads(threads)
+    try:
+        program = torch.export.load(file)
+    except Exception as error:
+        raise BadModel(f"file: {file.name} is no package that torch {torch.__version__} reads") from error
+    if device != "cpu":  # also what the program makes by itself, such as `torch.zeros(…, device="cpu")`
+        program = move_to_device_pass(program, device)
+    return TorchBackend("export", program.module().to(dtype), device, precision, dtype, inputs, outputs)

@@ -1,0 +1,161 @@
+"""ONNX files on ONNX Runtime: on a GPU through TensorRT where it is installed, else CUDA; else on the CPU.
+
+Options: https://onnxruntime.ai/docs/execution-providers/, TensorRT and CUDA.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from services.vision.engine import Arrays
+from services.vision.engines.arrays import ArraySpec
+from services.vision.engines.devices import choose_device, refuse_precision
+from services.vision.errors import BadModel
+
+_TENSORRT, _CUDA, _CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
+_MOST_GPUS = 64  # it cannot tell how many there are before it uses one
+_PROFILE = {"min": 1, "opt": 16, "max": 64}  # the batches one TensorRT engine is built for; others build another
+_DTYPES = {
+    "float32": "tensor(float)",
+    "float16": "tensor(float16)",
+    "uint8": "tensor(uint8)",
+    "int32": "tensor(int32)",
+    "int64": "tensor(int64)",
+}
+Provider = tuple[str, dict[str, Any]]
+
+
+def load(
+    file: Path, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
+) -> OnnxBackend:
+    """A session on the best provider of this machine that has the precision."""
+    available = onnxruntime.get_available_providers()
+    chosen = choose_device(device, _MOST_GPUS if _CUDA in available else 0, "ONNX Runtime")
+    tensorrt = _TENSORRT in available
+    _check_precision(file, chosen, precision, inputs, tensorrt)
+    session = _session(file, _providers(file, chosen, precision, inputs, tensorrt), threads)
+    if chosen != "cpu" and session.get_providers() == [_CPU]:  # it has what a GPU needs, but no GPU
+        if device != "auto":
+            raise BadModel(f"device: ONNX Runtime found no such GPU, got {device}")
+        chosen = "cpu"
+        _check_precision(file, chosen, precision, inputs, tensorrt)
+    _check_names(session, inputs, outputs)
+    return OnnxBackend(session, chosen, precision, outputs)
+
+
+class OnnxBackend:
+    """A session, with its inputs and outputs bound to the device's memory where that is not the CPU's."""
+
+    kind = "onnx"
+
+    def __init__(self, session: Any, device: str, precision: str, outputs: Sequence[str]):
+        self.device, self.precision = device, precision
+        self._session, self._outputs = session, list(outputs)
+
+    def compute(self, inputs: Arrays) -> Arrays:
+        found = self._session.run(self._outputs, inputs) if self.device == "cpu" else self._bound(inputs)
+        return dict(zip(self._outputs, found, strict=True))
+
+    def close(self) -> None:
+        self._session = None
+
+    def _bound(self, inputs: Arrays) -> Any:
+        """Each session has a CUDA stream of its own; the copies go there too."""
+        kind, _, index = self.device.partition(":")
+        binding = self._session.io_binding()
+        for name, array in inputs.items():
+            binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array, kind, int(index)))
+        for name in self._outputs:
+            binding.bind_output(name, kind, int(index))
+        binding.synchronize_inputs()
+        self._session.run_with_iobinding(binding)
+        binding.synchronize_outputs()
+        return binding.copy_outputs_to_cpu()
+
+
+def _check_precision(file: Path, device: str, precision: str, inputs: Sequence[ArraySpec], tensorrt: bool) -> None:
+    """A file has a precision of its own, which only TensorRT can lower."""
+    builds = device != "cpu" and tensorrt
+    if precision == "int8" and not _mentions(file, b"QuantizeLinear"):
+        raise BadModel("precision: int8 needs a file with quantized layers, and this one has none")
+    halves = any(spec.dtype == "float16" for spec in inputs)
+    if (precision == "fp16" and not builds and not (halves and device != "cpu")) or (
+        precision == "bf16" and not builds
+    ):
+        supported = "fp32 or int8" if device == "cpu" else "fp32, int8, or fp16 with float16 inputs"
+        raise refuse_precision(precision, device, "ONNX Runtime without TensorRT", supported)
+
+
+def _mentions(file: Path, operator: bytes) -> bool:
+    """Whether the graph has the operator: its type is written out at each node."""
+    with file.open("rb") as stream:
+        if not stream.seek(0, 2):
+            return False
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return content.find(operator) >= 0
+
+
+def _providers(file: Path, device: str, precision: str, inputs: Sequence[ArraySpec], tensorrt: bool) -> list[Provider]:
+    if device == "cpu":
+        return [(_CPU, {})]
+    index = int(device.partition(":")[2])
+    cuda: Provider = (_CUDA, {"device_id": index})
+    return [*([_tensorrt(file, index, precision, inputs)] if tensorrt else []), cuda, (_CPU, {})]
+
+
+def _tensorrt(file: Path, index: int, precision: str, inputs: Sequence[ArraySpec]) -> Provider:
+    # The provider names its engines after the graph and not after the weights, so each file has a folder of its own.
+    # It is not beside the model: what changes there is a model to load.
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    cache = Path.home() / ".cache" / "hedgerow" / "tensorrt" / digest
+    cache.mkdir(parents=True, exist_ok=True)
+    profiles = {
+        f"trt_profile_{name}_shapes": ",".join(
+            f"{spec.name}:{'x'.join(map(str, (size, *spec.shape)))}" for spec in inputs
+        )
+        for name, size in _PROFILE.items()
+    }
+    enabled = {"fp16": {"trt_fp16_enable": True}, "bf16": {"trt_bf16_enable": True}, "int8": {"trt_int8_enable": True}}
+    options = {"trt_engine_cache_enable": True, "trt_engine_cache_path": str(cache), **enabled.get(precision, {})}
+    return _TENSORRT, {"device_id": index, **options, **profiles}
+
+
+def _session(file: Path, providers: list[Provider], threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # Idle threads sleep: spinning ones take the cores from the process that decodes the next pictures.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(file, options, providers=providers)
+    except Exception as error:
+        raise BadModel(f"file: ONNX Runtime {onnxruntime.__version__} cannot load {file.name}: {error}") from error
+
+
+def _check_names(session: Any, inputs: Sequence[ArraySpec], outputs: Sequence[str]) -> None:
+    there = {entry.name: entry for entry in session.get_inputs()}
+    if set(there) != {spec.name for spec in inputs}:
+        raise BadModel(f"input: the file has {', '.join(there)}, got {', '.join(spec.name for spec in inputs)}")
+    for spec in inputs:
+        entry = there[spec.name]
+        if entry.type != _DTYPES.get(spec.dtype):
+            raise BadModel(f"input: {spec.name} is {entry.type} in the file, got {spec.dtype}")
+        if not _fits(spec.shape, entry.shape[1:]):
+            raise BadModel(f"input: {spec.name} has the shape {entry.shape[1:]} in the file, got {list(spec.shape)}")
+    missing = set(outputs) - (names := {entry.name for entry in session.get_outputs()})
+    if missing:
+        raise BadModel(f"outputs: the file has {', '.join(sorted(names))}, got {', '.join(sorted(missing))}")
+
+
+def _fits(shape: Sequence[int], declared: Sequence[int | str | None]) -> bool:
+    """Whether the sizes are those of the file; one that is named there may be any."""
+    pairs = zip(shape, declared, strict=False)
+    return len(shape) == len(declared) and all(not isinstance(there, int) or size == there for size, there in pairs)

@@ -1,0 +1,29 @@
+"""What can go wrong with pictures and models, as leaves of the one error tree."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from services.runtime.errors import InvalidInput, Missing, Unavailable
+
+
+class ImageRefused(InvalidInput):
+    """The picture is no PNG, JPEG or WebP, too large, or not what it says it is."""
+
+    reason: ClassVar[str] = "IMAGE_REFUSED"
+
+
+class ModelMissing(Missing):
+    """No model of that name is loaded."""
+
+    reason: ClassVar[str] = "MODEL_MISSING"
+
+
+class EngineFailed(Unavailable):
+    """The engine could not compute, or what it computed is of no use; another try may work."""
+
+    reason: ClassVar[str] = "ENGINE_FAILED"
+
+
+class BadModel(Exception):
+    """A model cannot be loaded; the message, for the operator, names the file, the field and the value."""

@@ -1,0 +1,43 @@
+"""What every format has in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_PARTS = 16_384  # chunks or segments of a file; real ones have some hundred
+
+
+class Unfit(Exception):
+    """A file that is not decoded. `why` is one of `format`, `bytes`, `pixels`, `structure`, `data`; `limit` says what
+    is allowed and `got` what came."""
+
+    def __init__(self, why: str, limit: str, got: str):
+        super().__init__(f"{limit}, got {got}")
+        self.why, self.limit, self.got = why, limit, got
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A picture as its file describes it: pixels as they are stored, before `orientation` is applied."""
+
+    kind: str  # `PNG`, `JPEG`, `WEBP`
+    width: int
+    height: int
+    orientation: int  # of EXIF, 1 to 8
+    essence: bytes  # the file, or as much of it as has to do with its pixels
+    depth: int = 8  # bits of a sample
+
+
+def cut_short(kind: str, data: bytes) -> Unfit:
+    """The file ends before its picture does."""
+    return Unfit("structure", f"a whole {kind}", f"one that is cut short after {len(data)} bytes")
+
+
+def followed(kind: str, count: int) -> Unfit:
+    """The picture ends before its file does."""
+    return Unfit("structure", f"a {kind} and nothing after it", f"{count} bytes after its end")
+
+
+def broken(kind: str, what: str) -> Unfit:
+    """The file does not follow its format."""
+    return Unfit("structure", f"a whole {kind}", what)

@@ -1,0 +1,176 @@
+"""`hedgerow.vision.v1.VisionService`: proto in, proto out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+
+from hedgerow.vision.v1 import vision_pb2
+from services.runtime.boundary import Call
+from services.runtime.deadline import Deadline
+from services.runtime.errors import Exhausted, InvalidInput, Unavailable
+from services.vision import answers, metrics, tensors
+from services.vision.config import VisionSettings
+from services.vision.frames import Frame, Opening, WaitingPlace
+from services.vision.model import Model, Row
+from services.vision.pictures import Pictures, Prepared
+from services.vision.repository import Repository
+
+_PASSING = (InvalidInput, Exhausted, Unavailable)  # the next frame may fare better
+
+
+class VisionServicer:
+    """The contract over the models of a repository."""
+
+    def __init__(self, repository: Repository, pictures: Pictures, settings: VisionSettings):
+        self._repository, self._pictures, self._settings = repository, pictures, settings
+        self._streams: set[WaitingPlace] = set()
+        self._draining = False
+
+    async def Classify(self, request: vision_pb2.ClassifyRequest, call: Call) -> vision_pb2.ClassifyResponse:
+        model = self._repository.get(request.model)
+        answers.check_labels(model)
+        top_k = answers.check_top_k(request.top_k if request.HasField("top_k") else None, model)
+        rows = await self._look(model, request.images, call)
+        results = [_labels(model, row, top_k) for row in rows]
+        return vision_pb2.ClassifyResponse(results=results, model=model.name, timing=_timing(rows))
+
+    async def Embed(self, request: vision_pb2.EmbedRequest, call: Call) -> vision_pb2.EmbedResponse:
+        model = self._repository.get(request.model)
+        answers.check_embedding(model)
+        rows = await self._look(model, request.images, call)
+        embeddings = [vision_pb2.Embedding(values=answers.embedding(model, row)) for row in rows]
+        return vision_pb2.EmbedResponse(embeddings=embeddings, model=model.name, timing=_timing(rows))
+
+    async def Infer(self, request: vision_pb2.InferRequest, call: Call) -> vision_pb2.InferResponse:
+        model = self._repository.get(request.model)
+        batch = tensors.read(request.inputs, model, self._settings.max_images)
+        names = tensors.outputs(request.outputs, model)
+        with model.admit(len(batch)):
+            rows = await model.compute([_ready(Prepared(row)) for row in batch], call.deadline)
+        _note(call, model, rows)
+        return vision_pb2.InferResponse(outputs=tensors.write(names, rows), model=model.name, timing=_timing(rows))
+
+    async def ClassifyFrames(
+        self, requests: AsyncIterator[vision_pb2.ClassifyFramesRequest], call: Call
+    ) -> AsyncGenerator[vision_pb2.ClassifyFramesResponse, None]:
+        place = WaitingPlace()
+        self._streams.add(place)
+        reading = asyncio.create_task(_read(requests, place))
+        try:
+            if (opening := await place.opened()) and not self._draining:
+                model = self._repository.get(opening.model)
+                answers.check_labels(model)
+                top_k = answers.check_top_k(opening.top_k, model)
+                while not self._draining and (frame := await place.get()):
+                    yield await self._frame(frame, place, opening.model, top_k, call.deadline)
+            if reading.done():
+                reading.result()  # raises for a message that was no message
+        finally:
+            self._streams.discard(place)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def ListModels(self, request: vision_pb2.ListModelsRequest, call: Call) -> vision_pb2.ListModelsResponse:
+        default = self._repository.default
+        return vision_pb2.ListModelsResponse(
+            models=[
+                vision_pb2.Model(
+                    name=model.name,
+                    engine=model.engine.kind,
+                    device=model.engine.device,
+                    precision=model.engine.precision,
+                    labels=model.labels,
+                    embedding_size=model.embedding_size,
+                    max_batch=model.manifest.batching.max_size,
+                    is_default=model.name == default,
+                )
+                for model in self._repository.models()
+            ]
+        )
+
+    def drain(self) -> None:
+        """End the streams of frames, which would otherwise stay open for as long as their clients like."""
+        self._draining = True
+        for place in self._streams:
+            place.close()
+
+    async def _look(self, model: Model, images: Sequence[vision_pb2.Image], call: Call) -> list[Row]:
+        if not 1 <= len(images) <= self._settings.max_images:
+            raise InvalidInput("images", f"1 to {self._settings.max_images}", len(images))
+        fields = [f"images[{number}]" for number in range(len(images))]
+        rows = await self._rows(model, [image.data for image in images], fields, call.deadline)
+        _note(call, model, rows)
+        return rows
+
+    async def _rows(self, model: Model, data: Sequence[bytes], fields: Sequence[str], deadline: Deadline) -> list[Row]:
+        wanted, dtype = model.manifest.preprocessing, model.manifest.input.dtype
+        assert wanted  # the caller has checked that the model takes pictures
+        with model.admit(len(data)):
+            prepared = [
+                self._pictures.prepare(one, field, wanted, dtype, deadline)
+                for one, field in zip(data, fields, strict=True)
+            ]
+            return await model.compute(prepared, deadline)
+
+    async def _frame(
+        self, frame: Frame, place: WaitingPlace, name: str, top_k: int, deadline: Deadline
+    ) -> vision_pb2.ClassifyFramesResponse:
+        """The labels of a frame, or why there are none. The model is looked up anew: it may have been exchanged."""
+        reply = vision_pb2.ClassifyFramesResponse(id=frame.id)
+        model = self._repository.get(name)
+        try:
+            if frame.data is None:
+                raise InvalidInput("frame", "a picture in each message but the first", "none")
+            answers.check_labels(model)
+            (row,) = await self._rows(model, [frame.data], ["frame"], deadline)
+            reply.labels.extend(_labels(model, row, top_k).labels)
+        except _PASSING as error:
+            reply.problem = error.message
+        reply.dropped = place.dropped()
+        metrics.DROPPED.inc(reply.dropped)
+        reply.age_ms = (time.perf_counter() - frame.arrived) * 1000
+        return reply
+
+
+async def _read(requests: AsyncIterator[vision_pb2.ClassifyFramesRequest], place: WaitingPlace) -> None:
+    """Put each frame into the waiting place as it comes."""
+    try:
+        async for request in requests:
+            top_k = request.top_k if request.HasField("top_k") else None
+            first = not place.is_open
+            if first:
+                place.open(Opening(request.model, top_k))
+            elif request.model or top_k is not None:
+                raise InvalidInput("model" if request.model else "top_k", "in the first message only", "a later one")
+            if request.HasField("frame") or not first:
+                place.put(request.id, request.frame.data if request.HasField("frame") else None)
+    finally:
+        place.close()
+
+
+def _ready(item: Prepared) -> asyncio.Future[Prepared]:
+    future: asyncio.Future[Prepared] = asyncio.get_running_loop().create_future()
+    future.set_result(item)
+    return future
+
+
+def _labels(model: Model, row: Row, top_k: int) -> vision_pb2.Labels:
+    named = answers.labels(model, row, top_k)
+    return vision_pb2.Labels(labels=[vision_pb2.Label(name=name, score=score) for name, score in named])
+
+
+def _timing(rows: Sequence[Row]) -> vision_pb2.Timing:
+    timings = [row.timing for row in rows]
+    return vision_pb2.Timing(
+        preprocess_ms=1000 * max(timing.preprocess_s for timing in timings),
+        queue_ms=1000 * max(timing.queue_s for timing in timings),
+        compute_ms=1000 * max(timing.compute_s for timing in timings),
+        batch_size=max(timing.batch_size for timing in timings),
+    )
+
+
+def _note(call: Call, model: Model, rows: Sequence[Row]) -> None:
+    call.span.set_attribute("hedgerow.vision.model", model.name)
+    call.span.set_attribute("hedgerow.vision.batch_size", max(row.timing.batch_size for row in rows))

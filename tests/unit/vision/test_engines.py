@@ -1,0 +1,323 @@
+"""The engines, on the files of the demo model."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from services.runtime.errors import InvalidInput
+from services.vision.engine import Engine
+from services.vision.engines import ArraySpec, devices, onnx, open_engine
+from services.vision.errors import BadModel, EngineFailed
+
+ROOT = Path(__file__).parents[3]
+DEMO = ROOT / "models" / "demo-vision"
+FILES = ("model.onnx", "model.int8.onnx", "model.ts", "model.pt2")
+KINDS = {".onnx": "onnx", ".ts": "torchscript", ".pt2": "export"}
+IMAGE = ArraySpec("image", (3, 64, 64))
+OUTPUTS = ("probabilities", "embedding")
+Open = Callable[..., Engine]
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[dict[str, Engine]]:
+    opened = {name: open_demo(DEMO / name, precision="int8" if "int8" in name else "fp32") for name in FILES}
+    yield opened
+    for engine in opened.values():
+        engine.close()
+
+
+def open_demo(
+    file: Path,
+    device: str = "cpu",
+    precision: str = "fp32",
+    image: ArraySpec = IMAGE,
+    outputs: tuple[str, ...] = OUTPUTS,
+) -> Engine:
+    return open_engine(file, device, precision, [image], outputs, threads=1)
+
+
+def noise(count: int, seed: int = 0) -> dict[str, np.ndarray]:
+    return {"image": np.random.default_rng(seed).standard_normal((count, 3, 64, 64)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_engine_says_what_it_is(engines: dict[str, Engine], name: str) -> None:
+    engine = engines[name]
+    precision = "int8" if "int8" in name else "fp32"
+    assert (engine.kind, engine.device, engine.precision) == (KINDS[Path(name).suffix], "cpu", precision)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 32, 3])
+@pytest.mark.parametrize("name", FILES)
+def test_batches_may_have_any_size(engines: dict[str, Engine], name: str, count: int) -> None:
+    found = engines[name].run(noise(count))
+    assert {key: array.shape for key, array in found.items()} == {
+        "probabilities": (count, 48),
+        "embedding": (count, 64),
+    }
+    assert np.allclose(found["probabilities"].sum(-1), 1, atol=1e-3)
+    assert np.allclose(np.linalg.norm(found["embedding"], axis=-1), 1, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["model.ts", "model.pt2"])
+def test_engines_agree_on_unquantized_files(engines: dict[str, Engine], name: str) -> None:
+    expected, found = engines["model.onnx"].run(noise(9)), engines[name].run(noise(9))
+    for output in OUTPUTS:
+        np.testing.assert_allclose(found[output], expected[output], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_item_has_the_same_result_alone_and_in_a_batch(engines: dict[str, Engine], name: str) -> None:
+    batch = noise(5)
+    together = engines[name].run(batch)["embedding"]
+    alone = [engines[name].run({"image": batch["image"][i : i + 1]})["embedding"][0] for i in range(5)]
+    np.testing.assert_allclose(together, alone, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_samples_are_named(engines: dict[str, Engine], name: str) -> None:
+    labels = (DEMO / "labels.txt").read_text().splitlines()
+    for sample in ("red-circle.png", "blue-star.jpg", "yellow-triangle.webp"):
+        with Image.open(ROOT / "models" / "samples" / sample) as picture:
+            pixels = np.asarray(picture.convert("RGB").resize((64, 64), Image.Resampling.BILINEAR), np.float32)
+        image = ((pixels / 255 - 0.5) / 0.25).transpose(2, 0, 1)[None].copy()
+        best = engines[name].run({"image": image})["probabilities"][0]
+        assert labels[int(best.argmax())] == sample.partition(".")[0].replace("-", " ")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_results_stay_as_they_are_when_the_engine_goes_on(engines: dict[str, Engine], name: str) -> None:
+    first = engines[name].run(noise(2))["embedding"]
+    copy = first.copy()
+    engines[name].run(noise(2, seed=1))
+    assert np.array_equal(first, copy)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_array_over_the_bytes_of_a_message_is_taken_as_it_is(engines: dict[str, Engine], name: str) -> None:
+    image = np.frombuffer(noise(2)["image"].tobytes(), np.float32).reshape(2, 3, 64, 64)
+    assert not image.flags.writeable
+    assert engines[name].run({"image": image})["embedding"].shape == (2, 64)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "field"),
+    [
+        ({"image": np.zeros((1, 3, 64, 65), np.float32)}, "image"),
+        ({"image": np.zeros((3, 64, 64), np.float32)}, "image"),
+        ({"image": np.zeros((0, 3, 64, 64), np.float32)}, "image"),
+        ({"image": np.zeros((1, 3, 64, 64), np.float64)}, "image"),
+        ({"picture": np.zeros((1, 3, 64, 64), np.float32)}, "inputs"),
+        ({}, "inputs"),
+    ],
+)
+def test_arrays_of_another_shape_type_or_name_are_refused(
+    engines: dict[str, Engine], inputs: dict[str, np.ndarray], field: str
+) -> None:
+    for engine in engines.values():
+        with pytest.raises(InvalidInput, match=f"{field}: .*, got"):
+            engine.run(inputs)
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".ts", ".pt2"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "other"])
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, suffix: str, damage: str) -> None:
+    file = tmp_path / f"broken{suffix}"
+    whole = (DEMO / f"model{suffix}").read_bytes()
+    file.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "other": b"not a model" * 100}[damage])
+    with pytest.raises(BadModel, match=f"broken{suffix}"):
+        open_demo(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("model.onnx", {"precision": "fp16"}, "precision: fp32 or int8 .* got fp16"),
+        ("model.onnx", {"precision": "bf16"}, "precision: .* got bf16"),
+        ("model.onnx", {"precision": "int8"}, "precision: int8 needs a file with quantized layers"),
+        ("model.onnx", {"precision": "fp8"}, "precision: .* got fp8"),
+        ("model.ts", {"precision": "fp16"}, "precision: fp32 or bf16 .* got fp16"),
+        ("model.ts", {"precision": "int8"}, "precision: int8 needs a file with quantized layers"),
+        ("model.pt2", {"precision": "int8"}, "precision: fp32 or bf16 .* got int8"),
+        ("model.onnx", {"device": "tpu"}, "device: auto, cpu, cuda or cuda:N, got tpu"),
+        ("model.onnx", {"image": ArraySpec("picture", (3, 64, 64))}, "input: the file has image, got picture"),
+        ("model.onnx", {"image": ArraySpec("image", (3, 32, 32))}, "input: image has the shape"),
+        (
+            "model.onnx",
+            {"image": ArraySpec("image", (3, 64, 64), "uint8")},
+            "input: image is tensor.float. in",
+        ),
+        ("model.onnx", {"outputs": ("probabilities", "vector")}, "outputs: the file has embedding, probabilities, got"),
+        ("model.ts", {"outputs": ("probabilities",)}, "does not run on zeros"),
+        ("model.ts", {"image": ArraySpec("image", (4, 64, 64))}, "does not run on zeros"),
+        ("model.pt2", {"image": ArraySpec("image", (3, 32, 32))}, "does not run on zeros"),
+        ("none.onnx", {}, "file: there is no .*none.onnx"),
+        ("labels.txt", {}, "file: .onnx, .ts, .pt2, .plan, got labels.txt"),
+    ],
+)
+def test_what_the_file_or_the_machine_cannot_do_is_refused_at_load(
+    name: str, arguments: dict[str, str], message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(BadModel, match=message):
+        open_demo(DEMO / name, **arguments)  # type: ignore[arg-type]
+
+
+def test_a_plan_says_what_is_missing_where_tensorrt_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.plan").write_bytes(b"plan")
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    monkeypatch.delitem(sys.modules, "services.vision.engines.tensorrt", raising=False)
+    with pytest.raises(BadModel, match=r"model\.plan needs tensorrt, which is not installed"):
+        open_demo(tmp_path / "model.plan")
+
+
+@pytest.mark.parametrize("name", ["model.ts", "model.pt2"])
+def test_bf16_on_the_cpu_is_near_fp32_and_comes_out_as_float32(engines: dict[str, Engine], name: str) -> None:
+    engine = open_demo(DEMO / name, precision="bf16")
+    found = engine.run(noise(3))["embedding"]
+    engine.close()
+    assert engine.precision == "bf16"
+    assert found.dtype == np.float32
+    assert ((found * engines[name].run(noise(3))["embedding"]).sum(-1) > 0.99).all()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_closed_engine_fails(name: str) -> None:
+    engine = open_demo(DEMO / name, precision="int8" if "int8" in name else "fp32")
+    engine.close()
+    engine.close()
+    with pytest.raises(EngineFailed, match="closed"):
+        engine.run(noise(1))
+
+
+def test_a_model_that_fails_in_the_middle_is_unavailable_and_keeps_its_reasons_to_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = open_script(tmp_path, Picky())
+    with pytest.raises(EngineFailed, match=r"^the model failed on a batch of 2$"):
+        engine.run({"image": np.ones((2, 4), np.float32)})
+    assert "a batch of 2 failed on torchscript, cpu" in caplog.text
+    assert engine.run({"image": np.zeros((2, 4), np.float32)})["same"].shape == (2, 4)
+
+
+def test_an_output_that_is_no_batch_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadModel, match="with 1 items, got"):
+        open_script(tmp_path, Flat())
+
+
+def test_a_model_may_name_its_outputs_in_a_dictionary(tmp_path: Path) -> None:
+    engine = open_script(tmp_path, Named())
+    assert engine.run({"image": np.ones((3, 4), np.float32)})["same"].tolist() == [[2.0] * 4] * 3
+
+
+class Picky(torch.nn.Module):
+    """Fails on ones."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        if bool(image.sum() > 0):
+            raise ValueError("secret")
+        return image * 1
+
+
+class Flat(torch.nn.Module):
+    """Loses the batch."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return image.flatten()
+
+
+class Named(torch.nn.Module):
+    """Answers with a dictionary."""
+
+    def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"other": image, "same": image + 1}
+
+
+def open_script(folder: Path, module: torch.nn.Module) -> Engine:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.script(module.eval()).save(str(folder / "module.ts"))
+    return open_demo(folder / "module.ts", image=ArraySpec("image", (4,)), outputs=("same",))
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "given"),
+    [
+        ("auto", 0, "cpu"),
+        ("auto", 2, "cuda:0"),
+        ("cpu", 2, "cpu"),
+        ("cuda", 1, "cuda:0"),
+        ("cuda:1", 2, "cuda:1"),
+    ],
+)
+def test_a_device_is_chosen_from_what_there_is(asked: str, gpus: int, given: str) -> None:
+    assert devices.choose_device(asked, gpus, "torch") == given
+
+
+@pytest.mark.parametrize(("asked", "gpus"), [("cuda", 0), ("cuda:1", 1), ("gpu", 1), ("cuda:", 1), ("cuda:-1", 1)])
+def test_a_device_that_is_not_there_is_refused(asked: str, gpus: int) -> None:
+    with pytest.raises(BadModel, match=f"device: .*, got {asked}"):
+        devices.choose_device(asked, gpus, "torch")
+
+
+def gpu_providers(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """ONNX Runtime as if it were built for GPUs, on a machine that has none."""
+    available = [*names, "CPUExecutionProvider"]
+    monkeypatch.setattr(onnx.onnxruntime, "get_available_providers", lambda: available)
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")
+def test_a_library_for_gpus_runs_on_the_cpu_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_providers(monkeypatch, "CUDAExecutionProvider")
+    engine = open_demo(DEMO / "model.onnx", device="auto")
+    assert engine.device == "cpu"
+    assert engine.run(noise(2))["embedding"].shape == (2, 64)
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")
+def test_a_gpu_that_was_asked_for_is_not_replaced_by_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_providers(monkeypatch, "CUDAExecutionProvider")
+    with pytest.raises(BadModel, match="device: ONNX Runtime found no such GPU, got cuda:1"):
+        open_demo(DEMO / "model.onnx", device="cuda:1")
+
+
+def test_cuda_alone_does_not_lower_the_precision_of_an_onnx_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_providers(monkeypatch, "CUDAExecutionProvider")
+    with pytest.raises(BadModel, match=r"precision: fp32, int8, or fp16 with float16 inputs .* got fp16"):
+        open_demo(DEMO / "model.onnx", device="cuda", precision="fp16")
+
+
+@pytest.mark.parametrize(
+    ("precision", "option"), [("fp16", "trt_fp16_enable"), ("bf16", "trt_bf16_enable"), ("int8", "trt_int8_enable")]
+)
+def test_tensorrt_lowers_the_precision_and_keeps_its_engines_apart_by_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, option: str
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    files = (DEMO / "model.onnx", DEMO / "model.int8.onnx")
+    names, options = zip(*(onnx._tensorrt(file, 1, precision, [IMAGE]) for file in files), strict=True)
+    assert set(names) == {"TensorrtExecutionProvider"}
+    assert options[0][option] is True
+    assert options[0]["device_id"] == 1
+    assert options[0]["trt_profile_max_shapes"] == "image:64x3x64x64"
+    folders = {each["trt_engine_cache_path"] for each in options}
+    assert len(folders) == 2
+    assert all(Path(folder).is_dir() and tmp_path in Path(folder).parents for folder in folders)
+
+
+def test_bound_inputs_and_outputs_give_what_plain_ones_give(engines: dict[str, Engine]) -> None:
+    session = onnx._session(DEMO / "model.onnx", [("CPUExecutionProvider", {})], 1)
+    backend = onnx.OnnxBackend(session, "cpu:0", "fp32", OUTPUTS)  # bound, in the memory that is there
+    for count in (3, 1):
+        found, expected = backend.compute(noise(count)), engines["model.onnx"].run(noise(count))
+        for output in OUTPUTS:
+            np.testing.assert_array_equal(found[output], expected[output])

@@ -1,0 +1,76 @@
+"""A model's folder says what it is, or why it is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from services.vision.errors import BadModel
+from services.vision.manifest import read
+
+GOOD = {
+    "file": "model.onnx",
+    "input": {"name": "image", "shape": [3, 8, 8]},
+    "outputs": {"logits": "out"},
+    "labels": "labels.txt",
+    "preprocessing": {"resize": [8, 8], "mean": [0.5, 0.5, 0.5]},
+}
+
+
+def folder(path: Path, names: str = "red\nblue\n", **changes: object) -> Path:
+    (path / "model.yaml").write_text(yaml.safe_dump({**GOOD, **changes}))
+    (path / "model.onnx").touch()
+    (path / "labels.txt").write_text(names)
+    return path
+
+
+def test_a_folder_is_read_with_its_labels_and_defaults(tmp_path: Path) -> None:
+    manifest, labels = read(folder(tmp_path, batching={"preferred": [8, 4]}))
+    assert labels == ("red", "blue")
+    assert manifest.file == tmp_path / "model.onnx"
+    assert (manifest.device, manifest.precision, manifest.input.dtype) == ("auto", "fp32", "float32")
+    assert manifest.sizes == (1, 4, 8, 32)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"precision": "fp8"}, r"model.yaml: precision: .*, got 'fp8'"),
+        ({"devise": "cpu"}, r"model.yaml: devise: Extra inputs are not permitted, got 'cpu'"),
+        ({"device": "cuda:x"}, r"device: String should match pattern .*, got 'cuda:x'"),
+        ({"batching": {"max_size": 0}}, r"batching.max_size: .* greater than or equal to 1, got 0"),
+        ({"batching": {"max_size": 4, "preferred": [8]}}, r"batching: preferred: 1 to max_size \(4\)"),
+        ({"preprocessing": {"resize": [9, 8]}}, r"preprocessing.resize: the input's height and width"),
+        ({"preprocessing": {"resize": [8, 8], "std": [1, 0, 1]}}, r"std: greater than 0"),
+        ({"outputs": {"scores": "out"}}, r"outputs.scores"),
+        ({"outputs": {"logits": "a", "probabilities": "b"}}, "probabilities or logits, not both"),
+        ({"outputs": {"embedding": "a"}}, "labels: only with probabilities or logits"),
+        ({"file": "missing.onnx"}, "file: a file that exists, got missing.onnx"),
+        ({"file": "../model.onnx"}, "file: a file in the model's folder, got ../model.onnx"),
+        ({"labels": "/etc/passwd"}, "labels: a file in the model's folder, got /etc/passwd"),
+        ({"input": {"name": "image", "shape": [-1, 3, 8]}}, "shape: each dimension at least 1"),
+    ],
+)
+def test_a_mistake_is_named_with_its_file_field_and_value(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(BadModel, match=message) as refusal:
+        read(folder(tmp_path, **changes))
+    assert str(tmp_path / "model.yaml") in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"), [("red\n\nblue", "none on line 2"), ("a\na\n", "2 of which 1"), ("", "got 0")]
+)
+def test_labels_are_names_that_differ(tmp_path: Path, names: str, message: str) -> None:
+    with pytest.raises(BadModel, match=message):
+        read(folder(tmp_path, names))
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[1, 2]", b"file: [", b""])
+def test_what_is_no_description_is_refused(tmp_path: Path, content: bytes) -> None:
+    (folder(tmp_path) / "model.yaml").write_bytes(content)
+    with pytest.raises(BadModel, match=r"model\.yaml"):
+        read(tmp_path)

@@ -1,0 +1,276 @@
+"""Pictures become the right arrays, or are refused."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import resource
+import struct
+import warnings
+import zlib
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from services.runtime.deadline import Deadline
+from services.runtime.errors import TooLate
+from services.vision.errors import ImageRefused
+from services.vision.formats import Unfit
+from services.vision.manifest import Preprocessing
+from services.vision.pictures import Pictures, decode, fit, normalize
+from tests.unit.vision.files import encoded, gradient, interlaced, png, with_orientation
+
+MAX_PIXELS = 1_000_000
+KINDS = ("PNG", "JPEG", "WEBP")
+SMALL = Preprocessing(resize=(16, 16))
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture
+async def pictures() -> AsyncIterator[Pictures]:
+    made = Pictures(2, 100_000, MAX_PIXELS)
+    yield made
+    made.close()
+
+
+def pixels(data: bytes, needed: int = 65_535) -> np.ndarray:
+    """As they are on a white page."""
+    picture = decode(data, MAX_PIXELS, needed)
+    return np.asarray(fit(picture, Preprocessing(resize=(picture.height, picture.width)))).astype(int)
+
+
+@each_kind
+def test_a_picture_comes_out_as_it_went_in(kind: str) -> None:
+    assert np.abs(pixels(encoded(gradient(), kind)) - np.asarray(gradient())).max() <= 8
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_every_colour_mode_of_png_is_understood(mode: str) -> None:
+    grey = Image.new("L", (8, 8), 200)
+    if mode == "I;16":
+        data = encoded(Image.fromarray(np.full((8, 8), 200 << 8, np.uint16)), "PNG")
+    else:
+        data = encoded(grey.point(lambda _: 255).convert("1") if mode == "1" else grey.convert(mode), "PNG")
+    assert (pixels(data) == (255 if mode == "1" else 200)).all()
+
+
+@pytest.mark.parametrize("colour", [2, 6])
+def test_sixteen_bits_of_colour_keep_their_upper_half(colour: int) -> None:
+    pixel = struct.pack(">HHH", 200 << 8, 100 << 8, 50 << 8) + (b"\xff\xff" if colour == 6 else b"")
+    data = png(4, 4, zlib.compress((b"\0" + pixel * 4) * 4), depth=16, colour=colour)
+    assert (pixels(data) == (200, 100, 50)).all()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_what_is_transparent_is_white(kind: str) -> None:
+    clear = Image.new("RGBA", (8, 8), (255, 0, 0, 0))
+    clear.paste((0, 0, 255, 255), (0, 0, 4, 8))
+    seen = pixels(encoded(clear, kind, **({"exact": True} if kind == "WEBP" else {})))
+    assert (seen[:, :4] == (0, 0, 255)).all()
+    assert (seen[:, 4:] == 255).all()
+
+
+def test_the_transparent_colour_of_a_palette_is_white() -> None:
+    palette = Image.new("P", (8, 8), 0)
+    palette.putpalette([255, 0, 0, 0, 255, 0])
+    palette.paste(1, (0, 0, 4, 8))
+    seen = pixels(encoded(palette, "PNG", transparency=0))
+    assert (seen[:, :4] == (0, 255, 0)).all()
+    assert (seen[:, 4:] == 255).all()
+
+
+def test_a_jpeg_for_print_has_the_colours_it_has_on_a_screen() -> None:
+    seen = pixels(encoded(Image.new("CMYK", (16, 16), (0, 255, 255, 0)), "JPEG"))
+    assert np.abs(seen - (255, 0, 0)).max() < 10
+
+
+def test_a_grey_and_a_progressive_jpeg_are_understood() -> None:
+    assert (pixels(encoded(Image.new("L", (16, 16), 77), "JPEG")) == 77).all()
+    assert np.abs(pixels(encoded(gradient(), "JPEG", progressive=True)) - np.asarray(gradient())).max() <= 8
+
+
+@each_kind
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_picture_is_turned_the_right_way_up(kind: str, orientation: int) -> None:
+    upright = gradient()
+    undo = {6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270, 5: Image.Transpose.TRANSPOSE}
+    undo |= {7: Image.Transpose.TRANSVERSE, 2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180}
+    undo |= {4: Image.Transpose.FLIP_TOP_BOTTOM}
+    stored = upright.transpose(undo[orientation]) if orientation > 1 else upright
+    assert np.abs(pixels(with_orientation(stored, kind, orientation)) - np.asarray(upright)).max() <= 12
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (48, 32), (17, 9)])
+def test_a_png_in_seven_passes_is_understood(size: tuple[int, int]) -> None:
+    assert (pixels(interlaced(gradient(*size))) == np.asarray(gradient(*size))).all()
+
+
+def test_of_an_animation_the_first_frame_is_seen() -> None:
+    frames = [Image.new("RGB", (20, 10), colour) for colour in ("red", "blue")]
+    for kind in ("WEBP", "PNG"):
+        buffer = io.BytesIO()
+        lossless = {"lossless": True} if kind == "WEBP" else {}
+        frames[0].save(buffer, kind, save_all=True, append_images=frames[1:], duration=40, **lossless)
+        assert (pixels(buffer.getvalue()) == (255, 0, 0)).all()
+
+
+def test_a_large_jpeg_is_decoded_no_larger_than_needed() -> None:
+    photo = encoded(gradient(960, 640), "JPEG")
+    assert decode(photo, MAX_PIXELS, 64).size == (240, 160)
+    whole = normalize(fit(decode(photo, MAX_PIXELS), SMALL), SMALL, "float32")
+    shortened = normalize(fit(decode(photo, MAX_PIXELS, 16), SMALL), SMALL, "float32")
+    assert np.abs(whole - shortened).max() < 0.03
+
+
+def test_fits_squeeze_cut_or_pad() -> None:
+    wide = Image.new("RGB", (40, 20), "red")
+    wide.paste("blue", (10, 0, 30, 20))
+    wanted = Preprocessing(resize=(20, 20))
+    squeezed, cut, padded = (
+        np.asarray(fit(wide, wanted.model_copy(update={"fit": way}))) for way in ("stretch", "crop", "pad")
+    )
+    assert (squeezed[10, 1] == (255, 0, 0)).all()
+    assert (squeezed[10, 10] == (0, 0, 255)).all()
+    assert (cut == (0, 0, 255)).all()
+    assert (padded[:5] == 0).all()
+    assert (padded[10, 1] == (255, 0, 0)).all()
+
+
+def test_values_are_normalized_by_channel_with_channels_first() -> None:
+    wanted = Preprocessing(resize=(2, 3), mean=(0.5, 0.25, 0), std=(0.5, 0.25, 2))
+    array = normalize(Image.new("RGB", (3, 2), (255, 0, 51)), wanted, "float32")
+    assert array.shape == (3, 2, 3)
+    assert array.dtype == np.float32
+    assert array[:, 0, 0] == pytest.approx([1, -1, 0.1])
+    assert array.flags.c_contiguous
+    assert normalize(Image.new("RGB", (3, 2)), wanted, "float16").dtype == np.float16
+
+
+@pytest.mark.parametrize("size", [(1, 1), (65_000, 1), (1, 65_000), (3, 2)])
+@pytest.mark.parametrize("way", ["stretch", "crop", "pad"])
+@each_kind
+def test_odd_sizes_fit_too(size: tuple[int, int], way: str, kind: str) -> None:
+    if kind == "WEBP" and max(size) > 16_383:  # the format's own limit
+        size = (min(size[0], 16_383), min(size[1], 16_383))
+    data = encoded(Image.new("RGB", size, (0, 200, 0)), kind)
+    wanted = Preprocessing(resize=(16, 16), fit=way)
+    array = normalize(fit(decode(data, MAX_PIXELS, 16), wanted), wanted, "float32")
+    assert array.shape == (3, 16, 16)
+    assert array[1].max() == pytest.approx(200 / 255, abs=0.01)
+
+
+async def test_a_refusal_names_the_image_the_limit_and_the_value(pictures: Pictures) -> None:
+    for data, message in (
+        (b"", r"images\[3\]: a PNG, JPEG or WebP, got 0 bytes that begin with nothing"),
+        (b"x" * 100_001, r"images\[3\]: at most 100000 bytes, got 100001 bytes"),
+        (
+            png(1_001, 1_000, zlib.compress(b"\0" * 3_004_000)),
+            r"at most 1000000 pixels, 65535 to a side, got 1001x",
+        ),
+        (encoded(gradient(), "JPEG")[:-20], r"images\[3\]: a whole JPEG, got one that is cut short after \d+ bytes"),
+    ):
+        with pytest.raises(ImageRefused, match=message) as refusal:
+            await pictures.prepare(data, "images[3]", SMALL, "float32", Deadline.never())
+        assert refusal.value.metadata["field"] == "images[3]"
+
+
+async def test_what_is_too_late_is_not_decoded(pictures: Pictures) -> None:
+    with pytest.raises(TooLate):
+        await pictures.prepare(b"", "images[0]", SMALL, "float32", Deadline.after(0))
+
+
+async def test_a_picture_that_nobody_waits_for_any_more_is_not_decoded() -> None:
+    pictures = Pictures(1, 100_000_000, 100_000_000)
+    large = encoded(Image.new("RGB", (6_000, 6_000)), "PNG")
+    running = pictures.prepare(large, "images[0]", SMALL, "float32", Deadline.never())
+    waiting = pictures.prepare(large, "images[1]", SMALL, "float32", Deadline.never())
+    waiting.cancel()
+    assert (await running).array.shape == (3, 16, 16)
+    await asyncio.to_thread(pictures.close)
+    assert waiting.cancelled()
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        png(1_000, 1_000, zlib.compress(b"\0" * 5_000)),  # less data than pixels, though enough bytes for them
+        png(60_000, 60_000, zlib.compress(b"\0" * 100_000_000, 9)),
+        png(4, 4, b"\0" * 1_000),
+    ],
+)
+def test_a_bomb_takes_no_memory_worth_speaking_of(bomb: bytes) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(Unfit):
+        decode(bomb, MAX_PIXELS)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024  # KiB
+
+
+def test_of_more_data_than_pixels_no_more_is_unpacked_than_there_are_pixels() -> None:
+    bomb = png(100, 100, zlib.compress(b"\0" * 300_000_000, 9))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert (pixels(bomb) == 0).all()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024  # KiB
+
+
+def attempt(data: bytes) -> np.ndarray | None:
+    """What becomes of a file of any content: an array, or a refusal; and no other exception, and no warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            return normalize(fit(decode(data, MAX_PIXELS, 16), SMALL), SMALL, "float32")
+        except Unfit:
+            return None
+
+
+SAMPLES = {
+    "png": encoded(gradient(), "PNG"),
+    "png with a palette": encoded(gradient().quantize(16), "PNG", transparency=3),
+    "png, interlaced": interlaced(gradient()),
+    "png with alpha": encoded(gradient().convert("RGBA"), "PNG"),
+    "jpeg": encoded(gradient(), "JPEG"),
+    "jpeg, progressive": with_orientation(gradient(), "JPEG", 6),
+    "jpeg for print": encoded(gradient().convert("CMYK"), "JPEG", progressive=True),
+    "webp": encoded(gradient(), "WEBP", lossless=False),
+    "webp without loss": encoded(gradient().convert("RGBA"), "WEBP"),
+}
+samples = st.sampled_from(sorted(SAMPLES)).map(SAMPLES.__getitem__)
+thorough = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@thorough
+@given(
+    st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF\x40\0\0\0WEBPVP8L"]), st.binary(max_size=400)
+)
+def test_random_bytes_are_refused(magic: bytes, data: bytes) -> None:
+    assert attempt(magic + data) is None
+
+
+@thorough
+@given(samples, st.lists(st.tuples(st.integers(0), st.integers(1, 255)), min_size=1, max_size=8))
+def test_flipped_bits_give_an_array_or_a_refusal(sample: bytes, flips: list[tuple[int, int]]) -> None:
+    data = bytearray(sample)
+    for place, bits in flips:
+        data[place % len(data)] ^= bits
+    array = attempt(bytes(data))
+    assert array is None or (array.shape == (3, 16, 16) and np.isfinite(array).all())
+
+
+@thorough
+@given(samples, st.integers(0), st.integers(0), st.binary(max_size=30))
+def test_pieces_that_are_cut_out_or_put_in_give_an_array_or_a_refusal(
+    sample: bytes, begin: int, length: int, put_in: bytes
+) -> None:
+    begin %= len(sample)
+    end = begin + length % 40
+    array = attempt(sample[:begin] + put_in + sample[end:])
+    assert array is None or array.shape == (3, 16, 16)
+
+
+@thorough
+@given(samples, st.binary(min_size=1, max_size=100).filter(lambda more: more.strip(b"\0")))
+def test_a_tail_of_anything_is_refused(sample: bytes, tail: bytes) -> None:
+    assert attempt(sample + tail) is None

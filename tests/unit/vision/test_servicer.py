@@ -1,0 +1,274 @@
+"""The contract over a fake engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from opentelemetry.trace import INVALID_SPAN
+from PIL import Image
+
+from hedgerow.vision.v1 import vision_pb2
+from services.runtime.boundary import Call
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput
+from services.vision.config import VisionSettings
+from services.vision.errors import EngineFailed, ModelMissing
+from services.vision.pictures import Pictures
+from services.vision.repository import Repository
+from services.vision.servicer import VisionServicer
+from tests.unit.vision.fake_engine import LABELS, SIZE
+from tests.unit.vision.files import encoded
+from tests.unit.vision.test_model import until_busy
+from tests.unit.vision.test_repository import FakeEngines, put
+
+CALL = Call((), Deadline.never(), INVALID_SPAN)
+RED = encoded(Image.new("RGB", (20, 10), (255, 0, 0)), "PNG")
+YELLOW = encoded(Image.new("RGB", (20, 10), (255, 255, 0)), "WEBP")
+BLACK = encoded(Image.new("RGB", (20, 10)), "JPEG")
+
+
+@pytest.fixture
+def engines() -> FakeEngines:
+    return FakeEngines()
+
+
+@pytest.fixture
+async def servicer(tmp_path: Path, engines: FakeEngines) -> AsyncIterator[VisionServicer]:
+    put(tmp_path, "m")
+    put(tmp_path, "plain", labels=None, preprocessing=None)
+    repository, pictures = Repository(tmp_path, "", 0, 8, engines), Pictures(2, 1_000_000, 1_000_000)
+    await repository.scan()
+    engines.opened[0].busy.clear()
+    yield VisionServicer(repository, pictures, VisionSettings(max_images=8, max_queue=8))
+    for engine in engines.opened:
+        engine.gate.set()
+    await repository.close()
+    pictures.close()
+
+
+def images(*data: bytes) -> list[vision_pb2.Image]:
+    return [vision_pb2.Image(data=one) for one in data]
+
+
+async def test_images_are_named_best_first_in_their_order(servicer: VisionServicer) -> None:
+    request = vision_pb2.ClassifyRequest(images=images(RED, YELLOW, BLACK), top_k=2)
+    reply = await servicer.Classify(request, CALL)
+    assert [result.labels[0].name for result in reply.results] == ["bright", "green", "dark"]
+    assert [len(result.labels) for result in reply.results] == [2, 2, 2]
+    assert reply.results[0].labels[0].score == pytest.approx(1, abs=0.01)
+    assert reply.model == "m"
+    assert reply.timing.batch_size == 3
+    assert reply.timing.preprocess_ms > 0
+    assert reply.timing.compute_ms > 0
+
+
+async def test_one_label_is_given_unless_more_are_wanted(servicer: VisionServicer) -> None:
+    reply = await servicer.Classify(vision_pb2.ClassifyRequest(images=images(RED)), CALL)
+    assert len(reply.results[0].labels) == 1
+
+
+async def test_embeddings_have_unit_length(servicer: VisionServicer) -> None:
+    reply = await servicer.Embed(vision_pb2.EmbedRequest(images=images(RED, YELLOW)), CALL)
+    vectors = np.array([embedding.values for embedding in reply.embeddings])
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1])
+    assert vectors[1] == pytest.approx([0.5**0.5, 0.5**0.5, 0], abs=0.01)
+
+
+async def test_a_vector_without_a_direction_is_a_failure_of_the_engine(servicer: VisionServicer) -> None:
+    with pytest.raises(EngineFailed, match="got zeros"):
+        await servicer.Embed(vision_pb2.EmbedRequest(images=images(encoded(Image.new("RGB", (8, 8)), "PNG"))), CALL)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (vision_pb2.ClassifyRequest(), "images: 1 to 8, got 0"),
+        (vision_pb2.ClassifyRequest(images=images(*[RED] * 9)), "images: 1 to 8, got 9"),
+        (vision_pb2.ClassifyRequest(images=images(RED), top_k=0), "top_k: 1 to 3, which is all that m has, got 0"),
+        (vision_pb2.ClassifyRequest(images=images(RED), top_k=4), "top_k: 1 to 3"),
+        (vision_pb2.ClassifyRequest(images=images(RED), top_k=-1), "top_k: 1 to 3"),
+        (vision_pb2.ClassifyRequest(images=images(RED), model="plain"), "model: one that takes images, got plain"),
+        (vision_pb2.ClassifyRequest(images=images(RED, b"GIF89a")), r"images\[1\]: a PNG, JPEG or WebP, got 6 bytes"),
+        (
+            vision_pb2.ClassifyRequest(images=images(RED, RED + b"PK")),
+            r"images\[1\]: a PNG and nothing after it",
+        ),
+    ],
+)
+async def test_a_request_that_cannot_be_served_is_refused_by_its_field(
+    servicer: VisionServicer, request_: vision_pb2.ClassifyRequest, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        await servicer.Classify(request_, CALL)
+
+
+async def test_a_model_that_is_not_there_is_missing(servicer: VisionServicer) -> None:
+    with pytest.raises(ModelMissing, match="one of m, plain, got other"):
+        await servicer.Embed(vision_pb2.EmbedRequest(model="other", images=images(RED)), CALL)
+
+
+async def test_models_are_listed_as_they_are(servicer: VisionServicer) -> None:
+    models = (await servicer.ListModels(vision_pb2.ListModelsRequest(), CALL)).models
+    assert [(model.name, model.is_default, model.max_batch, model.embedding_size) for model in models] == [
+        ("m", True, 4, 3),
+        ("plain", False, 4, 3),
+    ]
+    assert tuple(models[0].labels) == LABELS
+    assert (models[0].engine, models[0].device, models[0].precision) == ("fake", "cpu", "fp32")
+
+
+def tensor(**changes: Any) -> vision_pb2.Tensor:
+    values: dict[str, Any] = {
+        "name": "image",
+        "data_type": vision_pb2.DATA_TYPE_FLOAT32,
+        "shape": [2, 3, SIZE, SIZE],
+        "data": np.full((2, 3, SIZE, SIZE), 0.5, "<f4").tobytes(),
+    }
+    return vision_pb2.Tensor(**(values | changes))
+
+
+async def test_tensors_go_in_and_come_out_as_they_are(servicer: VisionServicer, engines: FakeEngines) -> None:
+    reply = await servicer.Infer(vision_pb2.InferRequest(model="plain", inputs=[tensor()]), CALL)
+    assert [output.name for output in reply.outputs] == ["probabilities", "embedding"]
+    embedding = reply.outputs[1]
+    assert (embedding.data_type, list(embedding.shape)) == (vision_pb2.DATA_TYPE_FLOAT32, [2, 3])
+    assert np.frombuffer(embedding.data, "<f4") == pytest.approx([0.5] * 6)
+    assert reply.timing.batch_size == 2
+    only = vision_pb2.InferRequest(model="plain", inputs=[tensor()], outputs=["embedding"])
+    assert [output.name for output in (await servicer.Infer(only, CALL)).outputs] == ["embedding"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "message"),
+    [
+        ([], [], "inputs: 1, which is image, got 0"),
+        ([tensor(), tensor()], [], "inputs: 1, which is image, got 2"),
+        ([tensor(name="x")], [], r"inputs\[0\].name: image, got x"),
+        ([tensor(data_type=0)], [], r"inputs\[0\].data_type: DATA_TYPE_FLOAT32, got DATA_TYPE_UNSPECIFIED"),
+        ([tensor(data_type=99)], [], r"inputs\[0\].data_type: DATA_TYPE_FLOAT32, got 99"),
+        ([tensor(shape=[])], [], r"inputs\[0\].shape: \[1 to 8, 3, 8, 8\], got \[\]"),
+        ([tensor(shape=[2, 3, 8, 7])], [], r"got \[2, 3, 8, 7\]"),
+        ([tensor(shape=[-2, 3, 8, 8])], [], r"got \[-2, 3, 8, 8\]"),
+        ([tensor(shape=[2**62, 3, 8, 8])], [], r"inputs\[0\].shape"),
+        ([tensor(data=b"1234")], [], r"inputs\[0\].data: 1536 bytes, got 4 bytes"),
+        ([tensor()], ["embedding", "other"], r"outputs\[1\]: one of probabilities, embedding, got other"),
+    ],
+)
+async def test_a_tensor_the_model_does_not_take_is_refused_by_its_field(
+    servicer: VisionServicer, inputs: Sequence[vision_pb2.Tensor], outputs: list[str], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        await servicer.Infer(vision_pb2.InferRequest(inputs=inputs, outputs=outputs), CALL)
+
+
+class Sender:
+    """The client's side of a stream of frames."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[vision_pb2.ClassifyFramesRequest | None] = asyncio.Queue()
+
+    def send(self, number: int, data: bytes | None = RED, **first: Any) -> None:
+        frame = None if data is None else vision_pb2.Image(data=data)
+        self._queue.put_nowait(vision_pb2.ClassifyFramesRequest(frame=frame, id=number, **first))
+
+    def close(self) -> None:
+        self._queue.put_nowait(None)
+
+    async def requests(self) -> AsyncIterator[vision_pb2.ClassifyFramesRequest]:
+        while request := await self._queue.get():
+            yield request
+
+
+@pytest.fixture
+def sender() -> Sender:
+    return Sender()
+
+
+async def test_frames_are_named_until_the_client_closes(servicer: VisionServicer, sender: Sender) -> None:
+    replies = servicer.ClassifyFrames(sender.requests(), CALL)
+    sender.send(0, None, model="m", top_k=2)
+    sender.send(1, RED)
+    first = await anext(replies)
+    assert (first.id, [label.name for label in first.labels], first.dropped) == (1, ["bright", "dark"], 0)
+    assert first.age_ms > 0
+    sender.send(2, YELLOW)
+    sender.close()
+    assert [(reply.id, reply.labels[0].name) async for reply in replies] == [(2, "green")]
+
+
+async def test_frames_that_newer_ones_replaced_are_counted(
+    servicer: VisionServicer, sender: Sender, engines: FakeEngines
+) -> None:
+    engine = engines.opened[0]
+    engine.gate.clear()
+    replies = servicer.ClassifyFrames(sender.requests(), CALL)
+    sender.send(1)
+    first = asyncio.ensure_future(anext(replies))
+    await until_busy(engine)
+    for number in (2, 3, 4):
+        sender.send(number, YELLOW)
+    sender.close()
+    await asyncio.sleep(0.01)
+    engine.gate.set()
+    seen = [await first, *[reply async for reply in replies]]
+    assert [reply.id for reply in seen] == [1, 4]
+    assert sum(reply.dropped for reply in seen) == 2
+
+
+async def test_a_bad_frame_has_a_problem_and_the_stream_goes_on(
+    servicer: VisionServicer, sender: Sender, engines: FakeEngines
+) -> None:
+    replies = servicer.ClassifyFrames(sender.requests(), CALL)
+    sender.send(1, b"GIF89a")
+    reply = await anext(replies)
+    assert reply.problem.startswith("frame: a PNG, JPEG or WebP, got 6 bytes")
+    assert not reply.labels
+    sender.send(2, None)
+    assert (await anext(replies)).problem == "frame: a picture in each message but the first, got none"
+    engines.opened[0].failing = EngineFailed("out of memory")
+    sender.send(3)
+    assert (await anext(replies)).problem == "out of memory"
+    engines.opened[0].failing = None
+    sender.send(4)
+    assert (await anext(replies)).labels[0].name == "bright"
+    await replies.aclose()
+
+
+@pytest.mark.parametrize("first", [{"top_k": 9}, {"model": "plain"}])
+async def test_a_bad_beginning_ends_the_stream(servicer: VisionServicer, sender: Sender, first: dict[str, Any]) -> None:
+    sender.send(1, **first)
+    with pytest.raises(InvalidInput):
+        await anext(servicer.ClassifyFrames(sender.requests(), CALL))
+
+
+async def test_how_to_look_is_said_once(servicer: VisionServicer, sender: Sender) -> None:
+    replies = servicer.ClassifyFrames(sender.requests(), CALL)
+    sender.send(1)
+    await anext(replies)
+    sender.send(2, top_k=1)
+    with pytest.raises(InvalidInput, match="top_k: in the first message only"):
+        await anext(replies)
+
+
+@pytest.mark.parametrize("frames", [0, 1])
+async def test_a_drain_ends_streams_that_their_clients_keep_open(
+    servicer: VisionServicer, sender: Sender, frames: int
+) -> None:
+    replies = servicer.ClassifyFrames(sender.requests(), CALL)
+    for number in range(frames):
+        sender.send(number)
+        await anext(replies)
+    waiting = asyncio.ensure_future(anext(replies, None))
+    await asyncio.sleep(0)
+    servicer.drain()
+    assert await waiting is None
+
+
+async def test_a_stream_with_no_message_ends_with_none(servicer: VisionServicer, sender: Sender) -> None:
+    sender.close()
+    assert [reply async for reply in servicer.ClassifyFrames(sender.requests(), CALL)] == []
