@@ -25,7 +25,7 @@ from hedgerow.vision.v1 import vision_pb2
 from services.gateway.backends import Audio, Vision
 from services.gateway.ledger import Ledger, Running
 from services.runtime import telemetry
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, shorten
 from services.runtime.policy.breaker import Breaker
 
 T = TypeVar("T")
@@ -159,7 +159,8 @@ class Perception:
             if not done:
                 raise TooLate(f"vision: longer than its {stage.budget_s * 1000:.0f} ms")
             seen = self._look.result()
-            stage.detail = f"{seen.model}: {len(seen.results)} looked at"
+            names = [shown.labels[0].name for shown in seen.results if shown.labels]
+            stage.detail = shorten(f"{seen.model}: {', '.join(names)}")
             return seen
 
         seen = await self._stage("vision", self._senses.vision_breaker, look, required=False)

@@ -27,6 +27,8 @@ _MODULES = {
     "cache": "services.cache",
     "router": "services.router",
     "llm": "services.llm",
+    "vision": "services.vision",
+    "audio": "services.audio",
     "simulated_llm": "bench.simulated_llm",
     "faulty_llm": "tests.fault.faulty_llm",
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,15 +14,19 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
+from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.cli.mesh import default_models_dir
 from hedgerow.cli.processes import ServiceProcess, check_health
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
+from hedgerow.vision.v1 import vision_pb2
 from tests.fault.asking import question
 from tests.fault.malformed import malformed, parses
+from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.mesh import Mesh, Processes
 from tests.fault.report import Report
 
@@ -31,6 +34,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)
 _GENERATE = "/hedgerow.gateway.v1.GatewayService/Generate"
 _MIB = 1024 * 1024
 _ANY_SIZE = (("grpc.max_send_message_length", -1), ("grpc.max_metadata_size", 64 * 1024 * 1024))
+_SAMPLES = default_models_dir() / "samples"
+_PICTURE = (_SAMPLES / "yellow-triangle.webp").read_bytes()
+_RECORDING = (_SAMPLES / "seven-plus-five.wav").read_bytes()[:4_000]
 _QUESTION = cache_pb2.Question(tenant="t", messages=question("a").messages)
 _ANSWER = cache_pb2.Answer(text="a", model="m", finish_reason=chat_pb2.FINISH_REASON_STOP)
 _EXAMPLES: dict[str, Message] = {  # good ones, so that what is nearly good reaches further in
@@ -38,6 +44,9 @@ _EXAMPLES: dict[str, Message] = {  # good ones, so that what is nearly good reac
     "hedgerow.gateway.v1.GatewayService.GenerateBatch": gateway_pb2.GenerateBatchRequest(requests=[question("a")]),
     "hedgerow.cache.v1.CacheService.Lookup": cache_pb2.LookupRequest(question=_QUESTION),
     "hedgerow.cache.v1.CacheService.Store": cache_pb2.StoreRequest(question=_QUESTION, answer=_ANSWER),
+    "hedgerow.vision.v1.VisionService.Classify": vision_pb2.ClassifyRequest(images=[vision_pb2.Image(data=_PICTURE)]),
+    "hedgerow.vision.v1.VisionService.Embed": vision_pb2.EmbedRequest(images=[vision_pb2.Image(data=_PICTURE)]),
+    "hedgerow.audio.v1.AudioService.Transcribe": audio_pb2.TranscribeRequest(data=_RECORDING),
     "hedgerow.llm.v1.LLMService.Generate": llm_pb2.GenerateRequest(messages=question("a").messages),
 }
 _LEFT_OUT = ("grpc.health.v1.Health.List",)  # not served
@@ -58,27 +67,17 @@ async def test_what_is_too_large_is_refused_and_not_kept(
 ):
     raw = question("a").SerializeToString() + b"\0" * message
     headers = (("x-padding", "x" * metadata),) if metadata else ()
-    _forget_peak(mesh.gateway)  # of its start
-    before = _peak_mib(mesh.gateway)
+    forget_peak(mesh.gateway)  # of its start
+    before = peak_mib(mesh.gateway)
     with report.case(18, fault) as row:
         async with open_channel(mesh.gateway.spec.address, _ANY_SIZE) as channel:
             for _ in range(10):
                 call = channel.unary_stream(_GENERATE)(raw, timeout=20, metadata=headers, compression=compression)
                 assert await _ended(call) is grpc.StatusCode.RESOURCE_EXHAUSTED
                 row.tally(failed=1)
-        row.measured("memory", _peak_mib(mesh.gateway) - before, 20, " MiB")
+        row.measured("memory", peak_mib(mesh.gateway) - before, 20, " MiB")
         row.count(outcome := await mesh.caller.ask("Still there?", bypass=True))
         assert outcome.ok
-
-
-def _forget_peak(process: ServiceProcess) -> None:
-    Path(f"/proc/{process.pid}/clear_refs").write_text("5")
-
-
-def _peak_mib(process: ServiceProcess) -> float:
-    """The most memory it had at once."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 async def _ended(call: Any) -> grpc.StatusCode:
@@ -97,6 +96,9 @@ async def test_malformed_messages_are_invalid_arguments(
 ):
     openai = {"engine": "openai", "openai__base_url": "http://127.0.0.1:1/v1", "openai__model": "m"}
     llm = await starter.start("llm", **openai, warm_up="false")
+    models = default_models_dir()
+    vision = await starter.start("vision", models_dir=str(models), reload="false")
+    audio = await starter.start("audio", model=str(models / "demo-whisper"))
     health = health_pb2.DESCRIPTOR.services_by_name["Health"]
     reflection = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
     services = (
@@ -104,6 +106,8 @@ async def test_malformed_messages_are_invalid_arguments(
         (mesh.cache, cache_pb2.DESCRIPTOR.services_by_name.values()),
         (mesh.router, router_pb2.DESCRIPTOR.services_by_name.values()),
         (llm, llm_pb2.DESCRIPTOR.services_by_name.values()),
+        (vision, vision_pb2.DESCRIPTOR.services_by_name.values()),
+        (audio, audio_pb2.DESCRIPTOR.services_by_name.values()),
         (mesh.gateway, (health, reflection)),
     )
     for process, served in services:

@@ -1,0 +1,28 @@
+# Speech to text: faster-whisper on CTranslate2, and FFmpeg to decode. On a CPU; for CUDA, CTranslate2 needs cuBLAS and
+# cuDNN 9 besides. The model is mounted.
+# Build from the repository's root: docker build -f deploy/docker/audio.Dockerfile .
+FROM python:3.11-slim-bookworm AS build
+RUN pip install --no-cache-dir uv==0.13.8 && python -m venv /opt/hedgerow
+ENV VIRTUAL_ENV=/opt/hedgerow
+WORKDIR /src
+# The packages first: they change less often than the code.
+COPY pyproject.toml requirements.lock ./
+RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra audio
+COPY README.md LICENSE ./
+COPY hedgerow hedgerow
+COPY services/__init__.py services/
+COPY services/runtime services/runtime
+COPY services/audio services/audio
+RUN uv pip install --no-cache --no-deps .
+
+FROM python:3.11-slim-bookworm
+RUN useradd --uid 10001 --create-home hedgerow
+COPY --from=build /opt/hedgerow /opt/hedgerow
+ENV PATH=/opt/hedgerow/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    HEDGEROW_AUDIO_ADDRESS=0.0.0.0:50056
+USER 10001
+EXPOSE 50056
+HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --start-interval=1s \
+    CMD ["python", "-m", "services.runtime.probe", "127.0.0.1:50056"]
+ENTRYPOINT ["python", "-m", "services.audio"]

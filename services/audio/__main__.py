@@ -1,0 +1,94 @@
+"""The composition root: `python -m services.audio`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import numpy as np
+from google.protobuf.descriptor import ServiceDescriptor
+
+from hedgerow.audio.v1 import audio_pb2
+from services.audio.admission import Admission, Need
+from services.audio.config import AudioSettings
+from services.audio.decode import Limits
+from services.audio.engine import Recognizer
+from services.audio.errors import BadModel
+from services.audio.recordings import Decoder
+from services.audio.servicer import AudioServicer
+from services.audio.speech import RATE
+from services.audio.turns import Turns
+from services.audio.whisper import Whisper, open_whisper
+from services.runtime import serve
+
+_SERVICE = audio_pb2.DESCRIPTOR.services_by_name["AudioService"]
+_COMPUTE_TYPES = {"cpu": "int8", "cuda": "float16"}
+_WITH_WORDS = 2.0  # speech takes about twice as long as noise, in which there are no words to write and to place
+_log = logging.getLogger("services.audio")
+
+
+@asynccontextmanager
+async def assemble(settings: AudioSettings) -> AsyncIterator[Mapping[ServiceDescriptor, AudioServicer]]:
+    """The service, its model loaded and warm. Exits the process with 2 when the model cannot be opened."""
+    recognizer = await _open(settings)
+    needs = await asyncio.to_thread(_warm_up, recognizer, settings)
+    turns = Turns(settings.workers)
+    decoder = Decoder(Limits(settings.max_duration_s, settings.max_pcm_bytes))
+    admission = Admission(
+        turns, needs, settings.max_streams, settings.max_recordings, settings.max_load, settings.workers
+    )
+    try:
+        yield {_SERVICE: AudioServicer(recognizer, recognizer.languages, turns, admission, decoder, settings)}
+    finally:
+        await turns.close()
+        await decoder.close()
+
+
+async def _open(settings: AudioSettings) -> Whisper:
+    try:
+        return await asyncio.to_thread(_load, settings)
+    except BadModel as error:
+        _log.error("%s", error)
+        raise SystemExit(2) from None
+
+
+def _load(settings: AudioSettings) -> Whisper:
+    device = _device() if settings.device == "auto" else settings.device
+    compute_type = _COMPUTE_TYPES[device] if settings.compute_type == "auto" else settings.compute_type
+    try:
+        recognizer = open_whisper(settings.model, device, compute_type, settings.threads)
+    except (RuntimeError, ValueError, OSError) as error:  # CTranslate2's and the hub's
+        raise BadModel(f"model {settings.model} on {device} as {compute_type}: {error}") from error
+    if settings.language not in recognizer.languages:
+        raise BadModel(f"language: one that {settings.model} knows, got {settings.language}")
+    return recognizer
+
+
+def _device() -> str:
+    import ctranslate2
+
+    return "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+
+
+def _warm_up(recognizer: Recognizer, settings: AudioSettings) -> dict[str, Need]:
+    """Run the model on noise, and say from that how much of it a stream of each policy will need at first."""
+    noise = np.random.default_rng(0).normal(0, 0.01, round(settings.window_s * RATE)).astype(np.float32)
+    took: list[float] = []
+    for _ in range(5):  # the first one is slow
+        began, cpu_began = time.monotonic(), time.process_time()
+        recognizer.hear(noise, settings.language)
+        # What else the machine is at just now is no matter of the model; streams will show if it stays.
+        took.append(min(time.monotonic() - began, time.process_time() - cpu_began))
+    cost_s = min(took) * _WITH_WORDS
+    _log.info("%s on %s hears %g s in %.0f ms", recognizer.name, recognizer.device, settings.window_s, cost_s * 1000)
+    return {
+        "windows": Need(cost_s, max(settings.window_s - settings.overlap_s, 0.5)),
+        "local_agreement": Need(cost_s, settings.step_ms / 1000),
+    }
+
+
+if __name__ == "__main__":
+    serve.main("audio", AudioSettings, [_SERVICE], assemble)

@@ -1,0 +1,137 @@
+"""Who may come in, so that those who are in never fall behind.
+
+A place costs a stream what a stream of its policy needs of the model while somebody speaks: the model's time per time
+that goes by. It is measured at the start with the model alone and then follows what streams really need. A silent
+stream is counted like one that speaks, because anybody may begin to speak at any moment. What is measured now is asked
+besides: the load that streams cause, and whether any of them is behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from services.audio.errors import RecordingsFull, StreamsFull
+from services.audio.metrics import BEHIND, OPEN, REFUSED
+from services.audio.turns import Member, Turns
+from services.runtime.deadline import Clock
+
+MAX_BEHIND_S = 1.0  # of any stream, for another to be let in
+_BEHIND_FOR_S = 2.0  # a stream that is behind says so every second
+_SMOOTHING = 0.1  # of what a stream needs: the last ten pieces of work or so
+_PAUSE_S = 10.0  # between two pieces of work: longer, and nobody spoke
+_RETRY_S = 1.0
+
+
+@dataclass(eq=False, slots=True)
+class Stream:
+    """An open stream."""
+
+    member: Member
+    policy: str
+    began: float | None = None  # its last piece of work
+    behind_at: float = float("-inf")
+
+
+class Need:
+    """How much of a worker a stream needs while somebody speaks: the mean cost of a piece of work over the mean time
+    from one to the next."""
+
+    def __init__(self, cost_s: float, every_s: float):
+        self._cost_s, self._every_s = cost_s, every_s
+
+    @property
+    def share(self) -> float:
+        return self._cost_s / self._every_s
+
+    def saw(self, cost_s: float, every_s: float) -> None:
+        self._cost_s += (cost_s - self._cost_s) * _SMOOTHING
+        self._every_s += (every_s - self._every_s) * _SMOOTHING
+
+
+class Admission:
+    """The door. `needs`: what a stream of each policy needs to begin with."""
+
+    def __init__(
+        self,
+        turns: Turns,
+        needs: dict[str, Need],
+        max_streams: int,
+        max_recordings: int,
+        max_load: float,
+        workers: int = 1,
+        clock: Clock = time.monotonic,
+    ):
+        self._turns, self._needs, self._clock = turns, needs, clock
+        self._max_recordings, self._max_load, self._workers = max_recordings, max_load, workers
+        self.max_streams = max_streams
+        self._streams: set[Stream] = set()
+        self._recordings = 0
+
+    @property
+    def streams(self) -> int:
+        """Open now."""
+        return len(self._streams)
+
+    @contextmanager
+    def stream(self, policy: str) -> Iterator[Stream]:
+        """A place for a stream. Raises StreamsFull, which names the limit and the value."""
+        self._check(policy)
+        stream = Stream(Member(live=True), policy)
+        self._streams.add(stream)
+        try:
+            with OPEN.labels("stream").track_inprogress():
+                yield stream
+        finally:
+            self._streams.discard(stream)
+
+    @contextmanager
+    def recording(self) -> Iterator[Member]:
+        """A place for a recording. Raises RecordingsFull."""
+        if self._recordings >= self._max_recordings:
+            REFUSED.labels("recording", "count").inc()
+            raise RecordingsFull(
+                f"recordings: at most {self._max_recordings} at once, got one more",
+                retry_delay_s=_RETRY_S,
+                limit=str(self._max_recordings),
+            )
+        self._recordings += 1
+        try:
+            with OPEN.labels("recording").track_inprogress():
+                yield Member(live=False)
+        finally:
+            self._recordings -= 1
+
+    def worked(self, stream: Stream, began: float, took_s: float) -> None:
+        """The model worked `took_s` for a stream; the piece before began at most a pause ago, or nobody spoke."""
+        before, stream.began = stream.began, began
+        if before is not None and 0 < began - before < _PAUSE_S:
+            self._needs[stream.policy].saw(took_s, began - before)
+
+    def behind(self, stream: Stream, behind_s: float) -> None:
+        """A stream was told that it is behind."""
+        BEHIND.inc()
+        if behind_s > MAX_BEHIND_S:
+            stream.behind_at = self._clock()
+
+    def _check(self, policy: str) -> None:
+        if not self._streams:  # whatever it needs, nobody else has to bear it
+            return
+        if len(self._streams) >= self.max_streams:
+            raise self._full("count", f"streams: at most {self.max_streams}, got one more", f"{self.max_streams}")
+        needed = sum(self._needs[stream.policy].share for stream in self._streams) + self._needs[policy].share
+        needed, load = needed / self._workers, self._turns.load(streams_only=True)
+        if max(needed, load) > self._max_load:
+            share = f"{max(needed, load):.2f}"
+            what = f"load: at most {self._max_load:g} of the model's time, got {share} with one more stream"
+            raise self._full("load", what, f"{self._max_load:g}", value=share)
+        late = [stream for stream in self._streams if self._clock() - stream.behind_at < _BEHIND_FOR_S]
+        if late:
+            what = f"streams behind by more than {MAX_BEHIND_S:g} s: none, got {len(late)}"
+            raise self._full("behind", what, "0", value=str(len(late)))
+
+    def _full(self, why: str, message: str, limit: str, **metadata: str) -> StreamsFull:
+        REFUSED.labels("stream", why).inc()
+        return StreamsFull(message, retry_delay_s=_RETRY_S, limit=limit, **metadata)

@@ -1,0 +1,231 @@
+"""Recordings: a file's bytes → 16 kHz mono float32.
+
+The format is found in the bytes, never in a name, and only its own demuxer is tried. FFmpeg (through PyAV) decodes: it
+reads all four formats and Opus packets besides, is silent about broken input (libsndfile's MP3 decoder writes to the
+process's standard error), and is three times as fast for Opus. What a header declares can only refuse a file; what is
+taken is counted as it comes, in pieces of about a second.
+
+What is damaged is refused where it shows: a WAV that is shorter than its header says, an Ogg file that ends within a
+page, a FLAC or Ogg file that has lost frames or pages (FFmpeg leaves out those with a wrong checksum, so there is less
+than was declared). A WAV that was written to a pipe (length 0 or the largest there is) ends where it ends, and so does
+an MP3 file, which does not say how long it is.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import av
+import av.error
+import numpy as np
+
+from services.audio.resample import Resampler
+from services.audio.speech import RATE, Audio
+from services.runtime.errors import InvalidInput
+
+MIN_RATE, MAX_RATE = 8_000, 48_000
+# PyAV 18 reads beyond its array of planes where a frame has 8 or more of them: what decodes to planes is taken with 2.
+_MOST_PLANES = 7
+MAX_CHANNELS = {"wav": 8, "flac": 8, "mp3": 2, "ogg": 2}
+FORMATS = "WAV, FLAC, MP3 or Ogg Opus"
+_CODECS = {
+    "wav": {"pcm_u8", "pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_f64le", "pcm_mulaw", "pcm_alaw"},
+    "flac": {"flac"},
+    "mp3": {"mp3", "mp3float"},
+    "ogg": {"opus", "libopus"},
+}
+_NAMES = {"wav": "WAV", "flac": "FLAC", "mp3": "MP3", "ogg": "OGG/OPUS"}
+_SPARE_S = 2.0  # for what a resampler may give beyond what it got
+_PIPED = 0x7FFFF000  # from here on, a WAV's data length means that its writer did not know
+_SCALE = {"u8": 2.0**7, "s16": 2.0**15, "s32": 2.0**31, "flt": 1.0, "dbl": 1.0}
+_GAP_S = {"flac": 0.001, "ogg": 0.05}  # audio that a file declares and does not have: more was lost to damage
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of a recording. `max_pcm_bytes`: as 32-bit floats of all channels at the file's rate."""
+
+    max_duration_s: float
+    max_pcm_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Decoded. `format`, `rate_hz` and `channels` are the file's; `audio` is at 16 kHz, mono."""
+
+    format: str
+    rate_hz: int
+    channels: int
+    audio: Audio
+
+    @property
+    def duration_s(self) -> float:
+        return len(self.audio) / RATE
+
+
+class Decoding:
+    """One file being decoded: call `step` until it returns False, then `recording`. Both block, for a short time.
+
+    Raises InvalidInput, naming field, limit and value, for what is no recording or is beyond a limit.
+    """
+
+    def __init__(self, data: bytes, limits: Limits):
+        self._limits = limits
+        self._demuxer = _find_format(data)
+        if check := {"wav": _refuse_cut_wav, "ogg": _refuse_cut_ogg}.get(self._demuxer):
+            check(data)
+        with _readable(self._demuxer):
+            self._container: Any = av.open(io.BytesIO(data), format=self._demuxer)
+        self._stream = self._audio_stream()
+        context = self._stream.codec_context
+        self.rate_hz, self.channels = int(context.sample_rate), int(context.channels)
+        self._declared_s = float(self._stream.duration * self._stream.time_base) if self._stream.duration else 0.0
+        self._check_header()
+        self._frames: Iterator[Any] = self._container.decode(self._stream)
+        self._resampler = Resampler(self.rate_hz, "data")
+        # Memory is only used as it is written to, so room for the longest costs nothing.
+        longest_s = min(limits.max_duration_s, limits.max_pcm_bytes / (4 * self.rate_hz * self.channels))
+        self._audio: Audio = np.empty(round((longest_s + _SPARE_S) * RATE), np.float32)
+        self._written = self._samples = 0  # at 16 kHz; at the file's rate
+
+    def _audio_stream(self) -> Any:
+        streams = self._container.streams.audio
+        context = streams[0].codec_context if streams else None  # None: nothing that FFmpeg knows
+        codec = context.name if context else "none that is known"
+        if codec not in _CODECS[self._demuxer]:
+            allowed = {"wav": "PCM, float, µ-law or A-law samples", "ogg": "Opus"}.get(self._demuxer, "audio")
+            raise InvalidInput("data", f"{_NAMES[self._demuxer]} with {allowed}", codec)
+        return streams[0]
+
+    def _check_header(self) -> None:
+        if not MIN_RATE <= self.rate_hz <= MAX_RATE:
+            raise InvalidInput("data", f"a sample rate of {MIN_RATE} to {MAX_RATE} Hz", f"{self.rate_hz} Hz")
+        most = MAX_CHANNELS[self._demuxer]
+        if not 1 <= self.channels <= most:
+            raise InvalidInput("data", f"{_NAMES[self._demuxer]} with 1 to {most} channels", self.channels)
+        if self._demuxer != "mp3":  # its length is only a guess
+            self._check_length(self._declared_s)
+
+    def _check_length(self, duration_s: float) -> None:
+        if duration_s > self._limits.max_duration_s:
+            raise InvalidInput("data", f"at most {self._limits.max_duration_s:g} s", f"{duration_s:.1f} s")
+        pcm_bytes = int(duration_s * self.rate_hz) * self.channels * 4
+        if pcm_bytes > self._limits.max_pcm_bytes:
+            raise InvalidInput("data", f"at most {self._limits.max_pcm_bytes} bytes of PCM", f"{pcm_bytes} bytes")
+
+    def step(self) -> bool:
+        """Decode about a second. False: there is no more."""
+        samples: list[Audio] = []
+        count = 0
+        with _readable(self._demuxer):
+            for frame in self._frames:
+                self._check_frame(frame)
+                samples.append(_mono(frame))
+                count += frame.samples
+                if count >= self.rate_hz:
+                    break
+        self._samples += count
+        self._check_length(self.decoded_s)
+        if samples:
+            self._write(self._resampler.push(np.concatenate(samples)))
+        return count > 0
+
+    def _write(self, audio: Audio) -> None:
+        self._audio[self._written : self._written + len(audio)] = audio
+        self._written += len(audio)
+
+    @property
+    def decoded_s(self) -> float:
+        """So far."""
+        return self._samples / self.rate_hz
+
+    def _check_frame(self, frame: Any) -> None:
+        """A stream may not change its form on the way, and PyAV is asked for no more planes than it can count."""
+        if (frame.sample_rate, frame.layout.nb_channels) != (self.rate_hz, self.channels):
+            form = f"{frame.sample_rate} Hz, {frame.layout.nb_channels} channels"
+            raise InvalidInput("data", f"{self.rate_hz} Hz, {self.channels} channels throughout", form)
+        if frame.format.is_planar and self.channels > _MOST_PLANES:
+            raise InvalidInput("data", f"{_NAMES[self._demuxer]} with 1 to {_MOST_PLANES} channels", self.channels)
+
+    def recording(self) -> Recording:
+        """What was decoded. Call it once."""
+        self.close()
+        if not self._samples:
+            raise InvalidInput("data", "at least one sample of audio", "none")
+        if self.decoded_s < self._declared_s - _GAP_S.get(self._demuxer, float("inf")):
+            raise InvalidInput("data", f"{self._declared_s:.2f} s, as it says of itself", f"{self.decoded_s:.2f} s")
+        self._write(self._resampler.flush())
+        return Recording(_NAMES[self._demuxer], self.rate_hz, self.channels, self._audio[: self._written])
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._container.close()
+
+
+def _find_format(data: bytes) -> str:
+    if not data:
+        raise InvalidInput("data", "at least 1 byte", "none")
+    if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
+        return "wav"
+    if data[:4] == b"fLaC":
+        return "flac"
+    if data[:4] == b"OggS":
+        return "ogg"
+    # An MPEG frame begins with 11 bits set, a version, and layer III (01).
+    if data[:3] == b"ID3" or (len(data) > 1 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2):
+        return "mp3"
+    raise InvalidInput("data", FORMATS, f"bytes that begin {data[:4].hex()}")
+
+
+def _refuse_cut_wav(data: bytes) -> None:
+    """Raise InvalidInput for a WAV whose samples are fewer than its header says."""
+    at = 12
+    while at + 8 <= len(data):
+        name, size = struct.unpack_from("<4sI", data, at)
+        if name == b"data":
+            there = len(data) - at - 8
+            if there < size < _PIPED:
+                raise InvalidInput("data", f"{size} bytes of samples, as its header says", f"{there} bytes")
+            return
+        at += 8 + size + size % 2
+
+
+def _refuse_cut_ogg(data: bytes) -> None:
+    """Raise InvalidInput for what is not one page after the other (RFC 3533, 6), up to the end."""
+    at = 0
+    while at < len(data):
+        segments = data[at + 26] if len(data) > at + 26 else 0
+        size = 27 + segments + sum(data[at + 27 : at + 27 + segments])
+        if data[at : at + 4] != b"OggS" or at + size > len(data):
+            raise InvalidInput("data", "whole Ogg pages", f"{len(data) - at} bytes that are none, after byte {at}")
+        at += size
+
+
+def _mono(frame: Any) -> Audio:
+    """The mean of a frame's channels, -1 to 1, shape (samples,)."""
+    raw, packed = frame.to_ndarray(), not frame.format.is_planar
+    channels = raw.reshape(-1, frame.layout.nb_channels) if packed else raw.T
+    name = frame.format.name.removesuffix("p")
+    with np.errstate(over="ignore"):
+        samples = channels.astype(np.float32)
+    if name == "u8":
+        samples -= 128.0
+    if _SCALE[name] != 1.0:
+        samples /= np.float32(_SCALE[name])
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused further on
+        mono: Audio = samples.mean(axis=1, dtype=np.float32) if samples.shape[1] > 1 else samples[:, 0]
+    return mono
+
+
+@contextmanager
+def _readable(demuxer: str) -> Iterator[None]:
+    """What FFmpeg cannot read is refused. PyAV's errors derive from various built-in ones, and some are just those."""
+    try:
+        yield
+    except (av.error.FFmpegError, ValueError, EOFError, IndexError, OverflowError):
+        raise InvalidInput("data", f"a {_NAMES[demuxer]} file that can be read", "one damaged or cut off") from None

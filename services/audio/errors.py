@@ -1,0 +1,29 @@
+"""What the audio service tells its callers, as leaves of the one error tree, and why it may refuse to start."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from services.runtime.errors import Exhausted, TooLate
+
+
+class StreamsFull(Exhausted):
+    """One more stream would make those that are open fall behind."""
+
+    reason: ClassVar[str] = "STREAMS_FULL"
+
+
+class RecordingsFull(Exhausted):
+    """As many recordings as may be in hand at once are."""
+
+    reason: ClassVar[str] = "RECORDINGS_FULL"
+
+
+class Idle(TooLate):
+    """The client sent nothing for too long."""
+
+    reason: ClassVar[str] = "IDLE"
+
+
+class BadModel(Exception):
+    """The model cannot be opened with these settings; the message, for the operator, says why."""

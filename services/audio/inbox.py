@@ -1,0 +1,78 @@
+"""A stream's audio between its client and its listener: never much ahead of real time, and never much of it.
+
+What the listener has not fetched yet comes in one piece when it does. Who puts audio in waits while too much of it
+waits; while it waits it reads nothing, so gRPC's flow control stops the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+
+from services.audio.speech import RATE, Audio
+from services.runtime.deadline import Clock
+
+
+class Inbox:
+    """An asynchronous iterator over audio. `error`: why it ended, if not because the client was done."""
+
+    def __init__(
+        self,
+        max_ahead_s: float,
+        max_waiting_s: float,
+        clock: Clock = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ):
+        self._max_ahead_s, self._max_waiting = max_ahead_s, round(max_waiting_s * RATE)
+        self._clock, self._sleep = clock, sleep
+        self._began: float | None = None
+        self._pieces: list[Audio] = []
+        self._waiting = self._taken = 0  # in samples
+        self._changed = asyncio.Event()
+        self.ended = False
+        self.error: Exception | None = None
+
+    @property
+    def taken_s(self) -> float:
+        """All audio that was put in."""
+        return self._taken / RATE
+
+    async def put(self, audio: Audio) -> None:
+        """Add audio; return when there is room for more. After the end, it is dropped."""
+        if self.ended or not len(audio):
+            return
+        self._began = self._clock() if self._began is None else self._began
+        self._pieces.append(audio)
+        self._waiting += len(audio)
+        self._taken += len(audio)
+        self._changed.set()
+        ahead_s = self.taken_s - (self._clock() - self._began) - self._max_ahead_s
+        if ahead_s > 0:
+            await self._sleep(ahead_s)
+        while self._waiting > self._max_waiting and not self.ended:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def end(self, error: Exception | None = None) -> None:
+        """No more audio comes. What is here is still given out."""
+        if not self.ended:
+            self.ended, self.error = True, error
+        self._changed.set()
+
+    def __aiter__(self) -> Inbox:
+        return self
+
+    async def __anext__(self) -> Audio:
+        while not self._pieces:
+            if self.ended:
+                raise StopAsyncIteration
+            self._changed.clear()
+            await self._changed.wait()
+        audio = self._pieces[0] if len(self._pieces) == 1 else np.concatenate(self._pieces)
+        self._pieces.clear()
+        self._waiting = 0
+        self._changed.set()
+        return audio

@@ -1,0 +1,233 @@
+"""proto ↔ domain, nothing more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Protocol
+
+from hedgerow.audio.v1 import audio_pb2
+from services.audio import wire
+from services.audio.admission import Admission, Stream
+from services.audio.config import AudioSettings
+from services.audio.engine import Recognizer
+from services.audio.frames import open_frames
+from services.audio.inbox import Inbox
+from services.audio.listener import Hear, Listener, ListenerSettings
+from services.audio.metrics import AUDIO, LOAD
+from services.audio.recordings import Decoder, Transcription, gathered, in_time, not_idle
+from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Word, text_of
+from services.audio.streams import Reader
+from services.audio.turns import Turns
+from services.audio.validation import StreamWanted, language_wanted, stream_wanted
+from services.runtime.boundary import Call
+from services.runtime.errors import InvalidInput, Unavailable
+
+_PARTING_S = 0.5  # before a deadline or the end of the grace, calls are ended, so that what they have still arrives
+_LEAVE_S = 60.0  # for a client to take its last answers
+_WAITING_S = 5.0  # of audio between a stream's client and its listener, which keeps some itself
+
+
+class Listening(Protocol):
+    """What a stream needs of `listener.Listener`."""
+
+    @property
+    def audio_s(self) -> float: ...
+    @property
+    def speech_s(self) -> float: ...
+    @property
+    def busy_s(self) -> float: ...
+    def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[Heard]: ...
+
+
+class AudioServicer:
+    """Serves `hedgerow.audio.v1.AudioService` with one model."""
+
+    def __init__(
+        self,
+        recognizer: Recognizer,
+        languages: Collection[str],
+        turns: Turns,
+        admission: Admission,
+        decoder: Decoder,
+        settings: AudioSettings,
+        listening: Callable[[Hear, ListenerSettings], Listening] = Listener,
+    ):
+        self._recognizer, self._languages = recognizer, languages
+        self._turns, self._admission, self._decoder = turns, admission, decoder
+        self._settings, self._listening = settings, listening
+        self._idle_timeout_s = settings.idle_timeout_ms / 1000
+        self._inboxes: set[Inbox] = set()
+        self._draining = self._stopping = False  # no more streams; no more of recordings
+        LOAD.set_function(turns.load)
+
+    async def Transcribe(
+        self, requests: AsyncIterator[audio_pb2.TranscribeRequest], call: Call
+    ) -> AsyncIterator[audio_pb2.TranscribeResponse]:
+        first = await not_idle(requests, self._idle_timeout_s)
+        if first is None:
+            raise InvalidInput("data", "at least 1 byte", "none")
+        options = first.options
+        language = language_wanted(options.language, self._settings, self._languages)
+        with self._admission.recording() as member, _at_most(2 * self._settings.max_duration_s + _LEAVE_S):
+            data = await in_time(self._upload(first.data, requests), call.deadline)
+            recording = await in_time(self._decoder.decode(data), call.deadline)
+            del data
+            AUDIO.labels("recording").inc(recording.duration_s)
+            yield audio_pb2.TranscribeResponse(
+                recording=audio_pb2.Recording(
+                    format=recording.format,
+                    sample_rate_hz=recording.rate_hz,
+                    channels=recording.channels,
+                    duration_s=recording.duration_s,
+                )
+            )
+            work = Transcription(self._recognizer, self._turns, member, recording)
+            texts: list[str] = []
+            async with aclosing(work.segments(language, call.deadline)) as segments:
+                async for segment in segments:
+                    texts.append(text_of(segment.words))
+                    yield audio_pb2.TranscribeResponse(segment=wire.segment(segment, options.words))
+                    if self._stopping:
+                        raise Unavailable("the service is stopping")
+            summary = audio_pb2.TranscribeSummary(
+                text=" ".join(texts),
+                audio_s=recording.duration_s,
+                speech_s=await work.speech_s(call.deadline),
+                busy_s=member.busy_s,
+                model=self._recognizer.name,
+            )
+            _describe(call, summary)
+            yield audio_pb2.TranscribeResponse(summary=summary)
+
+    async def TranscribeStream(
+        self, requests: AsyncIterator[audio_pb2.TranscribeStreamRequest], call: Call
+    ) -> AsyncIterator[audio_pb2.TranscribeStreamResponse]:
+        first = await not_idle(requests, self._idle_timeout_s)
+        wanted = stream_wanted(first, self._settings, self._languages)
+        if self._draining:
+            raise Unavailable("the service is stopping")
+        with (
+            self._admission.stream(wanted.policy) as stream,
+            self._inbox(call) as inbox,
+            _at_most(self._settings.max_stream_s + _LEAVE_S),
+        ):
+            listener = self._listening(self._hear(stream, wanted.language), self._listener_settings(wanted))
+            reader = asyncio.create_task(self._reader(wanted, inbox).run(first.audio if first else b"", requests))
+            texts: list[str] = []
+            try:
+                async with aclosing(listener.listen(inbox)) as heard:  # type: ignore[type-var]
+                    async for event in heard:
+                        if isinstance(event, Behind):
+                            self._admission.behind(stream, event.behind_s)
+                        elif isinstance(event, Segment):
+                            texts.append(text_of(event.words))
+                        yield wire.heard(event)
+            finally:
+                reader.cancel()
+                await asyncio.wait([reader])
+                AUDIO.labels("stream").inc(inbox.taken_s)
+            if inbox.error:
+                raise inbox.error
+            summary = audio_pb2.StreamSummary(
+                text=" ".join(texts),
+                audio_s=listener.audio_s,
+                speech_s=listener.speech_s,
+                busy_s=stream.member.busy_s,
+                model=self._recognizer.name,
+            )
+            _describe(call, summary)
+            yield audio_pb2.TranscribeStreamResponse(summary=summary)
+
+    async def GetModel(self, request: audio_pb2.GetModelRequest, call: Call) -> audio_pb2.GetModelResponse:
+        return audio_pb2.GetModelResponse(
+            name=self._recognizer.name,
+            device=self._recognizer.device,
+            compute_type=self._recognizer.compute_type,
+            streams=self._admission.streams,
+            max_streams=self._admission.max_streams,
+            load=self._turns.load(),
+        )
+
+    def drain(self) -> None:
+        """End the streams: each hears what it has to the end, and says goodbye. Recordings have most of the grace to
+        finish; then they are told to go elsewhere."""
+        self._draining = True
+        asyncio.get_running_loop().call_later(max(self._settings.grace_ms / 1000 - _PARTING_S, 0), self._stop)
+        for inbox in self._inboxes:
+            inbox.end()
+
+    def _stop(self) -> None:
+        self._stopping = True
+
+    async def _upload(self, first: bytes, requests: AsyncIterator[audio_pb2.TranscribeRequest]) -> bytes:
+        async def pieces() -> AsyncIterator[bytes]:
+            yield first
+            while (request := await not_idle(requests, self._idle_timeout_s)) is not None:
+                if request.HasField("options"):
+                    raise InvalidInput("options", "only in the first message", "in a later one")
+                yield request.data
+
+        return await gathered(pieces(), self._settings.max_file_bytes)
+
+    @contextmanager
+    def _inbox(self, call: Call) -> Iterator[Inbox]:
+        """Ends a moment before the call does, and when the service drains."""
+        inbox = Inbox(self._settings.max_ahead_ms / 1000, _WAITING_S)
+        self._inboxes.add(inbox)
+        remaining_s, loop = call.deadline.remaining(), asyncio.get_running_loop()
+        timer = loop.call_later(max(remaining_s - _PARTING_S, 0), inbox.end) if remaining_s < float("inf") else None
+        try:
+            yield inbox
+        finally:
+            self._inboxes.discard(inbox)
+            if timer:
+                timer.cancel()
+
+    def _reader(self, wanted: StreamWanted, inbox: Inbox) -> Reader:
+        return Reader(open_frames(wanted.form), inbox, self._settings.max_stream_s, self._idle_timeout_s)
+
+    def _listener_settings(self, wanted: StreamWanted) -> ListenerSettings:
+        return ListenerSettings(
+            policy=wanted.policy,
+            pause_ms=wanted.pause_ms,
+            language=wanted.language,
+            window_s=self._settings.window_s,
+            overlap_s=self._settings.overlap_s,
+            step_ms=self._settings.step_ms,
+            backlog_s=max(self._settings.max_behind_ms / 1000, 2 * self._settings.window_s),
+        )
+
+    def _hear(self, stream: Stream, language: str) -> Hear:
+        """The model, for one stream, in its turn."""
+
+        async def hear(audio: Audio, before: str) -> list[Word]:
+            def work() -> tuple[list[Word], float, float]:
+                began = time.monotonic()
+                return self._recognizer.hear(audio, language, before), began, time.monotonic() - began
+
+            words, began, took_s = await self._turns.run(stream.member, work, len(audio) / RATE)
+            self._admission.worked(stream, began, took_s)
+            return words
+
+        return hear
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Cancel the call after that: a client that takes no answers would keep its place for as long as it likes."""
+    task = asyncio.current_task()
+    timer = asyncio.get_running_loop().call_later(seconds, task.cancel) if task else None
+    try:
+        yield
+    finally:
+        if timer:
+            timer.cancel()
+
+
+def _describe(call: Call, summary: audio_pb2.TranscribeSummary | audio_pb2.StreamSummary) -> None:
+    call.span.set_attribute("hedgerow.audio.audio_s", summary.audio_s)
+    call.span.set_attribute("hedgerow.audio.speech_s", summary.speech_s)
+    call.span.set_attribute("hedgerow.audio.busy_s", summary.busy_s)

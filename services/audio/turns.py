@@ -1,0 +1,149 @@
+"""One model, many who want it: whose piece of work runs next.
+
+Pieces are bounded (one window of a stream, one segment of a recording) and run to their end, one per worker. Streams
+go before recordings: nobody waits for a recording word by word. Among streams, and among recordings, the order is
+start-time fair (`policy/fair.py`), charged by what a piece is expected to cost, so that one who asks more often does
+not get more. Work whose caller has gone never begins; where it runs already, its result is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from services.audio.metrics import BUSY, WAIT
+from services.runtime.deadline import Clock
+from services.runtime.policy.fair import FairQueue, Rank
+
+T = TypeVar("T")
+WINDOW_S = 10.0  # over which load is measured
+_LEAST_COST_S = 0.001
+_numbers = count()
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """A stream or a recording. `busy_s`: for how long the model worked for it."""
+
+    live: bool
+    name: str = field(default_factory=lambda: str(next(_numbers)))
+    busy_s: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        return "stream" if self.live else "recording"
+
+
+@dataclass(eq=False, slots=True)
+class _Turn(Generic[T]):
+    """What waits. Meets `fair.Waiting`: a flow's weight is taken anew with each turn, so 1/cost charges its cost."""
+
+    member: Member
+    work: Callable[[], T]
+    weight: float
+    rank: Rank
+    result: asyncio.Future[T]
+    since: float
+
+    @property
+    def tenant(self) -> str:
+        return self.member.name
+
+
+class BusyMeter:
+    """The share of the last seconds in which something was at work."""
+
+    def __init__(self, clock: Clock = time.monotonic, window_s: float = WINDOW_S):
+        self._clock, self._window_s = clock, window_s
+        self._pieces: deque[tuple[float, float]] = deque()  # (began, ended)
+        self._lock = Lock()  # who scrapes metrics asks from a thread of its own
+
+    def add(self, began: float) -> None:
+        """A piece of work has just ended."""
+        with self._lock:
+            self._pieces.append((began, self._clock()))
+
+    def share(self, running: list[float] | None = None) -> float:
+        """0 to 1 for each worker; `running`: when what runs now began."""
+        now = self._clock()
+        since = now - self._window_s
+        with self._lock:
+            while self._pieces and self._pieces[0][1] <= since:
+                self._pieces.popleft()
+            pieces = [*self._pieces, *((began, now) for began in running or ())]
+        return sum(ended - max(began, since) for began, ended in pieces) / self._window_s
+
+
+class Turns:
+    """Owns the threads that the model runs on."""
+
+    def __init__(self, workers: int = 1, clock: Clock = time.monotonic):
+        self._workers, self._clock = workers, clock
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="model")
+        self._waiting: dict[bool, FairQueue[_Turn[Any]]] = {True: FairQueue(), False: FairQueue()}
+        self._running: dict[_Turn[Any], float] = {}  # and when it began
+        self._meters = {live: BusyMeter(clock) for live in (True, False)}
+        self._ranks = count()
+
+    async def run(self, who: Member, work: Callable[[], T], cost_s: float) -> T:
+        """Do `work` on a thread of the model when it is `who`'s turn, and return its result or raise its error.
+
+        `cost_s` is about how long it will take; only its relation to that of others matters.
+        """
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        weight, rank = 1 / max(cost_s, _LEAST_COST_S), (0.0, -next(self._ranks))
+        turn = _Turn(who, work, weight, rank, result, self._clock())
+        self._waiting[who.live].add(turn)
+        self._start()
+        try:
+            return await result
+        finally:
+            self._waiting[who.live].remove(turn)
+
+    def load(self, streams_only: bool = False) -> float:
+        """The share of the last 10 s in which the model worked, 0 to 1; all workers at once are 1."""
+        running = self._running.copy()
+        kinds = (True,) if streams_only else (True, False)
+        shares = (
+            self._meters[live].share([began for turn, began in running.items() if turn.member.live is live])
+            for live in kinds
+        )
+        return min(1.0, sum(shares) / self._workers)
+
+    async def close(self) -> None:
+        """Wait for what runs, and end the threads."""
+        await asyncio.to_thread(self._pool.shutdown)
+
+    def _start(self) -> None:
+        """Give free workers to who is next."""
+        while len(self._running) < self._workers:
+            queue = self._waiting[True] if self._waiting[True] else self._waiting[False]
+            turn = queue.best()
+            if turn is None:
+                return
+            queue.take(turn)
+            self._begin(turn)
+
+    def _begin(self, turn: _Turn[Any]) -> None:
+        began = self._running[turn] = self._clock()
+        WAIT.labels(turn.member.kind).observe(began - turn.since)
+        running = asyncio.get_running_loop().run_in_executor(self._pool, turn.work)
+        running.add_done_callback(lambda done: self._ended(turn, done))
+
+    def _ended(self, turn: _Turn[Any], done: asyncio.Future[Any]) -> None:
+        began = self._running.pop(turn)
+        self._meters[turn.member.live].add(began)
+        took_s = self._clock() - began
+        turn.member.busy_s += took_s
+        BUSY.labels(turn.member.kind).inc(took_s)
+        error = done.exception()
+        if not turn.result.done():
+            turn.result.set_exception(error) if error else turn.result.set_result(done.result())
+        self._start()

@@ -1,0 +1,113 @@
+"""A speech model that says what the script says, and what a call to the service needs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any
+
+from opentelemetry import trace
+
+from hedgerow.audio.v1 import audio_pb2
+from services.audio.admission import Admission, Need
+from services.audio.config import AudioSettings
+from services.audio.decode import Limits
+from services.audio.listener import Hear, ListenerSettings
+from services.audio.recordings import Decoder
+from services.audio.servicer import AudioServicer
+from services.audio.speech import RATE, Audio, Heard, Partial, Segment, Word
+from services.audio.turns import Turns
+from services.runtime.boundary import Call
+from services.runtime.deadline import Deadline
+
+
+class ScriptedRecognizer:
+    """Hears one word in each second of audio: `w0`, `w1`, … A held one waits in the middle of its work."""
+
+    name, device, compute_type = "scripted", "cpu", "int8"
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.going = threading.Event()
+        self.going.set()
+        self.began = threading.Event()
+
+    def hear(self, audio: Audio, language: str, before: str = "") -> list[Word]:
+        self._step()
+        return [Word(f"w{second}", float(second), second + 0.5) for second in range(round(len(audio) / RATE))]
+
+    def transcribe(self, audio: Audio, language: str) -> Iterator[list[Word]]:
+        for second in range(round(len(audio) / RATE)):
+            self._step()
+            yield [Word(f"w{second}", float(second), second + 0.5, 0.9)]
+
+    def speech_s(self, audio: Audio) -> float:
+        return len(audio) / RATE / 2
+
+    def _step(self) -> None:
+        self.began.set()
+        assert self.going.wait(10)
+        self.steps += 1
+
+
+class ScriptedListener:
+    """Asks the model about each second, and says a partial and a segment for it."""
+
+    def __init__(self, hear: Hear, settings: ListenerSettings):
+        self._hear, self.settings = hear, settings
+        self.audio_s = self.speech_s = self.busy_s = 0.0
+        self._index = 0
+        self._kept = 0
+
+    async def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[Heard]:
+        async for piece in audio:
+            self.audio_s += len(piece) / RATE
+            self._kept += len(piece)
+            while self._kept >= RATE:
+                self._kept -= RATE
+                words = tuple(await self._hear(piece[:RATE], ""))
+                yield Partial(self._index, words, 0, self.audio_s)
+                yield Segment(self._index, words, float(self._index), self._index + 0.5)
+                self._index += 1
+
+
+class Service:
+    """The servicer with scripted parts."""
+
+    def __init__(self, **settings: Any):
+        self.settings = AudioSettings(model="scripted", **settings)
+        self.recognizer, self.turns = ScriptedRecognizer(), Turns()
+        self.decoder = Decoder(Limits(self.settings.max_duration_s, self.settings.max_pcm_bytes))
+        needs = {policy: Need(0.01, 1) for policy in ("windows", "local_agreement")}
+        self.admission = Admission(self.turns, needs, self.settings.max_streams, self.settings.max_recordings, 0.85)
+        self.listeners: list[ScriptedListener] = []
+        self.servicer = AudioServicer(
+            self.recognizer, ("en", "de"), self.turns, self.admission, self.decoder, self.settings, self._listening
+        )
+
+    def _listening(self, hear: Hear, settings: ListenerSettings) -> ScriptedListener:
+        self.listeners.append(ScriptedListener(hear, settings))
+        return self.listeners[-1]
+
+    async def transcribe(
+        self, requests: Iterable[audio_pb2.TranscribeRequest], seconds: float = 10
+    ) -> list[audio_pb2.TranscribeResponse]:
+        return [reply async for reply in self.servicer.Transcribe(sent(requests), call(seconds))]
+
+    async def close(self) -> None:
+        self.recognizer.going.set()
+        await self.turns.close()
+        await self.decoder.close()
+
+
+def call(seconds: float = 10) -> Call:
+    return Call((), Deadline.after(seconds), trace.INVALID_SPAN)
+
+
+async def sent(requests: Iterable[Any], then: asyncio.Event | None = None) -> AsyncIterator[Any]:
+    """A client's messages; it closes its side after `then`."""
+    for request in requests:
+        yield request
+    if then:
+        await then.wait()

@@ -1,0 +1,107 @@
+"""Tones, and files with tones in them."""
+
+from __future__ import annotations
+
+import io
+import struct
+import wave
+
+import av
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+HZ = 300  # of every tone
+
+
+def tone(seconds: float, rate: int = 16_000, peak: float = 0.3) -> NDArray[np.float32]:
+    """A sine."""
+    return (peak * np.sin(2 * np.pi * HZ * np.arange(round(seconds * rate)) / rate)).astype(np.float32)
+
+
+def encoded(
+    seconds: float = 1.0, rate: int = 16_000, channels: int = 1, form: str = "WAV", subtype: str = "PCM_16"
+) -> bytes:
+    """A file with the tone in every channel."""
+    samples = np.stack([tone(seconds, rate)] * channels, 1)
+    return written(samples, rate, form, subtype)
+
+
+def written(samples: NDArray[np.float32], rate: int = 16_000, form: str = "WAV", subtype: str = "PCM_16") -> bytes:
+    """A file with these samples."""
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format=form, subtype=subtype)
+    return file.getvalue()
+
+
+def wav_claiming(rate: int, data_bytes: int | None = None) -> bytes:
+    """A second of 16-bit audio whose header says something else."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setparams((1, 2, 16_000, 0, "NONE", ""))
+        out.writeframes((tone(1) * 32_767).astype("<i2").tobytes())
+    forged = bytearray(file.getvalue())
+    forged[24:28] = struct.pack("<I", rate)
+    if data_bytes is not None:
+        forged[40:44] = struct.pack("<I", data_bytes)
+    return bytes(forged)
+
+
+def opus_packets(samples: NDArray[np.float32], channels: int = 1) -> list[bytes]:
+    """Packets of 20 ms, from samples at 48 kHz."""
+    layout = "mono" if channels == 1 else "stereo"
+    encoder = av.CodecContext.create("libopus", "w")
+    encoder.sample_rate, encoder.layout, encoder.format, encoder.bit_rate = 48_000, layout, "s16", 32_000
+    integers = np.repeat((samples * 32_767).astype(np.int16), channels)
+    packets = []
+    for start in range(0, len(integers) - 960 * channels + 1, 960 * channels):
+        frame = av.AudioFrame.from_ndarray(integers[None, start : start + 960 * channels], "s16", layout)
+        frame.sample_rate, frame.pts = 48_000, start // channels
+        packets += [bytes(packet) for packet in encoder.encode(frame)]
+    return packets + [bytes(packet) for packet in encoder.encode(None)]
+
+
+def is_tone(audio: NDArray[np.float32], hz: float = HZ, within: float = 2.0) -> bool:
+    """Whether the loudest frequency of audio at 16 kHz is that of the tone."""
+    spectrum = np.abs(np.fft.rfft(audio * np.hanning(len(audio))))
+    return bool(abs(spectrum.argmax() * 16_000 / len(audio) - hz) <= within)
+
+
+def hours_of_silence(hours: float, claimed_s: float | None = None) -> bytes:
+    """Ogg Opus: pages of 60 packets, each of them 2 bytes long and 60 ms of silence. `claimed_s`: how long it says it
+    is."""
+    head = b"OpusHead" + struct.pack("<BBHIhB", 1, 1, 0, 48_000, 0, 0)
+    pages = [_page(0, 0, [head], 2), _page(0, 1, [b"OpusTags" + struct.pack("<II", 0, 0)], 0)]
+    packets, per_page = [b"\x18\x00"] * 60, 60 * 2_880
+    count = round(hours * 3_600 * 48_000 / per_page)
+    most = count * per_page if claimed_s is None else round(claimed_s * 48_000)
+    pages += [_page(min((n + 1) * per_page, most), n + 2, packets, 4 if n == count - 1 else 0) for n in range(count)]
+    return b"".join(pages)
+
+
+def _page(granule: int, number: int, packets: list[bytes], flags: int) -> bytes:
+    lacing = bytes(len(packet) for packet in packets)
+    head = struct.pack("<4sBBqIIIB", b"OggS", 0, flags, granule, 1, number, 0, len(lacing)) + lacing
+    page = bytearray(head + b"".join(packets))
+    page[22:26] = struct.pack("<I", _crc(page))
+    return bytes(page)
+
+
+def _table() -> list[int]:
+    table = []
+    for byte in range(256):
+        remainder = byte << 24
+        for _ in range(8):
+            remainder = (remainder << 1 ^ (0x04C11DB7 if remainder & 0x80000000 else 0)) & 0xFFFFFFFF
+        table.append(remainder)
+    return table
+
+
+_CRC = _table()
+
+
+def _crc(page: bytes | bytearray) -> int:
+    crc = 0
+    for byte in page:
+        crc = (crc << 8 & 0xFFFFFFFF) ^ _CRC[crc >> 24 ^ byte]
+    return crc

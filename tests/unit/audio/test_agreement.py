@@ -1,0 +1,111 @@
+"""LocalAgreement-2: a word is confirmed when two runs in a row agree on it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.audio.agreement import Agreement
+from services.audio.speech import Word
+from services.audio.stitch import Span
+from tests.unit.audio.voices import Hearing, said, speech, texts
+
+STEP_S, TRIM_S = 0.3, 7.0
+
+
+def listen(hearing: Hearing, stop_s: float) -> tuple[Agreement, list[tuple[Word, ...]], list[Span]]:
+    """Everything said, in steps; with what was confirmed after each of them."""
+    words, confirmed, spans = Agreement(0.0, TRIM_S), [], []
+    now = 0.0
+    while now < stop_s:
+        now = min(stop_s, now + STEP_S)
+        if span := words.next(now, now == stop_s, STEP_S):
+            spans.append(span)
+            words.take(hearing(span), span)
+            confirmed.append(words.confirmed)
+    words.finish()
+    return words, [*confirmed, words.confirmed], spans
+
+
+def test_a_word_is_confirmed_when_two_runs_in_a_row_agree() -> None:
+    words = Agreement(0.0, TRIM_S)
+    words.take(said("which", "kitty"), Span(0, 1))
+    assert texts(words.confirmed) == []
+    words.take(said("Which", "city", "is"), Span(0, 1.3))
+    assert texts(words.confirmed) == ["Which"]
+    assert texts(words.pending) == ["city", "is"]
+
+
+def test_agreement_on_a_later_word_does_not_confirm_it_before_the_earlier_one() -> None:
+    words = Agreement(0.0, TRIM_S)
+    words.take(said("witch", "city"), Span(0, 1))
+    words.take(said("which", "city"), Span(0, 1.3))
+    assert texts(words.confirmed) == []
+    assert [word.stability for word in words.pending] == [0.5, 0.75]
+
+
+def test_the_end_of_the_segment_confirms_what_is_pending() -> None:
+    words = Agreement(0.0, TRIM_S)
+    words.take(said("which", "city"), Span(0, 1))
+    words.finish()
+    assert texts(words.confirmed) == ["which", "city"]
+    assert words.pending == ()
+
+
+def test_a_run_is_due_after_a_step_or_at_once_in_a_hurry_but_never_without_new_audio() -> None:
+    words = Agreement(1.0, TRIM_S)
+    assert words.next(1.2, False, STEP_S) is None
+    assert words.next(1.2, True, STEP_S) == Span(1.0, 1.2)
+    words.take([], Span(1.0, 1.2))
+    assert words.next(1.2, True, STEP_S) is None
+    assert words.next(1.6, False, STEP_S) == Span(1.0, 1.6)
+
+
+def test_a_long_stretch_is_cut_at_the_end_of_a_sentence() -> None:
+    words = Agreement(0.0, 2.0)
+    for stop_s in (2.0, 2.4):
+        words.take(said("no", "fox.", "which", "city", "is"), Span(0, stop_s))
+    assert words.start_s == 0.8
+    assert texts(words.confirmed) == ["no", "fox.", "which", "city", "is"]
+
+
+def test_released_words_are_gone_and_the_rest_goes_on() -> None:
+    words = Agreement(0.0, TRIM_S)
+    for stop_s in (1.0, 1.3):
+        words.take(said("which", "city"), Span(0, stop_s))
+    assert texts(words.release()) == ["which", "city"]
+    for stop_s in (1.6, 1.9):
+        words.take(said("which", "city", "is"), Span(0, stop_s))
+    assert texts(words.confirmed) == ["is"]
+
+
+@settings(deadline=None)
+@given(speech())
+def test_what_a_perfect_model_hears_comes_out_as_it_was_said(spoken: list[Word]) -> None:
+    words, *_ = listen(Hearing(spoken), spoken[-1].end_s + 0.2)
+    assert texts(words.confirmed) == texts(spoken)
+
+
+@settings(deadline=None)
+@given(speech(), st.integers(0, 100))
+def test_confirmed_words_stay_and_are_in_order_however_wrong_the_times(spoken: list[Word], seed: int) -> None:
+    _, history, _ = listen(Hearing(spoken, off_s=0.3, seed=seed), spoken[-1].end_s + 0.2)
+    for earlier, later in pairwise(history):
+        assert later[: len(earlier)] == earlier
+    starts = [word.start_s for word in history[-1]]
+    assert starts == sorted(starts)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=8), min_size=40, max_size=120))
+def test_a_model_that_never_agrees_with_itself_is_not_given_more_than_fits(runs: list[list[str]]) -> None:
+    words, now = Agreement(0.0, TRIM_S), 0.0
+    for run in runs:
+        now += STEP_S
+        if span := words.next(now, False, STEP_S):
+            assert span.stop_s - span.start_s <= 3 * TRIM_S
+            assert span.stop_s <= now
+            words.take(said(*run, from_s=span.start_s), span)
+    assert now - words.start_s <= 3 * TRIM_S

@@ -1,0 +1,272 @@
+"""Recordings become 16 kHz mono, or are refused by field, limit and value."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from services.audio.decode import Decoding, Limits, Recording
+from services.audio.recordings import Decoder, gathered
+from services.runtime.errors import InvalidInput
+from tests.unit.audio.sounds import encoded, hours_of_silence, is_tone, tone, wav_claiming, written
+
+LIMITS = Limits(max_duration_s=60, max_pcm_bytes=64 * 1024 * 1024)
+CORPUS = {
+    "wav": encoded(0.5),
+    "wav float": encoded(0.5, subtype="FLOAT"),
+    "wav µ-law stereo": encoded(0.5, 8_000, 2, subtype="ULAW"),
+    "wav extensible": encoded(0.5, 48_000, 8, "WAVEX"),
+    "flac": encoded(0.5, 44_100, 2, "FLAC"),
+    "flac 24 bit": encoded(0.5, 16_000, 1, "FLAC", "PCM_24"),
+    "mp3": encoded(0.5, 44_100, 2, "MP3", "MPEG_LAYER_III"),
+    "opus": encoded(0.5, 48_000, 1, "OGG", "OPUS"),
+}
+
+
+def decode(data: bytes, limits: Limits = LIMITS) -> Recording:
+    decoding = Decoding(data, limits)
+    while decoding.step():
+        pass
+    return decoding.recording()
+
+
+def refusal(data: bytes, limits: Limits = LIMITS) -> str:
+    """What is said to whom sends this; the field is always named."""
+    with pytest.raises(InvalidInput) as caught:
+        decode(data, limits)
+    assert caught.value.metadata["field"] == "data"
+    return caught.value.message
+
+
+def is_second_of_tone(recording: Recording) -> bool:
+    length_is_right = abs(recording.duration_s - 1) < 0.02
+    audio = recording.audio
+    return (
+        length_is_right and is_tone(audio[2_000:-2_000]) and abs(float(np.abs(audio[2_000:-2_000]).max()) - 0.3) < 0.05
+    )
+
+
+@pytest.mark.parametrize("rate", [8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000])
+@pytest.mark.parametrize("channels", [1, 2, 8])
+@pytest.mark.parametrize("form", ["WAV", "FLAC"])
+def test_every_rate_and_every_number_of_channels_is_heard_the_same(form: str, rate: int, channels: int):
+    recording = decode(encoded(1, rate, channels, form))
+    assert (recording.format, recording.rate_hz, recording.channels) == (form, rate, channels)
+    assert is_second_of_tone(recording)
+    assert recording.audio.dtype == np.float32
+    assert recording.audio.ndim == 1
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ULAW", "ALAW"])
+def test_every_way_to_write_a_wav_is_heard_the_same(subtype: str):
+    assert is_second_of_tone(decode(encoded(1, subtype=subtype)))
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 44_100, 48_000])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_mp3_is_heard_the_same(rate: int, channels: int):
+    recording = decode(encoded(1, rate, channels, "MP3", "MPEG_LAYER_III"))
+    assert (recording.format, recording.rate_hz, recording.channels) == ("MP3", rate, channels)
+    assert is_second_of_tone(recording)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_ogg_opus_is_heard_the_same_and_always_has_48_khz(channels: int):
+    recording = decode(encoded(1, 48_000, channels, "OGG", "OPUS"))
+    assert (recording.format, recording.rate_hz, recording.channels) == ("OGG/OPUS", 48_000, channels)
+    assert abs(recording.duration_s - 1) < 0.02
+    assert is_tone(recording.audio)
+
+
+def test_channels_are_mixed_to_their_mean():
+    left = tone(1)
+    assert np.abs(decode(written(np.stack([left, -left], 1))).audio).max() < 0.001
+
+
+def test_an_id3_tag_before_an_mp3_is_passed_over():
+    tag = b"ID3\x03\x00\x00" + bytes([0, 0, 8, 0]) + bytes(1024)
+    assert is_second_of_tone(decode(tag + encoded(1, 16_000, 1, "MP3", "MPEG_LAYER_III")))
+
+
+def test_chunks_before_the_samples_of_a_wav_are_passed_over():
+    data = encoded(1)
+    note = b"LIST" + struct.pack("<I", 5) + b"INFO!\0"  # of odd length, and padded
+    assert is_second_of_tone(decode(data[:36] + note + data[36:]))
+
+
+@pytest.mark.parametrize("length", [0, 0xFFFFFFFF, 0x7FFFFFFF])
+def test_a_wav_written_to_a_pipe_ends_where_it_ends(length: int):
+    assert is_second_of_tone(decode(wav_claiming(16_000, length)))
+
+
+def test_the_name_of_a_file_is_not_asked_for_and_what_is_no_recording_is_refused():
+    assert "WAV, FLAC, MP3 or Ogg Opus" in refusal(b"hello, I am song.mp3")
+    assert "WAV, FLAC, MP3 or Ogg Opus" in refusal(encoded(0.1, form="AIFF"))
+
+
+def test_an_empty_file_is_refused():
+    assert refusal(b"") == "data: at least 1 byte, got none"
+
+
+def test_a_file_without_a_sample_is_refused():
+    assert "at least one sample" in refusal(encoded(0))
+
+
+@pytest.mark.parametrize("rate", [0, 1, 7_999, 48_001, 192_000, 4_000_000_000])
+def test_a_forged_sample_rate_is_refused(rate: int):
+    assert refusal(wav_claiming(rate)).startswith("data: a ")
+
+
+def test_a_rate_beyond_the_limits_is_named_with_them():
+    assert refusal(encoded(0.1, 192_000)) == "data: a sample rate of 8000 to 48000 Hz, got 192000 Hz"
+
+
+@pytest.mark.parametrize(("form", "subtype"), [("OGG", "VORBIS"), ("WAV", "IMA_ADPCM")])
+def test_an_encoding_nobody_asked_for_is_refused_by_name(form: str, subtype: str):
+    assert ("Opus, got vorbis" if form == "OGG" else "A-law samples, got adpcm") in refusal(
+        encoded(0.5, form=form, subtype=subtype)
+    )
+
+
+def test_more_channels_than_a_decoder_can_be_trusted_with_are_refused():
+    assert "1 to 2 channels, got 8" in refusal(encoded(0.5, 48_000, 8, "OGG", "OPUS"))
+    assert "1 to 8 channels, got 9" in refusal(encoded(0.5, 16_000, 9))
+
+
+@pytest.mark.parametrize("name", ["wav", "wav float", "flac", "opus"])
+def test_a_file_that_was_cut_off_is_refused(name: str):
+    whole = CORPUS[name]
+    assert refusal(whole[: len(whole) * 2 // 3])
+
+
+def test_an_mp3_that_was_cut_off_is_heard_to_its_end():
+    whole = encoded(2, 16_000, 1, "MP3", "MPEG_LAYER_III")
+    recording = decode(whole[: len(whole) // 2])
+    assert 0.5 < recording.duration_s < 1.2
+    assert is_tone(recording.audio)
+
+
+def test_a_flac_frame_with_a_wrong_checksum_is_refused():
+    damaged = bytearray(encoded(1, 48_000, 2, "FLAC"))
+    damaged[len(damaged) // 2] ^= 1
+    assert "1.00 s, as it says of itself, got 0.9" in refusal(bytes(damaged))
+
+
+def test_an_ogg_page_with_a_wrong_checksum_is_refused():
+    damaged = bytearray(encoded(20, 48_000, 1, "OGG", "OPUS"))
+    damaged[len(damaged) // 2] ^= 1
+    assert "20.01 s, as it says of itself" in refusal(bytes(damaged))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 32_000.0])
+def test_floats_that_are_no_audio_are_refused(wrong: float):
+    samples = tone(0.5)
+    samples[4_000] = wrong
+    assert "numbers of at most 8" in refusal(written(samples, subtype="FLOAT"))
+
+
+def test_floats_beyond_full_scale_are_clipped():
+    assert np.abs(decode(written(tone(0.5, peak=1.5), subtype="FLOAT")).audio).max() == 1
+
+
+def test_hours_of_silence_in_a_small_file_are_refused_before_they_are_decoded():
+    file = hours_of_silence(2)
+    assert len(file) < 500_000
+    decoding_begins = Limits(max_duration_s=3_600, max_pcm_bytes=2**40)
+    assert refusal(file, decoding_begins) == "data: at most 3600 s, got 7200.0 s"
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"), [(Limits(20, 2**40), "20 s"), (Limits(1e6, 4_000_000), "4000000 bytes of PCM")]
+)
+def test_a_file_that_lies_about_its_length_is_refused_by_what_comes(limits: Limits, limit: str):
+    file = hours_of_silence(0.1, claimed_s=1)
+    assert f"at most {limit}" in refusal(file, limits)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_damaged_bytes_are_audio_or_refused(name: str, data: st.DataObject):
+    damaged = bytearray(CORPUS[name])
+    for _ in range(data.draw(st.integers(0, 8), "flips")):
+        at = data.draw(st.integers(0, min(len(damaged), 400) - 1) | st.integers(0, len(damaged) - 1), "at")
+        damaged[at] = data.draw(st.integers(0, 255), "byte")
+    end = data.draw(st.just(len(damaged)) | st.integers(0, len(damaged)), "end")
+    _audio_or_refused(bytes(damaged[:end]))
+
+
+@given(head=st.sampled_from([b"", *(file[:60] for file in CORPUS.values())]), tail=st.binary(max_size=3_000))
+@settings(max_examples=200, deadline=None)
+def test_random_bytes_are_audio_or_refused(head: bytes, tail: bytes):
+    _audio_or_refused(head + tail)
+
+
+def test_bits_that_flip_anywhere_are_audio_or_refused():
+    rng = random.Random(22)
+    for file in CORPUS.values():
+        for _ in range(40):
+            damaged = bytearray(file)
+            for at in rng.sample(range(len(damaged)), 20):
+                damaged[at] ^= 1 << rng.randrange(8)
+            _audio_or_refused(bytes(damaged))
+
+
+def _audio_or_refused(data: bytes) -> None:
+    recording = _outcome(data)
+    if isinstance(recording, InvalidInput):
+        assert recording.metadata["field"] == "data"
+        return
+    assert np.isfinite(recording.audio).all()
+    assert np.abs(recording.audio).max() <= 1
+    assert recording.duration_s <= LIMITS.max_duration_s + 1
+
+
+def _outcome(data: bytes) -> Recording | InvalidInput:
+    try:
+        return decode(data)
+    except InvalidInput as refused:
+        return refused
+
+
+async def test_files_take_turns_at_the_decoder():
+    decoder = Decoder(Limits(600, 2**40))
+    long, short = encoded(300), encoded(1)
+    running = asyncio.create_task(decoder.decode(long))
+    recording = await decoder.decode(short)
+    assert is_second_of_tone(recording)
+    assert not running.done()
+    assert abs((await running).duration_s - 300) < 0.1
+    await decoder.close()
+
+
+async def test_a_file_whose_caller_has_gone_is_decoded_no_further():
+    decoder = Decoder(Limits(3_600, 2**40))
+    running = asyncio.create_task(decoder.decode(encoded(1_200)))
+    await decoder.decode(encoded(0.1))
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    await decoder.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("decoder")]
+
+
+async def test_a_file_is_bounded_while_it_comes_in():
+    seen = 0
+
+    async def endless():
+        nonlocal seen
+        while True:
+            seen += 1
+            yield bytes(1_000)
+
+    with pytest.raises(InvalidInput, match="data: at most 10000 bytes, got 11000 bytes or more"):
+        await gathered(endless(), 10_000)
+    assert seen == 11

@@ -1,0 +1,354 @@
+"""What a client of the audio service sees, with a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from hedgerow.audio.v1 import audio_pb2
+from services.audio.errors import Idle, RecordingsFull, StreamsFull
+from services.runtime.errors import InvalidInput, TooLate, Unavailable
+from tests.unit.audio.scripted import Service, call, sent
+from tests.unit.audio.sounds import encoded, tone
+
+START = Callable[..., Awaitable[Service]]
+S16 = audio_pb2.AudioFormat(encoding=audio_pb2.ENCODING_PCM_S16LE)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[START]:
+    started: list[Service] = []
+
+    async def start(**settings: Any) -> Service:
+        started.append(Service(**settings))
+        return started[-1]
+
+    yield start
+    for each in started:
+        await each.close()
+
+
+def file(data: bytes, size: int = 1_000, **options: Any) -> list[audio_pb2.TranscribeRequest]:
+    """A recording in pieces."""
+    pieces = [data[at : at + size] for at in range(0, len(data), size)] or [b""]
+    requests = [audio_pb2.TranscribeRequest(data=piece) for piece in pieces]
+    requests[0].options.CopyFrom(audio_pb2.TranscribeOptions(**options))
+    return requests
+
+
+def live(seconds: float, **options: Any) -> list[audio_pb2.TranscribeStreamRequest]:
+    """The options, then audio in messages of 100 ms."""
+    data = (tone(seconds) * 32_767).astype("<i2").tobytes()
+    pieces = [data[at : at + 3_200] for at in range(0, len(data), 3_200)]
+    first = audio_pb2.TranscribeStreamRequest(options=audio_pb2.StreamOptions(**{"format": S16, **options}))
+    return [first, *(audio_pb2.TranscribeStreamRequest(audio=piece) for piece in pieces)]
+
+
+async def listen(service: Service, requests: Any, seconds: float = 10) -> list[audio_pb2.TranscribeStreamResponse]:
+    source = requests if hasattr(requests, "__aiter__") else sent(requests)
+    return [reply async for reply in service.servicer.TranscribeStream(source, call(seconds))]
+
+
+async def refusal(replies: Awaitable[Any]) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        await replies
+    return caught.value.message
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_recording_comes_back_as_what_it_is_its_segments_and_an_account(service: START):
+    running = await service()
+    first, *segments, last = await running.transcribe(file(encoded(3, 44_100, 2, "FLAC")))
+    assert first.recording == audio_pb2.Recording(format="FLAC", sample_rate_hz=44_100, channels=2, duration_s=3)
+    assert [(reply.segment.index, reply.segment.text) for reply in segments] == [(0, "w0"), (1, "w1"), (2, "w2")]
+    assert [(reply.segment.start_s, reply.segment.end_s) for reply in segments] == [(0, 0.5), (1, 1.5), (2, 2.5)]
+    assert not segments[0].segment.words
+    summary = last.summary
+    assert (summary.text, summary.model) == ("w0 w1 w2", "scripted")
+    assert (summary.audio_s, summary.speech_s) == pytest.approx((3, 1.5))
+    assert summary.busy_s > 0
+
+
+async def test_words_come_with_segments_when_asked_for(service: START):
+    _, segment, _ = await (await service()).transcribe(file(encoded(1), words=True))
+    (word,) = segment.segment.words
+    assert (word.text, word.end_s, word.stability) == ("w0", 0.5, 1)
+    assert word.probability == pytest.approx(0.9)
+
+
+async def test_a_segment_is_sent_before_the_next_one_is_worked_on(service: START):
+    running = await service()
+    replies = running.servicer.Transcribe(sent(file(encoded(3))), call())
+    await anext(replies)
+    assert (await anext(replies)).segment.text == "w0"
+    assert running.recognizer.steps == 1
+    await replies.aclose()
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        ([], "data: at least 1 byte, got none"),
+        (file(b""), "data: at least 1 byte, got none"),
+        (file(bytes(100)), "data: WAV, FLAC, MP3 or Ogg Opus, got bytes that begin 00000000"),
+        (file(encoded(1), language="xx"), "options.language: one that the model knows (de, en…), got xx"),
+        ([*file(encoded(1)), *file(b"more")], "options: only in the first message, got in a later one"),
+        (file(bytes(5_000)), "data: at most 4096 bytes, got 5000 bytes or more"),
+    ],
+)
+async def test_a_recording_that_cannot_be_served_is_refused(
+    service: START, requests: list[audio_pb2.TranscribeRequest], message: str
+):
+    most = 4_096 if "4096" in message else 10**6
+    assert await refusal((await service(max_file_bytes=most)).transcribe(requests)) == message
+
+
+async def test_a_recording_that_is_too_long_is_refused(service: START):
+    running = await service(max_duration_s=2)
+    assert await refusal(running.transcribe(file(encoded(3)))) == "data: at most 2 s, got 3.0 s"
+
+
+async def test_one_recording_too_many_is_refused(service: START):
+    running, closed = await service(max_recordings=1), asyncio.Event()
+    first = running.servicer.Transcribe(sent(file(encoded(1)), then=closed), call())
+    waiting = asyncio.create_task(anext(first))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    with pytest.raises(RecordingsFull):
+        await running.transcribe(file(encoded(1)))
+    closed.set()
+    await waiting
+    await first.aclose()
+    assert await running.transcribe(file(encoded(1)))
+
+
+async def test_a_recording_whose_call_is_over_says_so_and_works_no_further(service: START):
+    running = await service()
+    running.recognizer.going.clear()
+    with pytest.raises(TooLate):
+        await running.transcribe(file(encoded(5)), seconds=0.2)
+    running.recognizer.going.set()
+    assert await running.transcribe(file(encoded(1)))
+    assert running.recognizer.steps == 2  # the one step that was under way, and the next call's
+
+
+async def test_a_recording_whose_caller_goes_is_worked_on_no_further(service: START):
+    running = await service()
+    running.recognizer.going.clear()
+    replies = asyncio.create_task(running.transcribe(file(encoded(50))))
+    await until(running.recognizer.began.is_set)
+    replies.cancel()
+    await asyncio.wait([replies])
+    running.recognizer.going.set()
+    assert len(await running.transcribe(file(encoded(2)))) == 4
+    assert running.recognizer.steps == 3
+
+
+async def test_a_client_that_stops_sending_its_file_is_let_go(service: START):
+    running = await service(idle_timeout_ms=100)
+    with pytest.raises(Idle):
+        await asyncio.wait_for(anext(running.servicer.Transcribe(sent(file(b"RIFF"), asyncio.Event()), call())), 5)
+
+
+async def test_a_stream_comes_back_as_it_is_heard(service: START):
+    running = await service()
+    replies = await listen(running, live(2))
+    kinds = [reply.WhichOneof("kind") for reply in replies]
+    assert kinds == ["partial", "segment", "partial", "segment", "summary"]
+    assert replies[0].partial.text == "w0"
+    summary = replies[-1].summary
+    assert (summary.text, summary.model, summary.audio_s) == ("w0 w0", "scripted", pytest.approx(2))
+    assert summary.busy_s > 0
+
+
+async def test_a_stream_is_heard_as_its_options_say_or_as_the_service_is_set(service: START):
+    running = await service(policy="windows", pause_ms=700, window_s=4)
+    await listen(running, live(0.1))
+    await listen(running, live(0.1, policy=audio_pb2.POLICY_LOCAL_AGREEMENT, pause_ms=100, language="de"))
+    default, chosen = (listener.settings for listener in running.listeners)
+    assert (default.policy, default.pause_ms, default.language, default.window_s) == ("windows", 700, "en", 4)
+    assert (chosen.policy, chosen.pause_ms, chosen.language) == ("local_agreement", 100, "de")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": None}, "options.format.encoding: ENCODING_PCM_S16LE, ENCODING_PCM_F32LE or ENCODING_OPUS, got 0"),
+        ({"format": {"encoding": 9}}, "ENCODING_OPUS, got 9"),
+        (
+            {"format": {"encoding": 1, "sample_rate_hz": 7_999}},
+            "options.format.sample_rate_hz: 8000 to 48000, got 7999",
+        ),
+        ({"format": {"encoding": 1, "sample_rate_hz": -1}}, "options.format.sample_rate_hz: 8000 to 48000, got -1"),
+        ({"format": {"encoding": 1, "channels": 3}}, "options.format.channels: 1 or 2, got 3"),
+        ({"pause_ms": 99}, "options.pause_ms: 100 to 5000, got 99"),
+        ({"pause_ms": 0}, "options.pause_ms: 100 to 5000, got 0"),
+        ({"policy": 9}, "options.policy: POLICY_WINDOWS or POLICY_LOCAL_AGREEMENT, got 9"),
+        ({"language": "English"}, "options.language: one that the model knows (de, en…), got English"),
+    ],
+)
+async def test_options_nobody_can_meet_are_refused(service: START, options: dict[str, Any], message: str):
+    assert message in await refusal(listen(await service(), live(0.1, **options)))
+
+
+async def test_a_stream_begins_with_its_options(service: START):
+    message = "options: required in the first message, got none"
+    assert await refusal(listen(await service(), live(0.2)[1:])) == message
+    assert await refusal(listen(await service(), [])) == message
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (live(0.1)[0], "options: only in the first message, got in a later one"),
+        (audio_pb2.TranscribeStreamRequest(audio=bytes(300_000)), "audio: at most 262144 bytes in a message"),
+    ],
+)
+async def test_what_was_heard_before_a_bad_message_still_arrives(
+    service: START, extra: audio_pb2.TranscribeStreamRequest, message: str
+):
+    running = await service()
+    replies = running.servicer.TranscribeStream(sent([*live(2), extra]), call())
+    kinds = [(await anext(replies)).WhichOneof("kind") for _ in range(4)]
+    assert kinds == ["partial", "segment"] * 2
+    assert message in await refusal(anext(replies))
+
+
+async def test_an_endless_stream_is_ended_by_its_audio(service: START):
+    running = await service(max_stream_s=2, max_ahead_ms=60_000)
+    assert await refusal(listen(running, live(30))) == "audio: at most 2 s of audio in a stream, got more"
+    assert 2 <= running.listeners[0].audio_s < 2.2
+
+
+async def test_a_stream_that_sends_hardly_anything_is_ended_by_the_clock(service: START):
+    running = await service(max_stream_s=0.2)
+    with pytest.raises(InvalidInput, match=r"audio: at most 0.2 s of time in a stream"):
+        await listen(running, sent(live(0.1), then=asyncio.Event()))
+
+
+async def test_a_stream_without_audio_is_let_go(service: START):
+    running, nothing = await service(idle_timeout_ms=100), audio_pb2.TranscribeStreamRequest()
+
+    async def beats() -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
+        yield live(0.1)[0]
+        while True:
+            await asyncio.sleep(0.01)
+            yield nothing
+
+    with pytest.raises(Idle):
+        await asyncio.wait_for(listen(running, beats()), 5)
+    assert running.admission.streams == 0
+
+
+async def test_a_client_that_is_faster_than_real_time_is_not_read(service: START):
+    running, read = await service(max_ahead_ms=2_000), 0
+    requests = live(60)
+
+    async def eager() -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
+        nonlocal read
+        for request in requests:
+            read += 1
+            yield request
+
+    task = asyncio.create_task(listen(running, eager()))
+    await until(lambda: running.recognizer.steps >= 2)
+    assert read <= 1 + 30  # two seconds ahead, and one that has gone by at most
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_audio_is_read_while_the_model_works_and_no_more_than_may_wait(service: START):
+    running, read = await service(max_ahead_ms=600_000), 0
+    running.recognizer.going.clear()
+    requests = live(60)
+
+    async def eager() -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
+        nonlocal read
+        for request in requests:
+            read += 1
+            yield request
+
+    task = asyncio.create_task(listen(running, eager()))
+    await until(running.recognizer.began.is_set)
+    await until(lambda: read > 50)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert read < 120
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_one_stream_too_many_is_refused_and_the_others_go_on(service: START):
+    running, closed = await service(max_streams=1), asyncio.Event()
+    first = asyncio.create_task(listen(running, sent(live(1), then=closed)))
+    await until(lambda: running.admission.streams == 1)
+    with pytest.raises(StreamsFull, match="streams: at most 1, got one more"):
+        await listen(running, live(1))
+    model = await running.servicer.GetModel(audio_pb2.GetModelRequest(), call())
+    assert (model.name, model.streams, model.max_streams) == ("scripted", 1, 1)
+    closed.set()
+    assert (await first)[-1].summary.text == "w0"
+    assert running.admission.streams == 0
+
+
+async def test_draining_ends_a_stream_with_what_it_has_heard(service: START):
+    running = await service()
+    task = asyncio.create_task(listen(running, sent(live(2), then=asyncio.Event())))
+    await until(lambda: running.recognizer.steps == 2)
+    running.servicer.drain()
+    assert (await asyncio.wait_for(task, 5))[-1].summary.text == "w0 w0"
+    with pytest.raises(Unavailable):
+        await listen(running, live(1))
+
+
+async def test_a_recording_that_the_grace_is_too_short_for_is_told_to_go_elsewhere(service: START):
+    running = await service(grace_ms=0)
+    replies = running.servicer.Transcribe(sent(file(encoded(9))), call())
+    assert [(await anext(replies)).WhichOneof("kind") for _ in range(2)] == ["recording", "segment"]
+    running.servicer.drain()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    with pytest.raises(Unavailable):
+        await anext(replies)
+    assert running.recognizer.steps == 1
+
+
+async def test_a_stream_whose_time_is_over_ends_with_what_it_has_heard(service: START):
+    running = await service()
+    replies = await listen(running, sent(live(2), then=asyncio.Event()), seconds=0.9)
+    assert replies[-1].summary.text == "w0 w0"
+
+
+async def test_a_client_that_takes_no_answers_loses_its_place(service: START, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("services.audio.servicer._LEAVE_S", 0.0)
+    running = await service(max_stream_s=2.5)
+
+    async def takes_one() -> None:
+        replies = running.servicer.TranscribeStream(sent(live(2)), call())
+        async with aclosing(replies):
+            await anext(replies)
+            await asyncio.Event().wait()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(takes_one())
+    assert running.admission.streams == 0
+
+
+async def test_a_stream_whose_client_goes_leaves_nothing_behind(service: START):
+    running = await service()
+    before = len(asyncio.all_tasks())
+    task = asyncio.create_task(listen(running, sent(live(2), then=asyncio.Event())))
+    await until(lambda: running.recognizer.steps == 2)
+    task.cancel()
+    await asyncio.wait([task])
+    assert running.admission.streams == 0
+    assert len(asyncio.all_tasks()) == before

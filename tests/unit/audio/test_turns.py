@@ -1,0 +1,271 @@
+"""One model is shared fairly, and nobody gets in whom the others would have to bear."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from services.audio.admission import Admission, Need
+from services.audio.errors import RecordingsFull, StreamsFull
+from services.audio.turns import BusyMeter, Member, Turns
+from tests.clock import PausedClock
+
+
+class Gate:
+    """Work that runs until it is let through, and says what ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self._open = threading.Event()
+
+    def hold(self) -> None:
+        self._open.wait(10)
+
+    def open(self) -> None:
+        self._open.set()
+
+    def note(self, name: str) -> Callable[[], str]:
+        def work() -> str:
+            self.ran.append(name)
+            return name
+
+        return work
+
+
+@pytest.fixture
+async def turns() -> AsyncIterator[Turns]:
+    turns = Turns()
+    yield turns
+    await turns.close()
+
+
+@contextmanager
+def held(turns: Turns) -> Iterator[Gate]:
+    """A model that is at work until the block ends."""
+    gate = Gate()
+    running = asyncio.create_task(turns.run(Member(live=True), gate.hold, 1))
+    try:
+        yield gate
+    finally:
+        gate.open()
+        running.cancel()
+
+
+async def soon() -> None:
+    """Let tasks that were made begin to wait."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_work_returns_its_result_and_raises_its_error(turns: Turns):
+    assert await turns.run(Member(live=True), lambda: 7, 1) == 7
+    with pytest.raises(ZeroDivisionError):
+        await turns.run(Member(live=True), lambda: 1 // 0, 1)
+    assert await turns.run(Member(live=True), lambda: 8, 1) == 8
+
+
+async def test_streams_go_before_recordings(turns: Turns):
+    stream, recording = Member(live=True), Member(live=False)
+    with held(turns) as gate:
+        await soon()
+        waiting = [
+            asyncio.create_task(turns.run(who, gate.note(name), 1))
+            for who, name in ((recording, "recording"), (stream, "stream"))
+        ]
+        await soon()
+    await asyncio.gather(*waiting)
+    assert gate.ran == ["stream", "recording"]
+
+
+async def test_who_asks_for_more_gets_no_more(turns: Turns):
+    greedy, modest = Member(live=True), Member(live=True)
+    with held(turns) as gate:
+        await soon()
+        waiting = [asyncio.create_task(turns.run(greedy, gate.note("greedy"), 1)) for _ in range(4)]
+        waiting += [asyncio.create_task(turns.run(modest, gate.note("modest"), 1)) for _ in range(2)]
+        await soon()
+    await asyncio.gather(*waiting)
+    assert gate.ran == ["greedy", "modest", "greedy", "modest", "greedy", "greedy"]
+
+
+async def test_dear_work_is_paid_for_with_later_turns(turns: Turns):
+    dear, cheap = Member(live=True), Member(live=True)
+    with held(turns) as gate:
+        await soon()
+        waiting = [asyncio.create_task(turns.run(dear, gate.note("dear"), 3)) for _ in range(2)]
+        waiting += [asyncio.create_task(turns.run(cheap, gate.note("cheap"), 1)) for _ in range(4)]
+        await soon()
+    await asyncio.gather(*waiting)
+    assert gate.ran == ["dear", "cheap", "cheap", "cheap", "dear", "cheap"]
+
+
+async def test_work_whose_caller_has_gone_never_runs(turns: Turns):
+    with held(turns) as gate:
+        await soon()
+        gone = asyncio.create_task(turns.run(Member(live=True), gate.note("gone"), 1))
+        stays = asyncio.create_task(turns.run(Member(live=True), gate.note("stays"), 1))
+        await soon()
+        gone.cancel()
+        await soon()
+    await stays
+    assert gate.ran == ["stays"]
+    assert gone.cancelled()
+
+
+async def test_a_caller_that_goes_while_its_work_runs_leaves_the_model_to_the_next(turns: Turns):
+    gate, member = Gate(), Member(live=True)
+    running = asyncio.create_task(turns.run(member, gate.hold, 1))
+    await soon()
+    running.cancel()
+    await asyncio.wait([running])
+    gate.open()
+    assert await turns.run(Member(live=True), lambda: "next", 1) == "next"
+    assert member.busy_s > 0  # it is still charged
+
+
+async def test_several_workers_work_at_once():
+    turns, meeting = Turns(workers=2), threading.Barrier(2, timeout=10)
+    await asyncio.gather(*(turns.run(Member(live=True), meeting.wait, 1) for _ in range(2)))
+    await turns.close()
+
+
+async def test_what_a_member_cost_is_measured(turns: Turns):
+    member = Member(live=False)
+    began = time.monotonic()
+    await turns.run(member, lambda: time.sleep(0.02), 1)
+    assert 0.02 <= member.busy_s <= time.monotonic() - began
+    assert turns.load() > 0
+    assert turns.load(streams_only=True) == 0
+
+
+def test_load_is_the_share_of_the_last_seconds():
+    clock = PausedClock()
+    meter = BusyMeter(clock)
+    began = clock()
+    clock.advance(2)
+    meter.add(began)
+    clock.advance(2)
+    assert meter.share() == pytest.approx(0.2)
+    assert meter.share([clock() - 1]) == pytest.approx(0.3)  # with one that runs
+    clock.advance(7)
+    assert meter.share() == pytest.approx(0.1)  # half of it is past
+    clock.advance(2)
+    assert meter.share() == 0
+
+
+class Door:
+    """An admission whose clock and load are set by the test."""
+
+    def __init__(self, need: float, **limits: int | float):
+        self.clock, self.measured = PausedClock(), 0.0
+        needs = {"local_agreement": Need(need, 1.0), "windows": Need(need / 2, 1.0)}
+        defaults = {"max_streams": 100, "max_recordings": 2, "max_load": 0.85}
+        self.admission = Admission(self, needs, **{**defaults, **limits}, clock=self.clock)  # type: ignore[arg-type]
+
+    def load(self, streams_only: bool = False) -> float:
+        assert streams_only
+        return self.measured
+
+    def enter(self, stack: ExitStack, policy: str = "local_agreement"):
+        return stack.enter_context(self.admission.stream(policy))
+
+
+def test_one_stream_too_many_is_refused_by_number():
+    door = Door(need=0.01, max_streams=2)
+    with ExitStack() as stack:
+        door.enter(stack)
+        door.enter(stack)
+        with pytest.raises(StreamsFull, match="streams: at most 2, got one more") as caught:
+            door.enter(stack)
+        assert caught.value.retry_delay_s
+        assert door.admission.streams == 2
+    assert door.admission.streams == 0
+
+
+def test_a_stream_that_the_model_has_no_time_for_is_refused():
+    door = Door(need=0.3)
+    with ExitStack() as stack:
+        door.enter(stack)
+        door.enter(stack)
+        with pytest.raises(StreamsFull, match=r"load: at most 0.85 of the model's time, got 0.90 with one more stream"):
+            door.enter(stack)
+        door.enter(stack, "windows")  # needs half of it
+    with ExitStack() as stack:
+        door.enter(stack)
+
+
+def test_the_first_stream_is_let_in_whatever_it_needs():
+    door = Door(need=3)
+    with ExitStack() as stack:
+        door.enter(stack)
+        with pytest.raises(StreamsFull):
+            door.enter(stack)
+
+
+def test_more_workers_bear_more_streams():
+    door = Door(need=0.5, workers=4)
+    with ExitStack() as stack:
+        for _ in range(6):
+            door.enter(stack)
+        with pytest.raises(StreamsFull):
+            door.enter(stack)
+
+
+def test_a_load_that_is_measured_counts_too():
+    door = Door(need=0.01)
+    with ExitStack() as stack:
+        door.enter(stack)
+        door.measured = 0.9
+        with pytest.raises(StreamsFull, match=r"got 0.90"):
+            door.enter(stack)
+
+
+def test_while_a_stream_is_behind_no_other_is_let_in():
+    door = Door(need=0.01)
+    with ExitStack() as stack:
+        slow = door.enter(stack)
+        door.admission.behind(slow, 1.4)
+        with pytest.raises(StreamsFull, match=r"streams behind by more than 1 s: none, got 1"):
+            door.enter(stack)
+        door.clock.advance(2.5)
+        door.enter(stack)
+
+
+def test_what_streams_need_is_learned_from_them():
+    door = Door(need=0.4)
+    with ExitStack() as stack:
+        stream = door.enter(stack)
+        for second in range(60):
+            door.admission.worked(stream, began=float(second), took_s=0.1)
+        for _ in range(7):  # and the first one: 8 × 0.1
+            door.enter(stack)
+        with pytest.raises(StreamsFull):
+            door.enter(stack)
+
+
+def test_silence_says_nothing_about_what_a_stream_needs():
+    door = Door(need=0.4)
+    with ExitStack() as stack:
+        stream = door.enter(stack)
+        for piece in range(60):
+            door.admission.worked(stream, began=piece * 100.0, took_s=0.4)
+        door.enter(stack)
+        with pytest.raises(StreamsFull):
+            door.enter(stack)
+
+
+def test_recordings_have_places_of_their_own():
+    door = Door(need=3)
+    with ExitStack() as stack:
+        door.enter(stack)
+        stack.enter_context(door.admission.recording())
+        stack.enter_context(door.admission.recording())
+        with pytest.raises(RecordingsFull, match="recordings: at most 2 at once"):
+            stack.enter_context(door.admission.recording())
+    with door.admission.recording():
+        pass

@@ -1,0 +1,101 @@
+"""Where somebody speaks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.audio.ear import Ear
+from services.audio.speech import RATE, Audio
+from services.audio.vad import FRAME, Pauses, Probabilities, Turn, stretches
+from tests.unit.audio.voices import question, silence
+
+PAUSE_S = 0.5
+
+
+def turns(probabilities: list[float], pause_s: float = PAUSE_S) -> list[Turn]:
+    pauses = Pauses(pause_s)
+    return [turn for probability in probabilities if (turn := pauses.push(probability))]
+
+
+def test_speech_begins_with_its_first_frame_once_it_is_sure() -> None:
+    assert turns([0.1, 0.9, 0.9, 0.9]) == [Turn(True, FRAME)]
+
+
+def test_a_click_is_not_speech() -> None:
+    assert turns([0.9, 0.9, 0.1, 0.9, 0.9, 0.1]) == []
+
+
+def test_speech_ends_where_the_pause_began() -> None:
+    assert turns([0.9] * 10 + [0.1] * 17) == [Turn(True, 0), Turn(False, 10 * FRAME)]
+
+
+def test_a_short_silence_ends_nothing() -> None:
+    assert turns([0.9] * 10 + [0.1] * 15 + [0.9] * 3) == [Turn(True, 0)]
+
+
+def test_what_is_neither_speech_nor_silence_goes_on_as_it_was() -> None:
+    assert turns([0.4] * 50) == []
+    assert turns([0.9] * 3 + [0.4] * 50) == [Turn(True, 0)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1), max_size=300))
+def test_beginnings_and_ends_take_turns(probabilities: list[float]) -> None:
+    found = turns(probabilities)
+    assert [turn.speaking for turn in found] == [at % 2 == 0 for at in range(len(found))]
+    assert [turn.at for turn in found] == sorted(turn.at for turn in found)
+
+
+def test_silence_and_hum_are_not_speech() -> None:
+    assert Probabilities().feed(silence(3)).max() < 0.5
+    assert Probabilities().feed(question()).max() > 0.9
+
+
+@pytest.mark.parametrize("size", [100, FRAME, 1_600, 7_777])
+def test_the_size_of_packets_does_not_matter(size: int) -> None:
+    audio, stream = question(), Probabilities()
+    pieces = np.concatenate([stream.feed(audio[start : start + size]) for start in range(0, len(audio), size)])
+    assert np.allclose(pieces, Probabilities().feed(audio), atol=1e-4)
+
+
+def test_a_recording_is_cut_at_its_pauses() -> None:
+    audio = np.concatenate((silence(1), question(), silence(1), question(), silence(40)))
+    found = list(stretches(audio, PAUSE_S, 10))
+    assert len(found) == 2
+    assert 0.7 * RATE < found[0][0] < 1.3 * RATE
+    assert found[0][1] < found[1][0]
+
+
+def test_speech_without_a_pause_is_cut_before_it_is_too_long() -> None:
+    audio = np.concatenate([question()] * 8)
+    found = list(stretches(audio, 5.0, 4.0))
+    assert all(stop - start <= 4.1 * RATE for start, stop in found)
+    assert all(stop == start for (_, stop), (start, _) in pairwise(found))
+
+
+def test_the_ear_forgets_what_is_not_needed() -> None:
+    ear = Ear(PAUSE_S)
+    for _ in range(20):
+        ear.feed(silence(1))
+        ear.forget(ear.now)
+    assert ear.kept_s < 1.0
+    (started,) = ear.feed(np.concatenate((silence(0.5), question())))
+    assert 20.3 < started.at_s < 21.0
+
+
+def test_the_ear_closes_what_is_open_when_the_audio_ends() -> None:
+    ear, audio = Ear(PAUSE_S), question()
+    ear.feed(audio)
+    ear.end()
+    assert [stretch.closed for stretch in ear.stretches] == [True]
+    assert ear.spoken > 0.5 * len(audio)
+    assert same(ear.audio(0, 1_000), audio[:1_000])
+
+
+def same(one: Audio, other: Audio) -> bool:
+    return bool(np.array_equal(one, other))

@@ -1,0 +1,84 @@
+"""The demo model behind the seam."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from services.audio.speech import RATE, Word
+from services.audio.whisper import Whisper, open_whisper, without_loops
+from tests.unit.audio.voices import MODELS, question, said, silence, texts
+
+TEXT = ["What", "is", "the", "capital", "of", "France?"]
+
+
+@pytest.fixture(scope="module")
+def whisper() -> Whisper:
+    return open_whisper(str(MODELS / "demo-whisper"), "cpu", "int8", 1)
+
+
+def test_it_says_what_it_is(whisper: Whisper) -> None:
+    assert (whisper.name, whisper.device, whisper.languages) == ("demo-whisper", "cpu", ("en",))
+    assert whisper.compute_type.startswith("int8")
+
+
+def test_it_hears_words_with_times_in_order(whisper: Whisper) -> None:
+    words = whisper.hear(question(), "en")
+    assert texts(words) == TEXT
+    assert all(0 <= word.start_s <= word.end_s <= len(question()) / RATE for word in words)
+    assert [word.start_s for word in words] == sorted(word.start_s for word in words)
+    assert all(0 < word.probability <= 1 for word in words)
+
+
+def test_a_model_that_needs_the_full_window_gets_it() -> None:
+    whole = open_whisper(str(MODELS / "demo-whisper"), "cpu", "int8", 1, shortest_window_s=30)
+    assert texts(whole.hear(question(), "en")) == TEXT
+
+
+@pytest.mark.parametrize("seconds", [0, 0.01, 0.5, 5])
+def test_silence_and_noise_have_no_words(whisper: Whisper, seconds: float) -> None:
+    assert whisper.hear(silence(seconds), "en") == []
+    noise = np.random.default_rng(0).normal(0, 0.01, round(seconds * RATE)).astype(np.float32)
+    assert whisper.hear(noise, "en") == []
+
+
+def test_what_was_said_before_may_be_told(whisper: Whisper) -> None:
+    assert texts(whisper.hear(question(), "en", "Which city is it?")) == TEXT
+
+
+def test_more_than_the_model_can_hear_is_left_out(whisper: Whisper) -> None:
+    words = whisper.hear(np.concatenate([question()] * 20), "en")
+    assert words
+    assert words[-1].end_s <= 30
+
+
+def test_a_recording_comes_stretch_by_stretch_with_times_of_the_whole(whisper: Whisper) -> None:
+    recording = np.concatenate((silence(3), question(), silence(2), question(), silence(3)))
+    segments = list(whisper.transcribe(recording, "en"))
+    assert [texts(segment) for segment in segments] == [TEXT, TEXT]
+    assert 2.5 < segments[0][0].start_s < 4
+    assert segments[1][0].start_s > 3 + len(question()) / RATE + 1.5
+
+
+def test_a_recording_of_silence_has_no_segments_and_no_speech(whisper: Whisper) -> None:
+    assert list(whisper.transcribe(silence(8), "en")) == []
+    assert whisper.speech_s(silence(8)) == 0
+
+
+def test_speech_is_measured_without_the_silence(whisper: Whisper) -> None:
+    seconds = len(question()) / RATE
+    assert 0.6 * seconds < whisper.speech_s(np.concatenate((silence(3), question(), silence(3)))) <= seconds + 0.2
+
+
+@pytest.mark.parametrize(
+    ("stuck", "free"),
+    [
+        ("no no no", "no no no"),
+        ("no no no no no no fox", "no fox"),
+        ("it is a fox it is a fox it is a fox it is a fox it is", "it is a fox it is"),
+        ("a b a b", "a b a b"),
+    ],
+)
+def test_a_loop_is_said_once(stuck: str, free: str) -> None:
+    words: list[Word] = said(*stuck.split())
+    assert texts(without_loops(words)) == free.split()
