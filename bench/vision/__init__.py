@@ -43,9 +43,13 @@ async def run(progress: Progress) -> dict[str, object]:
                 {"bare": bare, "bare_hot": WithoutRest(bare), "service": batching, "transport": idle}, progress
             )
             steps = _steps(batching.timings)
-            throughput = await _throughput(
-                bare, {"service": batching, "service_unbatched": unbatched, "transport": idle}, progress
-            )
+            remotes = {
+                "service": batching,
+                "service_unbatched": unbatched,
+                "service_8_together": batching.together(8),
+                "transport": idle,
+            }
+            throughput = await _throughput(bare, remotes, progress)
             progress("vision: the engines")
             engines = await bare.engines()
     requests = ROUNDS * IN_A_ROW

@@ -96,13 +96,20 @@ async def bare_model(log_dir: Path) -> AsyncIterator[BareModel]:
 class Remote:
     """Asks a VisionService. Requests are made before, replies read after the clock runs: what is timed is the call."""
 
-    def __init__(self, channels: Sequence[Any]):
+    def __init__(self, channels: Sequence[Any], together: int = 1):
+        """`together`: pictures in a request."""
+        self._channels, self._together = channels, together
         self._methods: Any = [channel.unary_unary(_CLASSIFY) for channel in channels]
+        images = itertools.cycle(vision_pb2.Image(data=path.read_bytes()) for path in pictures())
         self._requests = [
-            vision_pb2.ClassifyRequest(images=[vision_pb2.Image(data=path.read_bytes())]).SerializeToString()
-            for path in pictures()
+            vision_pb2.ClassifyRequest(images=itertools.islice(images, together)).SerializeToString()
+            for _ in pictures()
         ]
         self.timings: list[vision_pb2.Timing] = []
+
+    def together(self, pictures: int) -> Remote:
+        """The same service, asked with so many pictures in a request."""
+        return Remote(self._channels, pictures)
 
     async def single(self, picture: int, count: int) -> list[float]:
         spent, replies = [], []
@@ -121,7 +128,7 @@ class Remote:
             nonlocal done
             while time.perf_counter() - began < seconds:
                 await method(next(requests), timeout=10)
-                done += 1
+                done += self._together
 
         async with asyncio.TaskGroup() as group:
             for _, method in zip(range(callers), itertools.cycle(self._methods), strict=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -26,9 +27,9 @@ _log = logging.getLogger("services.vision")
 @asynccontextmanager
 async def assemble(settings: VisionSettings) -> AsyncIterator[Mapping[ServiceDescriptor, VisionServicer]]:
     """The service, its models loaded and warm. Exits the process with 2 when there is no model to serve with."""
-    repository = Repository(
-        settings.models_dir, settings.default_model, settings.threads, settings.max_queue, _open_engine
-    )
+    # The other half decodes the next pictures and talks to the network; what waits for a core computes nothing.
+    threads = settings.threads or max(1, len(os.sched_getaffinity(0)) // 2)
+    repository = Repository(settings.models_dir, settings.default_model, threads, settings.max_queue, _open_engine)
     pictures = Pictures(settings.decode_threads, settings.max_image_bytes, settings.max_pixels)
     try:
         await repository.scan()

@@ -6,11 +6,11 @@ The calls are those of TensorRT 10's Python API: https://docs.nvidia.com/deeplea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorrt as trt
 import torch
 
 from services.vision.engine import Arrays
@@ -18,6 +18,7 @@ from services.vision.engines.arrays import ArraySpec
 from services.vision.engines.torch_backend import torch_device
 from services.vision.errors import BadModel
 
+trt: Any = import_module("tensorrt")  # not everybody's: the extra `vision-cuda` brings it
 _DTYPES = {
     trt.float32: torch.float32,
     trt.float16: torch.float16,
