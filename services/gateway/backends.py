@@ -216,10 +216,13 @@ class Audio:
     async def transcribe(self, recording: bytes, timeout_s: float, metadata: Metadata) -> audio_pb2.TranscribeSummary:
         """What a recording says; within `timeout_s`."""
         call = self._transcribe(timeout=timeout_s, metadata=metadata)
-        async with aclosing(_both_ways(call, _pieces(recording), "audio")) as replies:
-            async for reply in replies:
-                if reply.HasField("summary"):
-                    return cast(audio_pb2.TranscribeSummary, reply.summary)
+        try:
+            async with aclosing(_both_ways(call, _pieces(recording), "audio")) as replies:
+                async for reply in replies:
+                    if reply.HasField("summary"):
+                        return cast(audio_pb2.TranscribeSummary, reply.summary)
+        except Refused as refusal:  # it names the field of its own request; the caller's is in `audio`
+            raise Refused(f"audio.{refusal.message}") from None
         raise Unavailable("audio: ended without saying why")
 
     def listen(
