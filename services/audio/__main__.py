@@ -59,7 +59,9 @@ def _load(settings: AudioSettings) -> Whisper:
     device = _device() if settings.device == "auto" else settings.device
     compute_type = _COMPUTE_TYPES[device] if settings.compute_type == "auto" else settings.compute_type
     try:
-        recognizer = open_whisper(settings.model, device, compute_type, settings.threads)
+        recognizer = open_whisper(
+            settings.model, device, compute_type, settings.threads, settings.shortest_window_s or None
+        )
     except (RuntimeError, ValueError, OSError) as error:  # CTranslate2's and the hub's
         raise BadModel(f"model {settings.model} on {device} as {compute_type}: {error}") from error
     if settings.language not in recognizer.languages:

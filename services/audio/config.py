@@ -22,7 +22,16 @@ class AudioSettings(ServiceSettings):
     model: str = Field(min_length=1, description="A CTranslate2 Whisper model: its folder, or its name on the hub.")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the model runs.")
     compute_type: str = Field("auto", description="For example `int8`; `auto`: int8 on a CPU, float16 on CUDA.")
-    threads: int = Field(2, ge=1, le=256, description="Threads of the model for one piece of work, on a CPU.")
+    threads: int = Field(
+        1, ge=1, le=256, description="Threads of the model for one piece of work, on a CPU. Large models want more."
+    )
+    shortest_window_s: float = Field(
+        0,
+        ge=0,
+        le=30,
+        description="The least that the encoder gets, in seconds; what is shorter is padded. Whispers are trained on "
+        "30; less is much faster, and wrong where a model was not trained for it. 0: what the model says, or 30.",
+    )
     workers: int = Field(1, ge=1, le=64, description="Pieces of work that the model does at once.")
     language: str = Field(
         "en", pattern="^[a-z]{2,3}$", description="ISO 639-1, where a request does not say; the model must know it."
@@ -37,7 +46,7 @@ class AudioSettings(ServiceSettings):
     window_s: float = Field(5.0, ge=1, le=30, description="Policy windows: how much is transcribed at a time.")
     overlap_s: float = Field(0.5, ge=0, le=5, description="Policy windows: how much of the last window is in the next.")
     step_ms: int = Field(
-        500, ge=100, le=5_000, description="New audio in a stream for which its text is worked out anew."
+        300, ge=100, le=5_000, description="New audio in a stream for which its text is worked out anew."
     )
 
     max_streams: int = Field(8, ge=1, le=4_096, description="Streams open at once; more are refused.")

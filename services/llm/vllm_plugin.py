@@ -61,7 +61,7 @@ def _spin_briefly() -> None:
 
 
 def _look_again_soon() -> None:
-    """vLLM 0.32's processes signal each other that a message waits; a signal may be lost, and they look again after 5 s.
+    """vLLM 0.32's processes signal each other that a message waits; one may be lost, and they look again after 5 s.
 
     Seen once in about 900 answers: one of 8 tokens took 5,060 ms. Looking costs an idle process 50 glances a second.
     """

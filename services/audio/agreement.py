@@ -1,0 +1,119 @@
+"""LocalAgreement-2: a word is confirmed when two runs in a row agree on it and on everything before it.
+
+After Macháček, Dabre and Bojar, "Turning Whisper into Real-Time Transcription System", 2023 (whisper_streaming). A
+growing stretch is transcribed again and again. When it becomes long it is cut, at the last confirmed end of a sentence
+if there is one. What differs: where a run goes on from the confirmed words is found by text and time (`stitch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from services.audio.speech import Word
+from services.audio.stitch import Span, after, in_order, plain
+
+_ENDS = (".", "?", "!")
+_KEPT = 2  # confirmed words that stay in the stretch when it is cut inside a sentence
+_TAIL = 60  # confirmed words that are remembered to compare with
+_LONGEST = 2  # times `trim_s`: the stretch is cut although nothing in it is confirmed
+_HARD_S = 1.0  # what is kept then
+
+
+class Agreement:
+    """The words of one segment. `trim_s` is the length at which the stretch is cut."""
+
+    def __init__(self, start_s: float, trim_s: float):
+        self._start_s = self._heard_s = start_s
+        self._trim_s = trim_s
+        self._said: list[Word] = []  # confirmed
+        self._released = 0  # of those, given away
+        self._pending: list[Word] = []
+        self._runs: list[int] = []  # in a row that had the pending word, for each
+
+    @property
+    def start_s(self) -> float:
+        """Audio before it is not needed any more."""
+        return self._start_s
+
+    @property
+    def confirmed(self) -> tuple[Word, ...]:
+        """What stays as it is."""
+        return tuple(self._said[self._released :])
+
+    @property
+    def pending(self) -> tuple[Word, ...]:
+        """What may change. Its stability is 1/2 for a word heard once, 3/4 for one heard twice in a row, and so on."""
+        stability = (1 - 0.5**runs for runs in self._runs)
+        return tuple(
+            Word(word.text, word.start_s, word.end_s, word.probability, sure)
+            for word, sure in zip(self._pending, stability, strict=True)
+        )
+
+    def next(self, upto_s: float, hurry: bool, step_s: float) -> Span | None:
+        """What to transcribe when there is speech up to `upto_s`: a step after the last run, or at once in a hurry."""
+        upto_s = min(upto_s, self._start_s + self._trim_s * (_LONGEST + 1))
+        new_s = upto_s - self._heard_s
+        return Span(self._start_s, upto_s) if new_s >= step_s or (hurry and new_s > 0) else None
+
+    def take(self, run: Sequence[Word], span: Span) -> None:
+        """A run over the span has found these words, with times of the whole audio."""
+        self._heard_s = span.stop_s
+        fresh = after(self._said, run, span.start_s)
+        fresh = in_order(fresh, self._said[-1].end_s if self._said else 0.0)
+        agreed = _in_common(self._pending, fresh)
+        runs = [
+            self._runs[at] + 1 if at < len(self._pending) and plain(self._pending[at].text) == plain(word.text) else 1
+            for at, word in enumerate(fresh)
+        ]
+        self._said += fresh[:agreed]
+        self._pending, self._runs = fresh[agreed:], runs[agreed:]
+        if span.stop_s - span.start_s > self._trim_s:
+            self._cut()
+
+    def finish(self) -> None:
+        """The segment is over: what the last run found is confirmed."""
+        self._said += self._pending
+        self._pending, self._runs = [], []
+
+    def release(self) -> tuple[Word, ...]:
+        """Give the confirmed words away, as a segment of their own; the rest goes on."""
+        given = self.confirmed
+        self._said = self._said[-_TAIL:]
+        self._released = len(self._said)
+        return given
+
+    def _cut(self) -> None:
+        """At the last end of a sentence; inside the sentence if that is not enough."""
+        words = self._said
+        inside = [at for at in range(len(words)) if words[at].end_s > self._start_s]
+        ends = [at + 1 for at in inside if words[at].text.endswith(_ENDS)]
+        if ends:
+            self._start_at(ends[-1])
+        if self._heard_s - self._start_s > self._trim_s and len(words) > _KEPT:
+            self._start_at(len(words) - _KEPT)
+        if self._heard_s - self._start_s > self._trim_s * _LONGEST:
+            self._give_up_s(self._heard_s - _HARD_S)
+
+    def _start_at(self, index: int) -> None:
+        """Go on from the gap before a word."""
+        words = [*self._said, *self._pending[:1]]
+        before_s = words[index - 1].end_s
+        follows_s = words[index].start_s if index < len(words) else before_s
+        self._start_s = max(self._start_s, (before_s + follows_s) / 2)
+
+    def _give_up_s(self, at_s: float) -> None:
+        """The model does not agree with itself: what it found last stays, up to a time from which it starts afresh."""
+        count = sum(word.end_s <= at_s for word in self._pending)
+        self._said += self._pending[:count]
+        self._pending, self._runs = self._pending[count:], self._runs[count:]
+        self._start_s = at_s
+
+
+def _in_common(left: Sequence[Word], right: Sequence[Word]) -> int:
+    """How many words both begin with."""
+    count = 0
+    for one, other in zip(left, right, strict=False):
+        if plain(one.text) != plain(other.text):
+            break
+        count += 1
+    return count

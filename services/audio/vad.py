@@ -1,0 +1,120 @@
+"""Where somebody speaks: Silero VAD, fed as the audio comes, and the pauses that part what is said.
+
+The network is the one that faster-whisper ships (github.com/snakers4/silero-vad, version 6). It looks at frames of
+32 ms and takes any number of them in one call; a frame costs about 0.04 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from faster_whisper.vad import get_vad_model
+from numpy.typing import NDArray
+
+from services.audio.speech import RATE, Audio
+
+FRAME = 512  # samples
+_CONTEXT = 64  # samples before the frame that the network sees again
+_SPEECH, _SILENCE = 0.5, 0.35  # between the two, what was goes on
+_ONSET_FRAMES = 3  # a click is shorter
+_BLOCK = 30 * RATE
+_AROUND = RATE // 5  # kept before and after what is said, in samples
+
+
+class Probabilities:
+    """How likely each frame of a stream is speech."""
+
+    def __init__(self) -> None:
+        self._session = get_vad_model().session
+        self._h = np.zeros((1, 1, 128), np.float32)
+        self._c = np.zeros((1, 1, 128), np.float32)
+        self._rest = np.zeros(_CONTEXT, np.float32)  # the context, then what did not fill a frame
+
+    def feed(self, audio: Audio) -> NDArray[np.float32]:
+        """The probabilities of the frames that this audio completes, one for each; maybe none."""
+        audio = np.concatenate((self._rest, audio))
+        count = (len(audio) - _CONTEXT) // FRAME
+        self._rest = audio[count * FRAME :]
+        if not count:
+            return np.empty(0, np.float32)
+        frames = np.lib.stride_tricks.sliding_window_view(audio, _CONTEXT + FRAME)[::FRAME][:count]
+        state = {"input": np.ascontiguousarray(frames, np.float32), "h": self._h, "c": self._c}
+        found, self._h, self._c = self._session.run(None, state)
+        return np.asarray(found, np.float32).reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The speaker begins, falls silent for the length of a pause, or is only quiet for the moment. In samples."""
+
+    speaking: bool
+    at: int  # where speech begins, or ended
+
+
+class Pauses:
+    """Makes turns of probabilities: speech begins with a few sure frames, and ends with `pause_s` of silence."""
+
+    def __init__(self, pause_s: float):
+        self._pause = round(pause_s * RATE)
+        self.now = 0  # samples judged so far
+        self.speaking = False
+        self.spoke_at = 0  # the end of the last frame with speech in it
+        self._sure = 0
+
+    def push(self, probability: float) -> Turn | None:
+        """The turn that this frame brings, if any."""
+        self.now += FRAME
+        spoken = probability >= (_SILENCE if self.speaking else _SPEECH)
+        self._sure = self._sure + 1 if spoken else 0
+        if spoken and (self.speaking or self._sure >= _ONSET_FRAMES):
+            self.spoke_at = self.now
+            if not self.speaking:
+                self.speaking = True
+                return Turn(True, self.now - self._sure * FRAME)
+        elif self.speaking and self.now - self.spoke_at >= self._pause:
+            self.speaking = False
+            return Turn(False, self.spoke_at)
+        return None
+
+
+def stretches(audio: Audio, pause_s: float, longest_s: float) -> Iterator[tuple[int, int]]:
+    """Where a recording has speech, from and to in samples, cut at pauses, and where it is quietest if there is none.
+
+    Looks at 30 s at a time, and gives an empty stretch where none ends in them: each step is bounded work."""
+    listening, pauses, longest = Probabilities(), Pauses(pause_s), round(longest_s * RATE)
+    start, last = -1, 0  # where the open stretch begins; where the one before ended
+    heard: list[float] = []
+    for block in range(0, len(audio), _BLOCK):
+        before = last
+        for probability in listening.feed(audio[block : block + _BLOCK]).tolist():
+            heard.append(probability)
+            turn = pauses.push(probability)
+            if turn and turn.speaking:
+                start = max(last, turn.at - _AROUND)
+            elif turn:
+                last = min(turn.at + _AROUND, pauses.now)
+                yield start, last
+                start = -1
+            elif start >= 0 and pauses.now - start > longest:
+                last = _quietest(heard, start + longest // 2, pauses.now)
+                yield start, last
+                start = last
+        if last == before:
+            yield last, last
+    if start >= 0:
+        yield start, len(audio)
+
+
+def spoken(audio: Audio) -> int:
+    """How many samples of a recording lie in frames with speech."""
+    listening = Probabilities()
+    blocks = (listening.feed(audio[block : block + _BLOCK]) for block in range(0, len(audio), _BLOCK))
+    return sum(int((block >= _SPEECH).sum()) for block in blocks) * FRAME
+
+
+def _quietest(heard: list[float], start: int, stop: int) -> int:
+    """The middle of the frame between two samples that is least like speech."""
+    first = start // FRAME
+    return (first + int(np.argmin(heard[first : stop // FRAME]))) * FRAME + FRAME // 2

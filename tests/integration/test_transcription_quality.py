@@ -1,0 +1,69 @@
+"""How many words the demo model gets wrong on held-out sentences in eSpeak's voices: whole, and as they are spoken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from bench.spoken import Recording, compare, recording
+from services.audio.listener import Listener, ListenerSettings
+from services.audio.speech import RATE, Audio, Segment, Word
+from services.audio.whisper import Whisper, open_whisper
+
+pytestmark = pytest.mark.timeout(300)
+
+SENTENCES = 200
+AT_MOST, WORSE = 0.08, 0.02  # offline; live, on top of it
+PACKET = RATE * 60 // 1000
+
+
+@pytest.fixture(scope="module")
+def whisper() -> Whisper:
+    return open_whisper(str(Path(__file__).parents[2] / "models" / "demo-whisper"), "cpu", "int8", 1)
+
+
+@pytest.fixture(scope="module")
+def spoken() -> Recording:
+    return recording(SENTENCES)
+
+
+@pytest.fixture(scope="module")
+def offline(whisper: Whisper, spoken: Recording) -> float:
+    """The word error rate of the recording, transcribed as a whole."""
+    return rate(spoken, [word for segment in whisper.transcribe(spoken.samples, "en") for word in segment])
+
+
+def rate(spoken: Recording, words: list[Word]) -> float:
+    return compare([word.text for word in spoken.words], [word.text for word in words]).rate
+
+
+async def live(whisper: Whisper, spoken: Recording, policy: Literal["local_agreement", "windows"]) -> list[Word]:
+    """What a listener writes down. Its runs go by the time of the audio, so that it may come as fast as it is heard."""
+
+    async def hear(audio: Audio, before: str) -> list[Word]:
+        return whisper.hear(audio, "en", before)
+
+    async def packets() -> AsyncIterator[Audio]:
+        for start in range(0, len(spoken.samples), PACKET):
+            yield spoken.samples[start : start + PACKET]
+            for _ in range(8):  # the run that this makes due
+                await asyncio.sleep(0)
+
+    async with aclosing(Listener(hear, ListenerSettings(policy)).listen(packets())) as events:  # type: ignore[type-var]
+        return [word async for event in events if isinstance(event, Segment) for word in event.words]
+
+
+def test_a_recording_is_transcribed_with_few_wrong_words(offline: float) -> None:
+    assert offline <= AT_MOST
+
+
+@pytest.mark.parametrize("policy", ["local_agreement", "windows"])
+async def test_live_speech_is_transcribed_nearly_as_well(
+    whisper: Whisper, spoken: Recording, offline: float, policy: Literal["local_agreement", "windows"]
+) -> None:
+    assert rate(spoken, await live(whisper, spoken, policy)) <= offline + WORSE
