@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -29,6 +29,8 @@ from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLa
 from services.runtime.policy.breaker import Breaker
 
 T = TypeVar("T")
+_LATE = {"vision": "vision:budget", "audio": "audio:budget"}
+_GONE = {"vision": "vision:unavailable", "audio": "audio:unavailable"}
 _HEADER, _QUESTION = "Context:\n", "\n\nQuestion: "
 
 
@@ -93,6 +95,7 @@ class Perception:
         """What is heard and seen, as soon as it is known. Raises when there is no question without it."""
         if self._request.images:
             self._looking = asyncio.create_task(self._see())
+            self._looking.add_done_callback(_retrieve)
         if self._role:
             await self._listen()
             if self._heard:
@@ -173,43 +176,44 @@ class Perception:
         self, name: str, breaker: Breaker, work: Callable[[Running], Awaitable[T]], *, required: bool
     ) -> T | None:
         """Run a stage. One that is not required may fail: the result is None then, and the answer degraded."""
-        ledger = self._ledger
-        with ledger.stage(name) as stage:
-            if not ledger.worth_starting(name, stage):
-                self._without(name, TooLate(f"{name}: {stage.detail}"), required)
-                return None
-            permit = breaker.enter()
-            if permit is None:
-                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why
-                ledger.decide("breaker", "skipped", name, stage.detail)
-                self._without(name, breaker.refusal(), required)
-                return None
-            try:
-                result = await work(stage)
-                permit.succeeded(None)
-                return result
-            except InvalidInput:
-                permit.succeeded(None)  # the service works; the request is at fault
-                raise
-            except ServiceError as error:
-                late = isinstance(error, TooLate)
-                stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-                stage.detail = error.message
-                ledger.decide("budget" if late else "fallback", "skipped", name, error.message)
-                if isinstance(error, Exhausted):
-                    permit.throttled(error.retry_delay_s or 0)
-                else:
-                    permit.failed()
-                self._without(name, error, required)
-                return None
-            finally:
-                permit.abandoned()  # unless it has reported
+        with self._ledger.stage(name) as stage:
+            result, problem = await self._attempt(name, stage, breaker, work)
+        if problem and required:
+            raise problem
+        if problem:
+            self._ledger.degraded.append((_LATE if isinstance(problem, TooLate) else _GONE)[name])
+        return result
 
-    def _without(self, name: str, error: ServiceError, required: bool) -> None:
-        if required:
-            raise error
-        labels = _LATE if isinstance(error, TooLate) else _GONE
-        self._ledger.degraded.append(labels[name])
+    async def _attempt(
+        self, name: str, stage: Running, breaker: Breaker, work: Callable[[Running], Awaitable[T]]
+    ) -> tuple[T | None, ServiceError | None]:
+        """The result, or why there is none. Raises what is wrong with the request."""
+        if not self._ledger.worth_starting(name, stage):
+            return None, TooLate(f"{name}: {stage.detail}")
+        permit = breaker.enter()
+        if permit is None:
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why
+            self._ledger.decide("breaker", "skipped", name, stage.detail)
+            return None, breaker.refusal()
+        try:
+            result = await work(stage)
+            permit.succeeded(None)
+            return result, None
+        except (InvalidInput, Exhausted) as error:
+            permit.succeeded(None)  # the service works: the request is at fault, or there are too many
+            if isinstance(error, InvalidInput):
+                raise
+            problem: ServiceError = error
+        except ServiceError as error:
+            permit.failed()
+            problem = error
+        finally:
+            permit.abandoned()  # unless it has reported
+        late = isinstance(problem, TooLate)
+        stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+        stage.detail = problem.message
+        self._ledger.decide("budget" if late else "fallback", "skipped", name, problem.message)
+        return None, problem
 
     def _wanted(self) -> vision_pb2.ClassifyRequest:
         images = [vision_pb2.Image(data=image.data) for image in self._request.images]
@@ -219,18 +223,14 @@ class Perception:
         self._sights = self._ledger.sights = pb.Sights(pictures=seen.results)
 
 
-_LATE = {"vision": "vision:budget", "audio": "audio:budget"}
-_GONE = {"vision": "vision:unavailable", "audio": "audio:unavailable"}
-
-
 async def _reply(reply: Awaitable[T]) -> T:
     return await reply
 
 
-def _retrieve(look: asyncio.Task[vision_pb2.ClassifyResponse]) -> None:
-    """A look that fails after its slice has failed already."""
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """It may fail when nobody waits for it any more."""
     with suppress(asyncio.CancelledError):
-        look.exception()
+        task.exception()
 
 
 def _picture_lines(sights: pb.Sights | None) -> list[str]:

@@ -26,7 +26,9 @@ from services.gateway.targets import Targets
 from services.runtime import telemetry
 from services.runtime.boundary import Call, header, to_status
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
+
+_OPENING_S = 10.0  # for a conversation's first message
 
 
 class GatewayServicer:
@@ -69,7 +71,7 @@ class GatewayServicer:
         self, requests: AsyncIterator[pb.ConverseRequest], call: Call
     ) -> AsyncIterator[pb.ConverseResponse]:
         tenant = self._identity.tenant(call.header("authorization"))
-        first = await anext(requests, pb.ConverseRequest())
+        first = await _opening(requests)
         if not first.HasField("options"):
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
         check_conversation(first.options, self._settings)
@@ -147,6 +149,15 @@ class GatewayServicer:
         given = request.HasField("first_token_budget_ms")
         limit = request.first_token_budget_ms if given else self._settings.first_token_budget_ms
         return limit or math.inf
+
+
+async def _opening(requests: AsyncIterator[pb.ConverseRequest]) -> pb.ConverseRequest:
+    """The first message; an empty one where there is none."""
+    try:
+        async with asyncio.timeout(_OPENING_S):
+            return await anext(requests, pb.ConverseRequest())
+    except TimeoutError:
+        raise TooLate(f"options: within {_OPENING_S:g} s, got nothing") from None
 
 
 def _tell(error: Exception) -> pb.BatchError:

@@ -138,6 +138,16 @@ async def test_a_question_that_is_not_heard_in_time_ends_at_its_budget_with_no_t
     final = await scene.final(messages=[], audio=RECORDING)
     assert (final.finish_reason, final.text) == (chat_pb2.FINISH_REASON_BUDGET, "")
     assert list(final.degraded) == ["audio:budget"]
+    assert outcomes(final) == {"audio": "OVERRUN"}
+
+
+async def test_a_service_that_is_busy_is_asked_again_by_the_next_request():
+    audio = ScriptedAudio(error=Exhausted("busy", retry_delay_s=2))
+    scene = Scene(senses=senses(audio=audio))
+    for _ in range(10):
+        with pytest.raises(Exhausted):
+            await scene.messages(messages=[], audio=RECORDING)
+    assert len(audio.heard) == 10
 
 
 async def test_the_template_stands_in_for_a_question_that_is_not_heard_in_time():
