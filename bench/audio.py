@@ -39,7 +39,6 @@ POLICIES = {
 PACKET_S = 0.06
 PIECE = 65_536  # bytes of a recording in one message
 START_S = 120.0
-SETTINGS = {"THREADS": "1", "STEP_MS": "300"}  # a second thread makes this small a model slower
 MODEL = Path(__file__).parents[1] / "models" / "demo-whisper"
 
 
@@ -168,7 +167,7 @@ async def _play(stub: Any, policy: audio_pb2.Policy, spoken: Recording) -> Heard
 async def _service(folder: Path) -> AsyncIterator[tuple[Any, psutil.Process]]:
     """The audio service with the demo model, serving."""
     address = f"127.0.0.1:{free_port()}"
-    settings = {"ADDRESS": address, "MODEL": str(MODEL), **SETTINGS}
+    settings = {"ADDRESS": address, "MODEL": str(MODEL)}
     environment = {f"HEDGEROW_AUDIO_{key}": value for key, value in settings.items()}
     process = ServiceProcess(ServiceSpec("audio", "services.audio", address, environment), folder)
     try:

@@ -7,6 +7,7 @@ else the machine does meets them alike. The bare model batches in the best way f
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any
 from rich.table import Table
 
 from bench.stats import percentiles
+from bench.vision import larger
 from bench.vision.paths import Asked, BareModel, Remote, Services, WithoutRest, bare_model, pictures
 from hedgerow.vision.v1 import vision_pb2
 
@@ -27,12 +29,13 @@ LOADS = 7  # measurements of throughput for each path and number of callers
 LOAD_S = 1.0  # of each
 TRY_S = 0.4  # of each way to batch by hand
 SIZES = (1, 4, 8, 16, 32)  # of the batches made by hand
+_BATCHED = {"bare": "bare_batched", "service": "service"}
 Progress = Callable[[str], None]
 Measure = Callable[[], Awaitable[float]]
 
 
 async def run(progress: Progress) -> dict[str, object]:
-    """Start what is needed, measure, stop it. About two minutes."""
+    """Start what is needed, measure, stop it. About four minutes."""
     with tempfile.TemporaryDirectory() as folder:
         progress("vision: starting the model, the service with and without batches, and an idle service")
         async with bare_model(Path(folder)) as bare, Services(Path(folder)) as services:
@@ -52,13 +55,30 @@ async def run(progress: Progress) -> dict[str, object]:
             throughput = await _throughput(bare, remotes, progress)
             progress("vision: the engines")
             engines = await bare.engines()
+        larger_model = await _larger(Path(folder), progress)
     requests = ROUNDS * IN_A_ROW
     return {
         "single": {**single, **steps},
         "throughput": throughput,
+        "larger_model": larger_model,
         "engines": engines,
         "samples": {"single": requests, "throughput": LOADS, "seconds_each": LOAD_S},
     }
+
+
+async def _larger(folder: Path, progress: Progress) -> dict[str, object]:
+    """The same with a model that computes for milliseconds."""
+    progress("vision: a larger model")
+    model = await asyncio.to_thread(larger.make, folder)
+    async with bare_model(folder, model) as bare, Services(folder) as services:
+        remotes = {
+            "service": await services.vision("larger-batching", model),
+            "service_unbatched": await services.vision("larger-unbatched", model, max_size=1, preferred=[]),
+            "transport": await services.idle(),
+        }
+        single: dict[str, Asked] = {name: remotes[name] for name in ("service", "transport")}
+        single["bare"] = bare
+        return {"single": await _single(single, progress), "throughput": await _throughput(bare, remotes, progress)}
 
 
 async def _single(paths: Mapping[str, Asked], progress: Progress) -> dict[str, float]:
@@ -129,9 +149,16 @@ def table(result: Mapping[str, Any]) -> Table:
         for name, title in (
             ("service", "the service, with batches"),
             ("service_unbatched", "the service, one by one"),
+            ("service_8_together", "the service, 8 pictures in a request"),
             ("transport", "calls that look at nothing"),
         ):
             table.add_row(f"{title}, {callers} callers", "", "", f"{row[name]:.0f}")
+    table.add_section()
+    apart = result["larger_model"]
+    for name, title in (("bare", "a larger model itself"), ("service", "the service with it")):
+        of = apart["single"]
+        rates = ", ".join(f"{apart['throughput'][str(callers)][_BATCHED[name]]:.0f}" for callers in CALLERS)
+        table.add_row(title, f"{of[f'{name}_p50_ms']:.2f}", f"{of[f'{name}_p99_ms']:.2f}", rates)
     for size in ("batch_1_ms", "batch_32_ms"):
         table.add_section()
         for row in result["engines"]:

@@ -21,7 +21,7 @@ from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
 from hedgerow.vision.v1 import vision_pb2
 
 REPOSITORY = Path(__file__).parents[2]
-MODEL = "demo-vision"
+DEMO = REPOSITORY / "models" / "demo-vision"
 CHANNELS = 4  # a service takes only so many calls on one
 THREADS = 1  # of a call of the model: the other cores decode
 _START_S = 60.0
@@ -75,9 +75,9 @@ class BareModel:
 
 
 @asynccontextmanager
-async def bare_model(log_dir: Path) -> AsyncIterator[BareModel]:
+async def bare_model(log_dir: Path, model: Path = DEMO) -> AsyncIterator[BareModel]:
     """Start it, wait until it is warm, and stop it in the end."""
-    arguments = (str(REPOSITORY / "models" / MODEL), str(THREADS), *map(str, pictures()))
+    arguments = (str(model), str(THREADS), *map(str, pictures()))
     with (log_dir / "bare.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bench.vision.bare", *arguments), stdin=PIPE, stdout=PIPE, stderr=log
@@ -155,13 +155,13 @@ class Services(AsyncExitStack):
         address = f"127.0.0.1:{free_port()}"
         return await self._serving("bench.vision.idle", address, {"HEDGEROW_IDLE_VISION_ADDRESS": address})
 
-    async def vision(self, name: str, **batching: object) -> Remote:
-        """The vision service, with the demo model's `batching` but for what is given."""
+    async def vision(self, name: str, model: Path = DEMO, **batching: object) -> Remote:
+        """The vision service, with the model's `batching` but for what is given."""
         address, folder = f"127.0.0.1:{free_port()}", self._folder / name
-        shutil.copytree(REPOSITORY / "models" / MODEL, folder / MODEL)
-        manifest = yaml.safe_load((folder / MODEL / "model.yaml").read_text())
+        shutil.copytree(model, folder / model.name)
+        manifest = yaml.safe_load((folder / model.name / "model.yaml").read_text())
         manifest["batching"].update(batching)
-        (folder / MODEL / "model.yaml").write_text(yaml.safe_dump(manifest))
+        (folder / model.name / "model.yaml").write_text(yaml.safe_dump(manifest))
         settings = {"ADDRESS": address, "MODELS_DIR": str(folder), "THREADS": str(THREADS)}
         environment = {f"HEDGEROW_VISION_{key}": value for key, value in settings.items()}
         return await self._serving("services.vision", address, environment)
