@@ -91,7 +91,9 @@ class Pictures:
             return normalize(fit(decode(data, self._max_pixels, max(wanted.resize)), wanted), wanted, dtype)
         except Unfit as problem:
             metrics.REFUSED.labels(problem.why).inc()
-            raise ImageRefused(field, problem.limit, problem.got) from None
+            refusal = ImageRefused(field, problem.limit, problem.got)
+        # Not in the handler: the refusal would hold the decoder's error, that its frames, and they what was decoded.
+        raise refusal
 
 
 def decode(data: bytes, max_pixels: int, needed: int = _MAX_SIDE) -> Image.Image:

@@ -178,6 +178,13 @@ async def test_a_refusal_names_the_image_the_limit_and_the_value(pictures: Pictu
         assert refusal.value.metadata["field"] == "images[3]"
 
 
+async def test_a_refusal_keeps_nothing_of_what_was_decoded(pictures: Pictures) -> None:
+    short = png(300, 300, zlib.compress(b"\0" * 5_000))
+    with pytest.raises(ImageRefused) as refusal:
+        await pictures.prepare(short, "images[0]", SMALL, "float32", Deadline.never())
+    assert refusal.value.__context__ is None  # the decoder's error, whose frames hold the pixels
+
+
 async def test_what_is_too_late_is_not_decoded(pictures: Pictures) -> None:
     with pytest.raises(TooLate):
         await pictures.prepare(b"", "images[0]", SMALL, "float32", Deadline.after(0))
