@@ -97,7 +97,7 @@ class Perception:
             self._looking = asyncio.create_task(self._see())
             self._looking.add_done_callback(_retrieve)
         if self._role:
-            await self._listen()
+            await self._listen_while_looking()
             if self._heard:
                 words = len(self._heard.split())
                 yield pb.Event(transcript=pb.Transcript(text=self._heard, confirmed_words=words, final=True))
@@ -130,6 +130,19 @@ class Perception:
         for task in (self._looking, self._look):
             if task:
                 task.cancel()
+
+    async def _listen_while_looking(self) -> None:
+        """A picture that is refused meanwhile ends it: nobody waits for the rest of a long recording."""
+        listening = asyncio.create_task(self._listen())
+        listening.add_done_callback(_retrieve)
+        try:
+            await asyncio.wait(filter(None, (listening, self._looking)), return_when=asyncio.FIRST_COMPLETED)
+            if self._looking and self._looking.done():
+                self._looking.result()
+            await listening
+        finally:
+            listening.cancel()
+            await asyncio.wait({listening})
 
     async def _listen(self) -> None:
         """Take down what the recording says."""

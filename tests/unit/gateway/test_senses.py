@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
@@ -125,6 +127,14 @@ async def test_a_picture_that_is_none_is_the_callers_mistake():
     scene = Scene(senses=senses(ScriptedVision(error=InvalidInput("images[0]", "a PNG, JPEG or WebP", "text"))))
     with pytest.raises(InvalidInput, match=r"images\[0\]"):
         await scene.messages(images=[PICTURE])
+
+
+async def test_a_refused_picture_does_not_wait_for_the_recording():
+    vision = ScriptedVision(error=InvalidInput("images[0]", "a PNG, JPEG or WebP", "text"))
+    scene = Scene(senses=senses(vision, ScriptedAudio("never", pause_s=0.4)))
+    with pytest.raises(InvalidInput, match=r"images\[0\]"):
+        await scene.messages(messages=[], audio=RECORDING, images=[PICTURE])
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_silence_is_no_question():
