@@ -1,6 +1,6 @@
 """A spoken conversation: audio in, text out, turn by turn.
 
-    requests → pump → audio service → what is heard → a turn for each segment → answer → responses
+    requests → audio service → what is heard → a turn for each segment → answer → responses
 
 A turn is what is said until a pause, and its answer. Words of somebody who speaks while an answer comes cut it off
 (barge-in); a noise without words does not. Its text so far stays in the conversation. An answer that is cut off before
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
+from typing import Any
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -20,7 +21,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import Messages
 from services.gateway.backends import Audio
 from services.runtime.deadline import until_set
-from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.errors import InvalidInput
 from services.runtime.telemetry import Metadata
 
 _AHEAD = 32  # messages that may wait in either direction; a sender that is faster is held back
@@ -61,8 +62,9 @@ class Conversation:
         metadata: Metadata = (),
     ) -> Responses:
         """Everything that happens, until both sides have finished. May be iterated once; closing it ends everything."""
-        pumping = asyncio.create_task(self._pump(requests))
-        following = asyncio.create_task(self._follow(audio, timeout_s, metadata))
+        reading = until_set(self._closed, self._read(requests))  # until the client or we have had enough
+        pumping = asyncio.create_task(_closing(self._spoken, reading))
+        following = asyncio.create_task(_closing(self._out, self._follow(audio, timeout_s, metadata)))
         try:
             while (response := await self._out.get()) is not None:
                 yield response
@@ -73,15 +75,6 @@ class Conversation:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _pump(self, requests: AsyncIterator[pb.ConverseRequest]) -> None:
-        """Take what the client sends, until it or we have had enough."""
-        try:
-            await until_set(self._closed, self._read(requests))
-        except ServiceError:  # told once what was heard by now is answered
-            await self._spoken.put(None)
-            raise
-        await self._spoken.put(None)
 
     async def _read(self, requests: AsyncIterator[pb.ConverseRequest]) -> None:
         async for request in requests:
@@ -95,14 +88,11 @@ class Conversation:
 
     async def _follow(self, audio: Audio, timeout_s: float | None, metadata: Metadata) -> None:
         """Act on what is heard, until the last answer is given."""
-        try:
-            async with aclosing(audio.listen(self._sent(), timeout_s, metadata)) as heard:
-                async for event in heard:
-                    await self._take(event)
-            if self._answering:
-                await asyncio.wait({self._answering})
-        finally:
-            await self._out.put(None)
+        async with aclosing(audio.listen(self._sent(), timeout_s, metadata)) as heard:
+            async for event in heard:
+                await self._take(event)
+        if self._answering:
+            await asyncio.wait({self._answering})
 
     async def _sent(self) -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
         """What the audio service gets."""
@@ -173,3 +163,14 @@ class Conversation:
             request.messages.add(role=chat_pb2.ROLE_ASSISTANT, content=answered)
         request.messages.add(role=chat_pb2.ROLE_USER, content=question)
         return request
+
+
+async def _closing(queue: asyncio.Queue[Any], work: Coroutine[Any, Any, None]) -> None:
+    """Do `work`, which fills a queue, and end the queue. When it is cancelled nobody reads the queue any more, and in a
+    full one there would never be room for its end."""
+    try:
+        await work
+    except Exception:
+        await queue.put(None)
+        raise
+    await queue.put(None)

@@ -218,3 +218,13 @@ async def test_leaving_ends_everything():
         await talk.until("answer")
     assert talk.left == 1
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_leaving_while_much_waits_to_be_read_ends_everything_too():
+    talk = Talk(scripted(a=[STARTED] * 100))
+    talk.say(b"a")
+    async with aclosing(talk.responses), asyncio.timeout(5):
+        await talk.until("speech_started")
+        while not talk.conversation._out.full():
+            await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
