@@ -52,7 +52,10 @@ async def test_a_paraphrase_hits_at_a_threshold_that_admits_it_and_another_count
 
 
 async def test_an_answer_ends_at_its_budget_with_what_there_is(client: hedgerow.AsyncClient):
-    answer = await client.ask("Tell me a story about a fox.", budget_ms=300, tier="quality", cache="bypass")
+    for budget_ms in (300, 200, 100):
+        answer = await client.ask("Tell me a story about a fox.", budget_ms=budget_ms, tier="quality", cache="bypass")
+        if answer.finish_reason != "stop":  # else the machine is so fast that it has told all of it
+            break
     assert answer.finish_reason == "budget"
     assert "llm:budget" in answer.degraded
     assert answer.text.startswith("Once")  # how far it gets in the time is the machine's affair
