@@ -27,6 +27,7 @@ class ServiceName(StrEnum):
     LLM = "llm"
     VISION = "vision"
     AUDIO = "audio"
+    CONTROL = "control"
 
 
 @config.callback()

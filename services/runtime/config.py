@@ -39,6 +39,18 @@ class ServiceSettings(BaseSettings):
     trace_ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level to log.")
     grace_ms: int = Field(5_000, ge=0, le=600_000, description="On SIGTERM, time for calls in flight to finish.")
+    lame_duck_ms: int = Field(
+        0,
+        ge=0,
+        le=60_000,
+        description="On SIGTERM, how long calls are still taken after health says NOT_SERVING, so that who follows "
+        "health goes elsewhere first. Part of `grace_ms`.",
+    )
+    tls_dir: Path | None = Field(
+        None,
+        description="Folder with `tls.crt`, `tls.key` and `ca.crt`: mutual TLS to and from every service, read again "
+        "when they change. Without it everything is plain text.",
+    )
     max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message taken, in bytes.")
     max_concurrent_streams: int = Field(256, ge=1, description="Calls in flight per connection; more of them wait.")
 

@@ -26,7 +26,7 @@ from pydantic_settings import EnvSettingsSource
 
 from services.runtime.config import ServiceSettings, load
 
-SERVICES = ("gateway", "cache", "router", "llm", "vision", "audio")
+SERVICES = ("gateway", "cache", "router", "llm", "vision", "audio", "control")
 # By how a setting's name ends; the first that fits. Other numbers are counts.
 _UNITS = {
     "_usd_per_mtok": "USD a million tokens",

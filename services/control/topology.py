@@ -1,0 +1,165 @@
+"""The topology: what an operator writes down about the mesh. Data alone; how it becomes xDS is told elsewhere.
+
+regions:                                # optional; the nearest one serves, the others stand in by distance
+  west: {latitude: 52.5, longitude: 13.4}
+  east: {latitude: 35.7, longitude: 139.7}
+services:
+  cache:
+    balance: ring_hash                  # the same tenant, the same replica
+    hash_header: x-hedgerow-tenant
+    endpoints:
+      - {address: "10.0.0.1:50051", region: west}
+      - {address: "cache.east.example:50051", region: east}   # a name: all its addresses, looked up again and again
+  llm-quality:
+    endpoints:
+      - {address: "10.0.0.2:50053", region: west, weight: 95}
+      - {address: "10.0.0.3:50053", region: west, weight: 5, build: canary}
+edge:
+  address: 0.0.0.0:8443
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from services.runtime.errors import shorten
+
+TENANT_HEADER = "x-hedgerow-tenant"
+Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^\s:\[\]/]+):\d{1,5}$")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Percent = Annotated[float, Field(ge=0, le=100)]
+
+
+class BadTopology(ValueError):
+    """The file cannot be used as it is written; the message, for the operator, names the field at fault."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Region(_Part):
+    """Where a region is, in degrees, to tell which one is near to which."""
+
+    latitude: float = Field(ge=-90, le=90)
+    longitude: float = Field(ge=-180, le=180)
+
+
+class Endpoint(_Part):
+    """One process that serves, or all that a DNS name stands for (a headless service of Kubernetes, for example)."""
+
+    address: Address
+    region: str = ""
+    zone: str = ""
+    build: str = ""  # what tells a canary from the rest
+    weight: int = Field(1, ge=1, le=1_000_000)
+
+
+class Outliers(_Part):
+    """When clients leave an endpoint out because of what they see of it themselves."""
+
+    consecutive_failures: int = Field(5, ge=0, le=1_000)  # 0: never
+    interval_ms: int = Field(1_000, ge=10)
+    ejection_ms: int = Field(5_000, ge=10)  # for the first time; each further time is longer
+    max_ejected_percent: int = Field(50, ge=0, le=100)
+
+
+class Limits(_Part):
+    """What a client may have open to the whole service at once: a circuit breaker's thresholds."""
+
+    requests: int = Field(1_024, ge=1)
+    pending: int = Field(1_024, ge=1)  # Envoy alone
+    connections: int = Field(1_024, ge=1)  # Envoy alone
+    retries: int = Field(3, ge=0)  # Envoy alone
+
+
+class Drill(_Part):
+    """Faults on purpose, to see whether what stands in does so."""
+
+    delay_ms: int = Field(0, ge=0, le=600_000)
+    delay_percent: Percent = 100
+    abort: str = Field("UNAVAILABLE", pattern="^[A-Z_]+$")  # a gRPC status code
+    abort_percent: Percent = 0
+    drop_percent: Percent = 0  # of calls, before an endpoint is chosen
+
+
+class Service(_Part):
+    """One service: `xds:///<name>` reaches it."""
+
+    endpoints: tuple[Endpoint, ...] = Field(min_length=1)
+    balance: Literal["round_robin", "least_request", "ring_hash"] = "round_robin"
+    hash_header: str = TENANT_HEADER  # for `ring_hash`
+    identity: str = ""  # whose certificate its endpoints have; empty: the name up to its first `-`
+    timeout_ms: int = Field(0, ge=0)  # the longest a call may take whatever its caller says; 0: no limit
+    outliers: Outliers = Outliers()
+    limits: Limits = Limits()
+    drill: Drill | None = None
+
+
+class Jwt(_Part):
+    """Who may come in from outside: bearers of a JSON Web Token that one of these keys signed."""
+
+    issuer: str = Field(min_length=1)
+    audiences: tuple[str, ...] = ()
+    jwks_file: Path  # the public keys, as a JSON Web Key Set
+    tenant_claim: str = "tenant"
+
+
+class EdgeLimits(_Part):
+    """What one connection, and all of them, may cost Envoy."""
+
+    connections: int = Field(10_000, ge=1)
+    streams_per_connection: int = Field(100, ge=1)
+    buffer_bytes: int = Field(32 * 1024, ge=16 * 1024)
+    stream_window_bytes: int = Field(64 * 1024, ge=65_535)
+    connection_window_bytes: int = Field(1024 * 1024, ge=65_535)
+    idle_s: int = Field(3_600, ge=1)
+    request_headers_s: int = Field(10, ge=1)
+    request_headers_kb: int = Field(16, ge=1, le=8_192)
+
+
+class Edge(_Part):
+    """The way in from outside, which Envoy serves: gRPC, gRPC-Web and CORS on one port."""
+
+    address: Address
+    service: Name = "gateway"
+    tls: bool = False  # whether callers speak TLS to it; its certificate is in Envoy's bootstrap
+    cors_origins: tuple[str, ...] = ()  # of pages that may call; `*`: all
+    jwt: Jwt | None = None  # None: the gateway alone checks credentials
+    limits: EdgeLimits = EdgeLimits()
+
+
+class Topology(_Part):
+    """The whole file."""
+
+    regions: dict[str, Region] = {}
+    services: dict[Name, Service] = Field(min_length=1)
+    edge: Edge | None = None
+    mtls: bool = False  # whether services prove to each other who they are
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        if self.edge and self.edge.service not in self.services:
+            raise ValueError(f"edge.service: one of {', '.join(self.services)}, got {self.edge.service}")
+        for name, service in self.services.items():
+            for number, endpoint in enumerate(service.endpoints):
+                if self.regions and endpoint.region not in self.regions:
+                    where = f"services.{name}.endpoints[{number}].region"
+                    raise ValueError(f"{where}: one of {', '.join(self.regions)}, got {endpoint.region or 'nothing'}")
+        return self
+
+
+def read(file: Path) -> Topology:
+    """The topology in a YAML file. Raises `BadTopology`."""
+    try:
+        return Topology.model_validate(yaml.safe_load(file.read_text()))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(map(str, problem["loc"])) or str(file)
+        raise BadTopology(f"topology: {field}: {problem['msg']}, got {shorten(repr(problem['input']))}") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise BadTopology(f"topology: {' '.join(str(error).split())}") from None
