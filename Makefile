@@ -24,6 +24,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(UV) || (echo "setup: making .venv" && $(PYTHON) -m venv .venv && $(BIN)/python -m pip install -q uv==$(UV_VERSION))
 	@echo "setup: installing $$(grep -c == requirements.lock) packages (about 4 GB; one to some minutes)"
 	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python $(TORCH) requirements.lock
+	@# xds-protos brings older copies of files that belong to these two; theirs must be the ones that stay.
+	@$(UV) pip install -q --python $(BIN)/python --no-deps --reinstall $$(grep -E '^(googleapis-common-protos|opentelemetry-proto)==' requirements.lock)
 	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
 	@touch $@
 

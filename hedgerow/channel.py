@@ -7,11 +7,14 @@ far past any budget here.
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import suppress
 from typing import Any
 
 import grpc
 from google.protobuf.message import Message
+
+from hedgerow._tls import Tls
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # one message, either way; gRPC's own default, made explicit
 
@@ -37,13 +40,45 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
+_IN_TURN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
-def open_channel(target: str, options: tuple[tuple[str, int], ...] = ()) -> grpc.aio.Channel:
-    """Open a plaintext channel to `target` (`host:port`, `unix:path`, `xds:///name`); it connects when first used.
 
-    `options` are added after, and so overrule, `CHANNEL_OPTIONS`.
+def open_channel(
+    target: str, options: tuple[tuple[str, int | str], ...] = (), tls: Tls | None = None
+) -> grpc.aio.Channel:
+    """Open a channel to `target` (`host:port`, `unix:path`, `xds:///name`); it connects when first used.
+
+    gRPC's own list of addresses, `ipv4:10.0.0.1:50051,10.0.0.2:50051`, is used in turn. `options` are added after, and
+    so overrule, `CHANNEL_OPTIONS`. Without `tls` it is plain text. With it, an `xds:///` target follows what the
+    control plane says of certificates, and `tls` where that says nothing.
     """
-    return grpc.aio.insecure_channel(target, options=(*CHANNEL_OPTIONS, *options))
+    if tls is None:
+        return grpc.aio.insecure_channel(target, options=(*channel_options(target), *options))
+    named = (*channel_options(target), *_name(tls), *options)
+    return grpc.aio.secure_channel(target, _credentials(target, tls), named)
+
+
+def open_blocking_channel(target: str, tls: Tls | None = None) -> grpc.Channel:
+    """`open_channel` for programs without an event loop."""
+    if tls is None:
+        return grpc.insecure_channel(target, options=channel_options(target))
+    return grpc.secure_channel(target, _credentials(target, tls), (*channel_options(target), *_name(tls)))
+
+
+def _credentials(target: str, tls: Tls) -> grpc.ChannelCredentials:
+    ca, certificate, key = tls.pem()
+    own = grpc.ssl_channel_credentials(ca, key, certificate)
+    return grpc.xds_channel_credentials(own) if target.startswith("xds:") else own
+
+
+def _name(tls: Tls) -> tuple[tuple[str, str], ...]:
+    """gRPC then checks the certificate against this name instead of the target's."""
+    return (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
+
+
+def channel_options(target: str) -> tuple[tuple[str, int | str], ...]:
+    """`CHANNEL_OPTIONS`, and for a list of addresses that calls go to all of them: by default gRPC takes the first."""
+    return (*CHANNEL_OPTIONS, ("grpc.service_config", _IN_TURN)) if "," in target else CHANNEL_OPTIONS
 
 
 async def send(call: Any, request: Message) -> bool:

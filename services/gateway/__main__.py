@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
 from itertools import chain
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
-from hedgerow.channel import open_channel
 from hedgerow.gateway.v1 import gateway_pb2
 from services.gateway.aftermath import Aftermath
 from services.gateway.answer import Backends, StandIns
-from services.gateway.backends import Audio, Cache, Llm, Router, Vision, keep_up, watch
+from services.gateway.backends import Audio, Cache, Control, Llm, Router, Vision, keep_up, watch
 from services.gateway.config import GatewaySettings
+from services.gateway.discovery import SCHEME, BadBootstrap, Bootstrap, Discovery, bootstrap
 from services.gateway.door import Door
-from services.gateway.fleet import make_breaker, make_fleet
+from services.gateway.fleet import Fleet, make_breaker, make_fleet
 from services.gateway.generation import Generation
 from services.gateway.identity import BadTenants, Identity
+from services.gateway.members import Members
 from services.gateway.near import NearCache
 from services.gateway.routes import Routes
 from services.gateway.senses import Senses
@@ -28,6 +31,7 @@ from services.gateway.servicer import GatewayServicer
 from services.runtime import serve
 from services.runtime.policy.flight import SingleFlight
 from services.runtime.policy.pressure import Pressure
+from services.runtime.tls import plain
 
 _SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 _SETTLE_S = 1.0
@@ -36,27 +40,18 @@ _log = logging.getLogger("services.gateway")
 
 @asynccontextmanager
 async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDescriptor, GatewayServicer]]:
+    found = _bootstrap(settings)
     async with AsyncExitStack() as stack:
-
-        async def connect(address: str) -> grpc.aio.Channel:
-            return await stack.enter_async_context(open_channel(address))
-
+        dial = plain
         channels = {
-            address: await connect(address)
-            for address in {
-                settings.cache_address,
-                settings.router_address,
-                settings.vision_address,
-                settings.audio_address,
-                *chain(*settings.llm_addresses.values()),
-            }
-            if address
+            target: await stack.enter_async_context(dial(target, service))
+            for target, service in _targets(settings).items()
         }
         cache = Cache(channels[settings.cache_address]) if settings.cache_address else None
         router = Router(channels[settings.router_address]) if settings.router_address else None
         pressure = Pressure(settings.shed.lag_ms / 1000, settings.shed.cpu)
         llms = {
-            name: [(address, Llm(channels[address], name)) for address in addresses]
+            name: [] if _is_listed(addresses) else [(address, Llm(channels[address], name)) for address in addresses]
             for name, addresses in settings.llm_addresses.items()
         }
         fleet, cache_breaker = make_fleet(settings, llms, pressure.value), make_breaker(settings.breaker, "cache")
@@ -80,13 +75,69 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         if router:
             work.append(keep_up(lambda: routes.follow(router)))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in work]
-            if router:
-                await routes.arrived(settings.ready_wait_ms / 1000)
-            yield {_SERVICE: GatewayServicer(settings, backends, identity, Door(settings.shed, pressure.value))}
-            await aftermath.settle(_SETTLE_S)
-            for task in tasks:
-                task.cancel()
+            with ExitStack() as leaving:
+                for each in work:
+                    leaving.callback(group.create_task(each).cancel)
+                if found:
+                    control = Control(await stack.enter_async_context(dial(found.control, "control")))
+                    await _follow_lists(settings, fleet, control, found, partial(dial, service="llm"), group, leaving)
+                if router:
+                    await routes.arrived(settings.ready_wait_ms / 1000)
+                yield {_SERVICE: GatewayServicer(settings, backends, identity, Door(settings.shed, pressure.value))}
+                await aftermath.settle(_SETTLE_S)
+
+
+def _targets(settings: GatewaySettings) -> dict[str, str]:
+    """Where to connect to from the start on, and the service that is there."""
+    own = [
+        (settings.cache_address, "cache"),
+        (settings.router_address, "router"),
+        (settings.vision_address, "vision"),
+        (settings.audio_address, "audio"),
+    ]
+    llms = chain(*(addresses for addresses in settings.llm_addresses.values() if not _is_listed(addresses)))
+    return {target: service for target, service in [*own, *((address, "llm") for address in llms)] if target}
+
+
+def _is_listed(addresses: Sequence[str]) -> bool:
+    """Whether the control plane lists the replicas."""
+    return addresses[0].startswith(SCHEME)
+
+
+async def _follow_lists(
+    settings: GatewaySettings,
+    fleet: Fleet,
+    control: Control,
+    found: Bootstrap,
+    connect: Callable[[str], grpc.aio.Channel],
+    group: asyncio.TaskGroup,
+    leaving: ExitStack,
+) -> None:
+    """Have the control plane list the replicas of the models that are reached by xDS, and wait a little for them."""
+    watchers = {}
+    for model, addresses in settings.llm_addresses.items():
+        if _is_listed(addresses):
+            members = Members(fleet.pools[model], settings, connect, group)
+            leaving.callback(members.close)
+            watchers[addresses[0].removeprefix(SCHEME)] = members.take
+    if not watchers:
+        return
+    discovery = Discovery(control, found.node, watchers)
+    leaving.callback(group.create_task(keep_up(discovery.follow)).cancel)
+    if not await discovery.arrived(settings.ready_wait_ms / 1000):
+        _log.warning("the control plane has not listed any llm yet")
+
+
+def _bootstrap(settings: GatewaySettings) -> Bootstrap | None:
+    """gRPC's xDS bootstrap, where an address needs it."""
+    targets = (*_targets(settings), *chain(*settings.llm_addresses.values()))
+    if not any(target.startswith(SCHEME) for target in targets):
+        return None
+    try:
+        return bootstrap(os.environ)
+    except BadBootstrap as error:
+        _log.error("%s", error)
+        raise SystemExit(2) from None
 
 
 def _senses(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel]) -> Senses:

@@ -47,6 +47,7 @@ _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
     cache_pb2.VERDICT_SEMANTIC: pb.CACHE_VERDICT_SEMANTIC,
 }
+_LOCAL = ":local"  # ends the labels of what went by this process's own memory, because Redis was away
 _STOOD_IN = {"stale": "llm:stale", "template": "llm:template"}
 Messages = AsyncGenerator[pb.GenerateResponse, None]
 
@@ -426,9 +427,9 @@ def _question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_p
 
 
 def _is_storable(final: pb.Final) -> bool:
-    """Only what is new, complete and undegraded is kept."""
+    """Only what is new, complete and undegraded is kept. That shared state was away says nothing of the text."""
     fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
-    whole = final.finish_reason in WHOLE and not final.degraded
+    whole = final.finish_reason in WHOLE and all(label.endswith(_LOCAL) for label in final.degraded)
     return fresh and whole and bool(final.text.strip())
 
 

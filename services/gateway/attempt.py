@@ -11,6 +11,7 @@ from prometheus_client import Counter
 
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
+from services.gateway import balance
 from services.gateway.backends import Call
 from services.gateway.fleet import Pool, Replica
 from services.runtime.deadline import Deadline
@@ -18,6 +19,7 @@ from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLa
 from services.runtime.policy.breaker import Permit
 from services.runtime.policy.gate import Slot
 from services.runtime.policy.limit import Sample
+from services.runtime.policy.prefix import Blocks
 from services.runtime.telemetry import Metadata
 
 _ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
@@ -50,7 +52,9 @@ class Attempt:
         self.settled = False  # what it held is given back, and its end is told
         self._won = self.followed = False  # `followed`: the race has heard that it won
 
-    def start(self, request: llm_pb2.GenerateRequest, metadata: Metadata, notify: Callable[[], None]) -> None:
+    def start(
+        self, request: llm_pb2.GenerateRequest, prompt: Blocks, metadata: Metadata, notify: Callable[[], None]
+    ) -> None:
         """Make the call, which ends at the deadline. `notify` hears of each message and of the end."""
 
         def arrived() -> None:
@@ -59,7 +63,7 @@ class Attempt:
                 self._first_s = self._last - self._started
             notify()
 
-        self.replica.in_flight += 1
+        balance.taken(self.replica, prompt)
         self.call = self.replica.llm.generate(request, self._deadline.remaining(), metadata, arrived)
 
     @property

@@ -10,9 +10,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
+from functools import lru_cache
 from typing import Any, cast
+from urllib.parse import quote
 
 import grpc
+from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
@@ -28,6 +31,7 @@ from services.runtime.policy.breaker import Breaker
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
+TENANT_HEADER = "x-hedgerow-tenant"
 _DETAILS = "grpc-status-details-bin"
 _PIECE_BYTES = 256 * 1024  # of a recording, in one message
 _ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
@@ -94,14 +98,24 @@ class Cache:
 
     def lookup(self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata) -> Pending:
         """Start a lookup that ends after `timeout_s` at the latest."""
+        metadata = (*metadata, _whose(request.question.tenant))
         return Pending(self._lookup(request, timeout=timeout_s, metadata=metadata), "cache")
 
     async def store(self, request: cache_pb2.StoreRequest, timeout_s: float) -> cache_pb2.StoreResponse:
-        return await Pending(self._store(request, timeout=timeout_s), "cache").reply()  # type: ignore[no-any-return]
+        metadata = (_whose(request.question.tenant),)
+        pending = Pending(self._store(request, timeout=timeout_s, metadata=metadata), "cache")
+        return await pending.reply()  # type: ignore[no-any-return]
 
     def invalidations(self) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
         """Removals as they happen; waits for the cache to be there, ends with `ServiceError` when it goes."""
         return _follow(self._watch(cache_pb2.WatchInvalidationsRequest(), wait_for_ready=True), "cache")
+
+
+@lru_cache(maxsize=10_000)
+def _whose(tenant: str) -> tuple[str, str]:
+    """Metadata by which a ring of cache replicas sends a tenant's calls to the same one. The cache itself goes by the
+    question alone."""
+    return TENANT_HEADER, quote(tenant)
 
 
 class Router:
@@ -125,6 +139,23 @@ class Router:
             await self._observe(requests, wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
             raise translate(error, "router") from None
+
+
+class Control:
+    """The control plane."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._discover = channel.stream_stream(
+            "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
+            request_serializer=discovery_pb2.DiscoveryRequest.SerializeToString,
+            response_deserializer=discovery_pb2.DiscoveryResponse.FromString,
+        )
+
+    def discover(
+        self, requests: AsyncIterator[discovery_pb2.DiscoveryRequest]
+    ) -> AsyncGenerator[discovery_pb2.DiscoveryResponse, None]:
+        """Resources as they change; waits for the control plane, ends with `ServiceError` when it goes."""
+        return _both_ways(self._discover(wait_for_ready=True), requests, "control")
 
 
 class Call:

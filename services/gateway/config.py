@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
@@ -142,14 +142,26 @@ class GatewaySettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_GATEWAY_")
 
     address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
+    workers: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="Processes that share the port. Each has its own near cache, limits and breakers, and its metrics "
+        "on the port of `metrics_address` plus its number, from 1.",
+    )
     cache_address: str = Field("127.0.0.1:50051", description="The cache service. Empty: no cache.")
     router_address: str = Field("127.0.0.1:50052", description="The router. Empty: no routing.")
     vision_address: str = Field("", description="The vision service. Empty: no pictures.")
     audio_address: str = Field("", description="The audio service. Empty: no recordings and no conversations.")
     llm_addresses: dict[str, Addresses] = Field(
-        description="The llm services of each model, as JSON: {name: host:port, name: [host:port, …]}. The first model "
-        "stands in without a router.",
+        description="The llm services of each model, as JSON: {name: host:port, name: [host:port, …]}, or xds:///name "
+        "for those that the control plane lists. The first model stands in without a router.",
         min_length=1,
+    )
+    balance: Literal["prefix", "least_request", "round_robin"] = Field(
+        "prefix",
+        description="Which replica of a model gets a call: the one that has read the prompt's beginning lately and is "
+        "not busier than 1.25 times the mean, the one with the fewest calls in flight, or each in turn.",
     )
     default_budget_ms: int = Field(30_000, ge=1, description="Budget of a request that names none.")
     max_budget_ms: int = Field(120_000, ge=1, description="The most any request gets; a larger budget is cut to it.")
@@ -209,3 +221,19 @@ class GatewaySettings(ServiceSettings):
     targets: dict[str, TargetSettings] = Field(
         {}, description="Latency targets, as JSON by stage; `ttft` and `total` are the answer's own."
     )
+
+    @field_validator("llm_addresses")
+    @classmethod
+    def _one_list(cls, models: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        listed = [address for addresses in models.values() for address in addresses if address.startswith("xds:")]
+        for model, addresses in models.items():
+            if len(addresses) > 1 and addresses[0] in listed:
+                raise ValueError(f"{model}: addresses, or one xds:///name, got both or several")
+            if listed.count(addresses[0]) > 1:
+                raise ValueError(f"{model}: an xds:///name of its own, got {addresses[0]}, which another model has")
+        return models
+
+    @property
+    def processes(self) -> int:
+        """How many processes of the service share its port."""
+        return self.workers

@@ -26,6 +26,8 @@ Policy = Literal[
     "quota",
     "single_flight",
     "target",
+    "prefix",
+    "drill",
 ]
 _DECISIONS = Counter("hedgerow_decisions", "What policies did.", ["policy", "action"])
 _decisions = cache(_DECISIONS.labels)

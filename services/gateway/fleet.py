@@ -5,17 +5,22 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from services.gateway import balance
 from services.gateway.backends import Llm
+from services.gateway.balance import Place, Policy
 from services.gateway.config import BreakerSettings, GatewaySettings, LimitSettings
 from services.runtime.deadline import Clock
 from services.runtime.policy.breaker import Breaker, BreakerOpen, Permit
 from services.runtime.policy.gate import Gate
 from services.runtime.policy.hedge import Hedge, HedgeBudget, HedgeRule
 from services.runtime.policy.limit import Aimd, Fixed, Gradient2, Limit
+from services.runtime.policy.prefix import Blocks, Prefixes
 from services.runtime.policy.retry import Retry
 from services.runtime.policy.sag import Sag
+
+_LOOK_AGAIN_S = 1.0  # for a model without replicas: nobody knows when one comes
 
 
 @dataclass(slots=True, eq=False)
@@ -25,29 +30,41 @@ class Replica:
     address: str
     llm: Llm
     breaker: Breaker
+    place: Place = field(default_factory=Place)
     in_flight: int = 0
+    turn: float = 0.0
+    prefixes: Prefixes = field(default_factory=Prefixes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Pool:
-    """One model: its replicas, who may call them when, and how fast they have been."""
+    """One model: its replicas, who may call them when, and how fast they have been.
+
+    Where the control plane lists the replicas (`members.py`) they come and go. `drop_share` of the calls are then
+    refused on purpose, while a drill says so.
+    """
 
     model: str
-    replicas: Sequence[Replica]
+    replicas: list[Replica]
     gate: Gate
     hedge: Hedge
     sag: Sag
     rng: random.Random
+    policy: Policy = "prefix"
+    drop_share: float = 0.0
 
-    def pick(self, avoid: Collection[Replica] = ()) -> tuple[Replica, Permit] | None:
-        """The replica with the fewest calls in flight whose breaker lets a call through; none of `avoid`."""
+    def pick(self, avoid: Collection[Replica] = (), prompt: Blocks = ()) -> tuple[Replica, Permit] | None:
+        """The best replica whose breaker lets a call through; none of `avoid`."""
         candidates = [replica for replica in self.replicas if replica not in avoid]
-        if len(candidates) > 1:
-            candidates.sort(key=lambda replica: (replica.in_flight, self.rng.random()))
-        for replica in candidates:
+        for replica in balance.order(candidates, self.policy, prompt, self.rng):
             if permit := replica.breaker.enter():
                 return replica, permit
         return None
+
+    @property
+    def reads_prompts(self) -> bool:
+        """Whether what a prompt begins with matters to `pick`."""
+        return self.policy == "prefix" and len(self.replicas) > 1
 
     def is_open(self) -> bool:
         """Whether no replica may be called now."""
@@ -55,6 +72,8 @@ class Pool:
 
     def refusal(self) -> BreakerOpen:
         """The error while no replica may be called: that of the first that may be again."""
+        if not self.replicas:
+            return BreakerOpen(f"{self.model}: no replica is in service", retry_delay_s=_LOOK_AGAIN_S)
         return min(
             (replica.breaker for replica in self.replicas), key=lambda breaker: breaker.retry_after_s()
         ).refusal()
@@ -83,25 +102,30 @@ def make_fleet(
     clock: Clock = time.monotonic,
     rng: random.Random | None = None,
 ) -> Fleet:
-    """The fleet that `settings` ask for. `llms`: (address, stub) of each replica, by model."""
+    """The fleet that `settings` ask for. `llms`: (address, stub) of each replica, by model; the control plane may list
+    others later."""
     hedge, retry = settings.hedge, settings.retry
     hedges = HedgeBudget(hedge.max_share, hedge.burst)
     rule = HedgeRule(hedge.mode, hedge.percentile, hedge.delay_ms / 1000, hedge.min_samples, hedge.window_s)
     rng = rng or random.Random()
 
     def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
-        replicas = [
-            Replica(address, llm, make_breaker(settings.breaker, f"{model}@{address}", clock))
-            for address, llm in addresses
-        ]
+        replicas = [make_replica(settings, model, address, llm, clock) for address, llm in addresses]
         gate = _make_gate(settings, f"llm {model}", pressure, clock)
-        return Pool(model, replicas, gate, Hedge(rule, hedges, clock), Sag(model, clock=clock), rng)
+        return Pool(model, replicas, gate, Hedge(rule, hedges, clock), Sag(model, clock=clock), rng, settings.balance)
 
     pools = {model: pool(model, addresses) for model, addresses in llms.items()}
     stall_s = settings.stall_ms / 1000 or float("inf")
     return Fleet(
         pools, hedges, Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng), stall_s, hedge.across_models
     )
+
+
+def make_replica(
+    settings: GatewaySettings, model: str, address: str, llm: Llm, clock: Clock = time.monotonic
+) -> Replica:
+    """A replica of `model` that nobody has called yet."""
+    return Replica(address, llm, make_breaker(settings.breaker, f"{model}@{address}", clock))
 
 
 def make_breaker(settings: BreakerSettings, name: str, clock: Clock = time.monotonic) -> Breaker:

@@ -26,6 +26,7 @@ from services.gateway.errors import ModelUnavailable
 from services.gateway.fleet import Fleet, Pool, Replica
 from services.runtime.deadline import Deadline, set_within
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
+from services.runtime.policy import prefix
 from services.runtime.policy.breaker import BreakerOpen
 from services.runtime.policy.flight import Flight
 from services.runtime.policy.gate import Shed, Slot, Ticket
@@ -77,6 +78,7 @@ class Generation:
         self._winner: Attempt | None = None
         self._first_text = order.first_text
         self._refused_hedge = False
+        self._prompt: prefix.Blocks | None = None
 
     def suits(self, order: Order) -> bool:
         """Whether a request with an order like this one's may read along: neither cut short nor held up by it."""
@@ -141,6 +143,9 @@ class Generation:
             refusal = pool.refusal()
             self.report.decisions.add("breaker", "refused", pool.model, refusal.message)
             raise refusal
+        if pool.drop_share and pool.rng.random() < pool.drop_share:
+            self.report.decisions.add("drill", "dropped", pool.model, f"a drill drops {pool.drop_share:.0%} of calls")
+            raise Unavailable(f"{pool.model}: dropped by a drill")
         asked = self._clock()
         slot = await pool.gate.enter(self.order.ticket)
         waited = self._clock() - asked
@@ -156,13 +161,24 @@ class Generation:
         self, pool: Pool, slot: Slot, avoid: Sequence[Replica] = (), request: llm_pb2.GenerateRequest | None = None
     ) -> Attempt | None:
         """Call a replica, none of `avoid`; None where none is to be had: `slot` is then still the caller's."""
-        picked = pool.pick(avoid)
+        prompt = self._prompt_of(pool)
+        picked = pool.pick(avoid, prompt)
         if picked is None:
             return None
         replica, permit = picked
+        if known := replica.prefixes.matched(prompt):
+            self.report.decisions.add("prefix", "matched", replica.address, f"{known} of {len(prompt)} blocks")
         attempt = Attempt(pool, replica, permit, slot, self.order.deadline, self._observe)
-        attempt.start(request or self.order.request, self.order.metadata, lambda: self._notice(attempt))
+        attempt.start(request or self.order.request, prompt, self.order.metadata, lambda: self._notice(attempt))
         return attempt
+
+    def _prompt_of(self, pool: Pool) -> prefix.Blocks:
+        """What the prompt begins with, where that matters."""
+        if not pool.reads_prompts:
+            return ()
+        if self._prompt is None:
+            self._prompt = prefix.blocks(message.content for message in self.order.request.messages)
+        return self._prompt
 
     async def _race(self, first: Attempt, after_s: float | None, second: Callable[[], Attempt | None]) -> Attempt:
         try:

@@ -1,0 +1,63 @@
+"""Which replica has a prompt's beginning in its key-value cache already, as far as can be told from outside.
+
+An engine that reuses the keys and values of a shared prompt prefix (vLLM's automatic prefix caching) saves the time of
+reading it again, but only on the replica that has read it. So each replica's memory is followed from what was sent to
+it: prompts are cut into blocks, each block's hash also covers all blocks before it, and a replica that was sent a block
+lately is taken to have it. The method is that of SGLang's router and of llm-d's prefix scorer, in their approximate
+form (https://github.com/sgl-project/sglang, https://llm-d.ai/docs/architecture).
+
+Nobody has asked for a prefix yet: rendezvous hashing (Thaler and Ravishankar, 1998) then has every gateway choose the
+same replica for it, without a word between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from cachetools import LRUCache
+
+BLOCK_BYTES = 256  # about 64 tokens of English; prompts shorter than one have no prefix to share
+_MOST_BLOCKS = 64  # of one prompt that are looked at: 16 KiB
+_MEMORY_BLOCKS = 16_384  # of one replica: 4 MiB of prompts, about what a small engine's cache holds
+
+Blocks = Sequence[bytes]
+
+
+def blocks(parts: Iterable[str]) -> Blocks:
+    """The digests of a prompt's full blocks, each over all of the prompt up to its end. `parts` in the prompt's order;
+    where one ends counts."""
+    digest, left, found = hashlib.blake2b(digest_size=8), b"", list[bytes]()
+    for part in parts:
+        left += part.encode() + b"\0"
+        while len(left) >= BLOCK_BYTES:
+            if len(found) == _MOST_BLOCKS:
+                return found
+            digest.update(left[:BLOCK_BYTES])
+            left = left[BLOCK_BYTES:]
+            found.append(digest.digest())
+    return found
+
+
+class Prefixes:
+    """What one replica was sent lately."""
+
+    def __init__(self, most_blocks: int = _MEMORY_BLOCKS):
+        self._known: LRUCache[bytes, None] = LRUCache(most_blocks)
+
+    def sent(self, prompt: Blocks) -> None:
+        """The replica reads this prompt."""
+        for block in reversed(prompt):  # the beginning is the last to be forgotten
+            self._known[block] = None
+
+    def matched(self, prompt: Blocks) -> int:
+        """How many blocks, from the first on, the replica has read before."""
+        for number, block in enumerate(prompt):
+            if block not in self._known:
+                return number
+        return len(prompt)
+
+
+def rendezvous(block: bytes, name: str) -> bytes:
+    """The claim of `name` to a block that nobody has; the highest wins."""
+    return hashlib.blake2b(block + name.encode(), digest_size=8).digest()

@@ -1,0 +1,162 @@
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from envoy.config.endpoint.v3 import endpoint_pb2
+from envoy.service.discovery.v3 import discovery_pb2
+from google.protobuf import any_pb2, json_format
+
+from services.gateway.balance import Place
+from services.gateway.discovery import Assignment, BadAssignment, BadBootstrap, Discovery, Endpoint, bootstrap, read
+
+
+def endpoint(address: str, health: str = "HEALTHY", weight: int = 1) -> dict:
+    host, _, port = address.rpartition(":")
+    socket = {"address": host, "portValue": int(port)}
+    return {
+        "endpoint": {"address": {"socketAddress": socket}},
+        "healthStatus": health,
+        "loadBalancingWeight": weight,
+    }
+
+
+def locality(*endpoints: dict, priority: int = 0, weight: int = 1, build: str = "") -> dict:
+    return {
+        "locality": {"subZone": build},
+        "priority": priority,
+        "loadBalancingWeight": weight,
+        "lbEndpoints": list(endpoints),
+    }
+
+
+def assignment(*localities: dict, name: str = "llm", **more: object) -> endpoint_pb2.ClusterLoadAssignment:
+    given = {"clusterName": name, "endpoints": list(localities), **more}
+    return json_format.ParseDict(given, endpoint_pb2.ClusterLoadAssignment())
+
+
+def test_replicas_come_with_priority_build_and_weight():
+    given = assignment(
+        locality(endpoint("10.0.0.1:1"), endpoint("10.0.0.2:1"), weight=95),
+        locality(endpoint("10.0.0.3:1"), weight=5, build="canary"),
+        locality(endpoint("10.1.0.1:1"), priority=1),
+    )
+    assert read(given).endpoints == (
+        Endpoint("10.0.0.1:1", Place(0, "", 47.5)),
+        Endpoint("10.0.0.2:1", Place(0, "", 47.5)),
+        Endpoint("10.0.0.3:1", Place(0, "canary", 5)),
+        Endpoint("10.1.0.1:1", Place(1, "", 1)),
+    )
+
+
+def test_only_those_in_service_are_taken():
+    states = ["HEALTHY", "UNKNOWN", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED"]
+    given = assignment(locality(*(endpoint(f"10.0.0.{number}:1", state) for number, state in enumerate(states))))
+    assert [each.address for each in read(given).endpoints] == ["10.0.0.0:1", "10.0.0.1:1"]
+
+
+def test_an_ipv6_address_is_put_in_brackets():
+    assert read(assignment(locality(endpoint("::1:7")))).endpoints[0].address == "[::1]:7"
+
+
+def test_a_drill_says_which_share_of_the_calls_to_drop():
+    drop = {"category": "drill", "dropPercentage": {"numerator": 25, "denominator": "HUNDRED"}}
+    assert read(assignment(policy={"dropOverloads": [drop]})).drop_share == pytest.approx(0.25)
+
+
+def test_an_address_that_comes_twice_is_refused():
+    with pytest.raises(BadAssignment, match=r"10\.0\.0\.1:1 twice"):
+        read(assignment(locality(endpoint("10.0.0.1:1")), locality(endpoint("10.0.0.1:1"))))
+
+
+def test_the_bootstrap_is_grpcs_own(tmp_path):
+    given = {"xds_servers": [{"server_uri": "10.0.0.9:50060"}], "node": {"id": "gw", "locality": {"region": "west"}}}
+    (tmp_path / "bootstrap.json").write_text(json.dumps(given))
+    for environ in (
+        {"GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(given)},
+        {"GRPC_XDS_BOOTSTRAP": str(tmp_path / "bootstrap.json")},
+    ):
+        found = bootstrap(environ)
+        assert (found.control, found.node.id, found.node.locality.region) == ("10.0.0.9:50060", "gw", "west")
+
+
+@pytest.mark.parametrize("given", ["{", "[]", "{}", '{"xds_servers": []}', '{"xds_servers": [{}]}'])
+def test_a_bootstrap_that_cannot_be_used_is_refused(given: str):
+    with pytest.raises(BadBootstrap):
+        bootstrap({"GRPC_XDS_BOOTSTRAP_CONFIG": given})
+
+
+def test_no_bootstrap_at_all_is_named():
+    with pytest.raises(BadBootstrap, match="GRPC_XDS_BOOTSTRAP_CONFIG"):
+        bootstrap({})
+
+
+class ScriptedControl:
+    """Sends `responses`, each after the request that answers the one before."""
+
+    def __init__(self, *responses: discovery_pb2.DiscoveryResponse):
+        self.responses, self.requests = responses, []
+
+    async def discover(
+        self, requests: AsyncIterator[discovery_pb2.DiscoveryRequest]
+    ) -> AsyncIterator[discovery_pb2.DiscoveryResponse]:
+        for response in self.responses:
+            self.requests.append(await anext(requests))
+            yield response
+        self.requests.append(await anext(requests))
+
+
+def response(version: str, *resources: object) -> discovery_pb2.DiscoveryResponse:
+    packed = []
+    for resource in resources:
+        packed.append(any_pb2.Any())
+        packed[-1].Pack(resource)
+    return discovery_pb2.DiscoveryResponse(version_info=version, nonce=f"n{version}", resources=packed)
+
+
+async def follow(*responses: discovery_pb2.DiscoveryResponse):
+    control, taken = ScriptedControl(*responses), []
+    discovery = Discovery(control, bootstrap({"GRPC_XDS_BOOTSTRAP_CONFIG": BOOTSTRAP}).node, {"llm": taken.append})
+    await discovery.follow()
+    return control.requests, taken, discovery
+
+
+BOOTSTRAP = json.dumps({"xds_servers": [{"server_uri": "x:1"}], "node": {"id": "gw"}})
+
+
+async def test_the_first_request_says_who_asks_and_for_what():
+    (first,), _, discovery = await follow()
+    assert (first.node.id, first.node.user_agent_name, list(first.resource_names)) == (
+        "gw",
+        "hedgerow gateway",
+        ["llm"],
+    )
+    assert not await discovery.arrived(0)
+
+
+async def test_an_assignment_is_put_in_force_and_acknowledged():
+    given = assignment(locality(endpoint("10.0.0.1:1")))
+    requests, taken, discovery = await follow(response("1", given))
+    assert taken == [Assignment((Endpoint("10.0.0.1:1", Place(0, "", 1)),))]
+    assert (requests[-1].version_info, requests[-1].response_nonce) == ("1", "n1")
+    assert not requests[-1].HasField("error_detail")
+    assert await discovery.arrived(0)
+
+
+async def test_a_bad_assignment_is_refused_by_name_and_the_last_good_one_stays():
+    good, bad = assignment(locality(endpoint("10.0.0.1:1"))), assignment(locality(endpoint("10.0.0.1:0")))
+    requests, taken, _ = await follow(response("1", good), response("2", bad))
+    assert len(taken) == 1
+    assert (requests[-1].version_info, requests[-1].response_nonce) == ("1", "n2")
+    assert "socket_address" in requests[-1].error_detail.message
+
+
+async def test_a_resource_of_another_type_is_refused():
+    requests, taken, _ = await follow(response("1", discovery_pb2.DiscoveryRequest()))
+    assert not taken
+    assert "ClusterLoadAssignment" in requests[-1].error_detail.message
+    assert requests[-1].version_info == ""
+
+
+async def test_assignments_of_others_are_passed_over():
+    _, taken, _ = await follow(response("1", assignment(name="cache")))
+    assert not taken

@@ -1,0 +1,95 @@
+import asyncio
+
+import grpc
+import pytest
+
+from services.gateway.balance import Place
+from services.gateway.config import GatewaySettings
+from services.gateway.discovery import Assignment, Endpoint
+from services.gateway.members import Members
+from tests.unit.gateway.scripted import fleet
+
+SETTINGS = GatewaySettings(llm_addresses={"small": "xds:///llm"})
+
+
+class ScriptedChannel:
+    """Stays ready until it is closed."""
+
+    def __init__(self):
+        self.closed = asyncio.Event()
+        self.grace_s = None
+
+    def unary_stream(self, *_):
+        return None
+
+    def get_state(self, try_to_connect=False):
+        return grpc.ChannelConnectivity.READY
+
+    async def wait_for_state_change(self, _):
+        await asyncio.Event().wait()
+
+    async def close(self, grace_s):
+        self.grace_s = grace_s
+        self.closed.set()
+
+
+class Scene:
+    """A pool whose replicas the control plane lists."""
+
+    def __init__(self, group: asyncio.TaskGroup):
+        self.pool = fleet(small=[]).pools["small"]
+        self.channels: dict[str, ScriptedChannel] = {}
+        self.members = Members(self.pool, SETTINGS, self._connect, group)
+
+    def _connect(self, address: str) -> ScriptedChannel:
+        self.channels[address] = ScriptedChannel()
+        return self.channels[address]
+
+    def listed(self, *addresses: str, priority: int = 0, drop_share: float = 0.0) -> list[str]:
+        endpoints = tuple(Endpoint(address, Place(priority)) for address in addresses)
+        self.members.take(Assignment(endpoints, drop_share))
+        return [replica.address for replica in self.pool.replicas]
+
+
+@pytest.fixture
+async def scene():
+    async with asyncio.TaskGroup() as group:
+        scene = Scene(group)
+        yield scene
+        scene.members.close()
+    assert all(channel.closed.is_set() for channel in scene.channels.values())
+
+
+async def test_a_pool_without_replicas_refuses_and_says_so(scene: Scene):
+    assert scene.pool.is_open()
+    assert scene.pool.pick() is None
+    assert "no replica is in service" in scene.pool.refusal().message
+
+
+async def test_replicas_come_and_go_as_they_are_listed(scene: Scene):
+    assert scene.listed("a:1", "b:1") == ["a:1", "b:1"]
+    assert scene.listed("b:1", "c:1") == ["b:1", "c:1"]
+
+
+async def test_one_that_leaves_is_closed_when_its_calls_are_over(scene: Scene):
+    scene.listed("a:1")
+    await asyncio.sleep(0)
+    scene.listed()
+    await asyncio.wait_for(scene.channels["a:1"].closed.wait(), 5)
+    assert scene.channels["a:1"].grace_s > 120, "longer than the longest budget"
+
+
+async def test_one_that_stays_keeps_what_is_known_of_it_and_hears_of_its_new_place(scene: Scene):
+    scene.listed("a:1")
+    (before,) = scene.pool.replicas
+    scene.listed("a:1", priority=2)
+    assert scene.pool.replicas == [before]
+    assert before.place.priority == 2
+    assert len(scene.channels) == 1
+
+
+async def test_a_drill_is_heard_of_and_ends(scene: Scene):
+    scene.listed("a:1", drop_share=0.5)
+    assert scene.pool.drop_share == 0.5
+    scene.listed("a:1")
+    assert scene.pool.drop_share == 0
