@@ -81,13 +81,11 @@ class SimulatedLlm:
         )
 
     def _tokens(self, request: pb.GenerateRequest) -> int:
-        """How many are to be sent: of an answer that was begun elsewhere, what is left, but one at least."""
-        tokens = request.sampling.max_tokens or self._settings.tokens
-        if not request.prefix:
-            return tokens
-        if not self._settings.continues:
+        """How many are to be sent: as many as are asked for, else what an answer that was begun elsewhere lacks, but one
+        at least."""
+        if request.prefix and not self._settings.continues:
             raise NotContinued("prefix: this engine cannot go on from the beginning of an answer")
-        return max(1, tokens - len(request.prefix.split()))
+        return request.sampling.max_tokens or max(1, self._settings.tokens - len(request.prefix.split()))
 
     def _finish(self, tokens: int, queue_ms: float) -> pb.Finish:
         usage = chat_pb2.Usage(prompt_tokens=PROMPT_TOKENS, completion_tokens=tokens)

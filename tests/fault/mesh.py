@@ -29,6 +29,7 @@ _MODULES = {
     "llm": "services.llm",
     "vision": "services.vision",
     "audio": "services.audio",
+    "control": "services.control",
     "simulated_llm": "bench.simulated_llm",
     "faulty_llm": "tests.fault.faulty_llm",
 }
@@ -39,6 +40,7 @@ class Processes:
 
     def __init__(self, stack: AsyncExitStack, folder: Path):
         self._stack, self._folder, self._numbers = stack, folder, count()
+        self.environment: dict[str, str] = {}  # of all that are started from now on, beside their settings
 
     async def start(self, service: str, address: str = "", **settings: object) -> ServiceProcess:
         """A process that serves. Settings are the service's own, those in groups as `hedge__mode`."""
@@ -51,9 +53,11 @@ class Processes:
         address = address or f"127.0.0.1:{free_port()}"
         prefix = f"HEDGEROW_{service.upper()}_"
         environment = {f"{prefix}{name.upper()}": _text(value) for name, value in settings.items()}
-        spec = ServiceSpec(
-            f"{service}-{next(self._numbers)}", _MODULES[service], address, {**environment, f"{prefix}ADDRESS": address}
-        )
+        told = {**self.environment, **environment, f"{prefix}ADDRESS": address}
+        return self.run(ServiceSpec(f"{service}-{next(self._numbers)}", _MODULES[service], address, told))
+
+    def run(self, spec: ServiceSpec) -> ServiceProcess:
+        """A process that was started just now, as `spec` says; also one like another that has ended."""
         process = ServiceProcess(spec, self._folder)
         self._stack.push_async_callback(process.stop)
         return process

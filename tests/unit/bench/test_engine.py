@@ -149,8 +149,8 @@ def test_its_counts_are_among_the_metrics() -> None:
     assert b"simulated_provider_started 3.0" in generate_latest(registry)
 
 
-def a_request(prefix: str = "") -> llm_pb2.GenerateRequest:
-    sampling = chat_pb2.Sampling(max_tokens=4)
+def a_request(prefix: str = "", max_tokens: int | None = 4) -> llm_pb2.GenerateRequest:
+    sampling = chat_pb2.Sampling(max_tokens=max_tokens)
     return llm_pb2.GenerateRequest(messages=[chat_pb2.Message(content="?")], sampling=sampling, prefix=prefix)
 
 
@@ -169,7 +169,9 @@ async def test_with_slots_it_says_how_long_a_call_waited() -> None:
 
 
 async def test_it_goes_on_where_another_engine_broke_off() -> None:
-    assert len(await answer(a_request(prefix="word word word "), continues=True)) == 1
+    begun = a_request("word word word ", max_tokens=None)
+    assert len(await answer(begun, continues=True, tokens=4)) == 1
+    assert len(await answer(a_request("word word word ", max_tokens=9), continues=True)) == 9, "as many as are asked for"
     with pytest.raises(NotContinued):
         await answer(a_request(prefix="word "))
 

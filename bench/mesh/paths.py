@@ -1,0 +1,103 @@
+"""What it costs to find the others by xDS, and what Envoy costs in front.
+
+Each call is a question that the cache is asked for, and does not have, and four messages of a simulated llm: one hop to
+each. The same backends are behind all paths, and every call goes over each of them in turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from bench.load import GATEWAY_GENERATE
+from bench.mesh.cluster import MODEL, Cluster, Progress, an_address
+from bench.stats import percentiles
+from hedgerow.channel import open_channel
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2
+
+SAMPLES, WARM_UP = 2_000, 200  # calls per path
+TOKENS = 4
+# Exact lookups alone; and questions too long to embed, so that what is stored afterwards disturbs nobody.
+_LONGEST_EMBEDDED = 8
+
+
+async def measure(folder: Path, progress: Progress) -> dict[str, dict[str, float]]:
+    """Milliseconds of a call over each path, and what it adds to the first."""
+    async with AsyncExitStack() as stack:
+        targets = await _start(Cluster(stack, folder, progress), progress)
+        calls: dict[str, Any] = {}
+        for name, target in targets.items():
+            channel = await stack.enter_async_context(open_channel(target))
+            calls[name] = channel.unary_stream(GATEWAY_GENERATE)
+        progress(f"mesh: {SAMPLES} calls on each of {', '.join(calls)}, interleaved")
+        times: dict[str, list[float]] = {name: [] for name in calls}
+        for number in range(WARM_UP + SAMPLES):
+            for name, call in calls.items():
+                spent_ms = await _ask(call, number)
+                if number >= WARM_UP:
+                    times[name].append(spent_ms)
+    return _summary(times)
+
+
+async def _start(cluster: Cluster, progress: Progress) -> dict[str, str]:
+    """Where each path begins."""
+    llm, router = await cluster.llm("llm"), await cluster.router()
+    cache = await cluster.start("cache", "services.cache", max_embedded_tokens=_LONGEST_EMBEDDED)
+    static = await cluster.start(
+        "gateway-static",
+        "services.gateway",
+        cache_address=cache.spec.address,
+        router_address=router.spec.address,
+        llm_addresses={MODEL: llm.spec.address},
+        near_cache_entries=0,
+    )
+    by_xds, edge = an_address(), an_address()
+    places = {"cache": cache.spec.address, "router": router.spec.address, "llm": llm.spec.address, "gateway": by_xds}
+    services: dict[str, Any] = {
+        name: {"endpoints": [{"address": address, "region": "west"}]} for name, address in places.items()
+    }
+    services["cache"]["balance"] = "ring_hash"
+    region = {"west": {"latitude": 52.5, "longitude": 13.4}}
+    await cluster.control({"regions": region, "services": services, "edge": {"address": edge}})
+    await cluster.start(
+        "gateway-xds",
+        "services.gateway",
+        by_xds,
+        cache_address="xds:///cache",
+        router_address="xds:///router",
+        llm_addresses={MODEL: "xds:///llm"},
+        near_cache_entries=0,
+    )
+    await cluster.envoy(edge)
+    return {"static": static.spec.address, "xds": by_xds, "envoy": edge}
+
+
+async def _ask(call: Any, number: int) -> float:
+    question = f"What is the capital of the country that comes as number {number} in the list, and what time is it?"
+    request = gateway_pb2.GenerateRequest(
+        messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=f"{question} {time.time_ns()}")],
+        sampling=chat_pb2.Sampling(max_tokens=TOKENS),
+        cache=gateway_pb2.CachePolicy(min_similarity=1),
+        budget_ms=20_000,
+    ).SerializeToString()
+    began = time.perf_counter()
+    running = call(request, timeout=30)
+    while await running.read() is not grpc.aio.EOF:
+        pass
+    return (time.perf_counter() - began) * 1000
+
+
+def _summary(times: Mapping[str, list[float]]) -> dict[str, dict[str, float]]:
+    found = {}
+    for name, spent_ms in times.items():
+        found[name] = {f"{key}_ms": value for key, value in percentiles(spent_ms).items()}
+    for each in found.values():
+        for key in ("p50_ms", "p99_ms"):
+            each[f"added_{key}"] = round(each[key] - found["static"][key], 3)
+    return found

@@ -1,0 +1,172 @@
+"""A mesh as it is run on many machines, on this one: control plane, Envoy, Redis, and two processes of each service.
+
+    caller → Envoy ─┬─▶ gateway 0 ─┐
+                    └─▶ gateway 1 ─┴─▶ cache 0, 1 ∥ router 0, 1 → llm 0, 1 (simulated)
+
+All find each other over xDS. What stands before the second of each pair is a proxy where a test wants to be in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hedgerow.channel import open_channel
+from hedgerow.cli import envoy
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from hedgerow.control.v1 import control_pb2, control_pb2_grpc
+from tests.fault.asking import MODEL, Asker, asking
+from tests.fault.mesh import Processes, processes
+from tests.fault.proxy import FaultProxy
+from tests.redis import RedisProcess, redis_server
+
+LAME_DUCK_MS, GRACE_MS = 300, 1_500
+_CATALOGUE = [{"name": MODEL, "tier": "fast", "context_tokens": 100_000}]
+_BALANCE = {"cache": "ring_hash"}
+
+
+def address(host: str = "127.0.0.1") -> str:
+    """A free one."""
+    return f"{host}:{free_port()}"
+
+
+@dataclass(slots=True)
+class Replicated:
+    """The mesh. `pairs` are by service; `caller` asks through Envoy."""
+
+    starter: Processes
+    redis: RedisProcess
+    control: ServiceProcess
+    topology: Path
+    envoy: ServiceProcess
+    caller: Asker
+    pairs: Mapping[str, list[ServiceProcess]]
+    proxies: Mapping[str, FaultProxy] = field(default_factory=dict)
+
+    @property
+    def edge(self) -> str:
+        """Where callers come in."""
+        return self.envoy.spec.address
+
+    async def heal(self) -> None:
+        """Take every fault away, and return when all serve."""
+        for proxy in self.proxies.values():
+            proxy.heal()
+        if self.control.exit_code is not None:
+            self.again(self.control)
+        for process in [each for pair in self.pairs.values() for each in pair if each.exit_code is not None]:
+            self.again(process)
+        await self.well()
+
+    def again(self, process: ServiceProcess) -> ServiceProcess:
+        """Start one that has ended again, where it was."""
+        started = self.starter.run(process.spec)
+        for pair in self.pairs.values():
+            pair[:] = [started if each is process else each for each in pair]
+        if process is self.control:
+            self.control = started
+        return started
+
+    async def get(self) -> control_pb2.GetMeshResponse:
+        """The mesh as the control plane sees it."""
+        async with open_channel(self.control.spec.address) as channel:
+            stub: Any = control_pb2_grpc.ControlServiceStub(channel)
+            return await stub.GetMesh(control_pb2.GetMeshRequest(), timeout=5, wait_for_ready=True)
+
+    async def well(self, within_s: float = 30) -> None:
+        """Return when every endpoint serves."""
+        await self.until(lambda mesh: all(_serves(each) for of in mesh.services for each in of.endpoints), within_s)
+
+    async def until(self, condition: Any, within_s: float = 15) -> control_pb2.GetMeshResponse:
+        """Return when what the control plane sees fulfils `condition`."""
+        async with asyncio.timeout(within_s):
+            while not condition(seen := await self.get()):
+                await asyncio.sleep(0.01)
+        return seen
+
+    def sees(self, process: ServiceProcess) -> Any:
+        """A condition for `until`: the endpoint is in service."""
+
+        def condition(mesh: control_pb2.GetMeshResponse) -> bool:
+            endpoints = [each for of in mesh.services for each in of.endpoints]
+            return any(each.address == process.spec.address and _serves(each) for each in endpoints)
+
+        return condition
+
+
+def _serves(endpoint: control_pb2.Endpoint) -> bool:
+    return endpoint.health == control_pb2.ENDPOINT_HEALTH_SERVING and endpoint.in_service
+
+
+def bootstrap(control: str, region: str = "west") -> dict[str, str]:
+    """The environment of a process that finds the others over xDS."""
+    server = {"server_uri": control, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}
+    given = {"xds_servers": [server], "node": {"id": f"test-{region}", "locality": {"region": region}}}
+    return {"GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(given)}
+
+
+def write_topology(file: Path, edge: str, endpoints: Mapping[str, Sequence[object]], **more: object) -> None:
+    """`endpoints` by service, as the topology has them; plain addresses are put in the region `west`."""
+    services = {
+        name: {
+            "balance": _BALANCE.get(name, "round_robin"),
+            "endpoints": [{"address": each} if isinstance(each, str) else each for each in given],
+        }
+        for name, given in endpoints.items()
+    }
+    unfinished = file.with_suffix(".new")
+    unfinished.write_text(yaml.safe_dump({"services": services, "edge": {"address": edge}, **more}))
+    unfinished.replace(file)
+
+
+async def start_envoy(starter: Processes, folder: Path, control: str, edge: str) -> ServiceProcess:
+    """Envoy that serves."""
+    written = envoy.write_bootstrap(
+        folder / "envoy", node_id="edge-test", region="west", control_address=control, admin_address=address()
+    )
+    process = starter.run(ServiceSpec("envoy", "", edge, command=tuple(envoy.command(written))))
+    await process.wait_serving()
+    return process
+
+
+@asynccontextmanager
+async def replicated(folder: Path, proxied: Sequence[str] = ()) -> AsyncIterator[Replicated]:
+    """`proxied`: the services before whose second process a proxy stands, as the topology has it."""
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        starter, redis = await enter(processes(folder)), await enter(redis_server(folder))
+        control, edge, file = address(), address(), folder / "topology.yaml"
+        at = {name: [address(), address()] for name in ("gateway", "cache", "router", "llm")}
+        proxies = {name: await enter(FaultProxy(at[name][1])) for name in proxied}
+        listed = {
+            name: [first, proxies[name].address if name in proxies else second] for name, (first, second) in at.items()
+        }
+        write_topology(file, edge, listed)
+        controller = await starter.start("control", control, topology=str(file))
+        starter.environment = bootstrap(control)
+        shared = {"redis_url": redis.url, "lame_duck_ms": LAME_DUCK_MS, "grace_ms": GRACE_MS}
+        gateway = {
+            "cache_address": "xds:///cache",
+            "router_address": "xds:///router",
+            "llm_addresses": {MODEL: "xds:///llm"},
+        }
+        llm = {"each_ms": 5, "continues": True, "lame_duck_ms": LAME_DUCK_MS, "grace_ms": GRACE_MS}
+        started = {
+            "cache": [starter.launch("cache", each, **shared) for each in at["cache"]],
+            "router": [starter.launch("router", each, models=_CATALOGUE, **shared) for each in at["router"]],
+            "llm": [starter.launch("simulated_llm", each, **llm) for each in at["llm"]],
+            "gateway": [starter.launch("gateway", each, **gateway, **shared) for each in at["gateway"]],
+        }
+        await asyncio.gather(*(process.wait_serving() for pair in started.values() for process in pair))
+        front = await start_envoy(starter, folder, control, edge)
+        caller = await enter(asking(edge))
+        mesh = Replicated(starter, redis, controller, file, front, caller, started, proxies)
+        await mesh.well()
+        yield mesh

@@ -1,0 +1,309 @@
+"""The same faults where every service is there twice, found over xDS, and called through Envoy."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from hedgerow.cli.processes import check_health
+from tests.fault.asking import Asker, Outcome, p99_ms
+from tests.fault.proxy import Timeout
+from tests.fault.replicated import GRACE_MS, Replicated, replicated, write_topology
+from tests.fault.report import Report
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+_RATE = 50  # calls a second
+_NOTICED_S = 2.0
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Replicated]:
+    async with replicated(tmp_path_factory.mktemp("replicated"), proxied=("gateway", "llm")) as mesh:
+        yield mesh
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def replicas(started: Replicated) -> AsyncIterator[Replicated]:
+    """The shared mesh, healthy before the test and again after it."""
+    await _answers(started.caller)
+    yield started
+    await started.heal()
+
+
+async def _answers(caller: Asker) -> None:
+    """Ask until each gateway has had its turn several times, and all is well."""
+    well = 0
+    async with asyncio.timeout(30):
+        while well < 8:
+            outcome = await caller.ask(f"Well {time.monotonic_ns()}?", budget_ms=5_000)
+            well = well + 1 if outcome.ok else 0
+
+
+class Load:
+    """Questions at a steady rate, until it is told to end."""
+
+    def __init__(self, caller: Asker, **fields: object):
+        self._caller, self._fields = caller, {"budget_ms": 5_000, **fields}
+        self.tasks: list[asyncio.Task[Outcome]] = []
+
+    @property
+    def in_flight(self) -> int:
+        return sum(not task.done() for task in self.tasks)
+
+    async def send(self, calls: int) -> None:
+        """So many more, at `_RATE` a second."""
+        began = time.monotonic()
+        for number in range(calls):
+            await asyncio.sleep(max(0.0, began + number / _RATE - time.monotonic()))
+            question = f"Load {time.monotonic_ns()}?"
+            self.tasks.append(asyncio.create_task(self._caller.ask(question, **self._fields)))
+
+    async def outcomes(self) -> list[Outcome]:
+        """Of all calls, when they have ended."""
+        return list(await asyncio.gather(*self.tasks))
+
+
+def _failures(outcomes: list[Outcome]) -> list[Outcome]:
+    """Answers that are not whole. Each says so."""
+    assert all(outcome.typed for outcome in outcomes), [each for each in outcomes if not each.typed]
+    return [outcome for outcome in outcomes if not outcome.whole]
+
+
+@pytest.mark.parametrize("service", ["gateway", "llm", "cache", "router"])
+async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(replicas: Replicated, report: Report, service: str):
+    victim, load = replicas.pairs[service][0], Load(replicas.caller)
+    with report.case(4, f"SIGKILL of one of two: {service}, through the mesh, {_RATE} requests a second") as row:
+        await load.send(100)
+        in_flight = load.in_flight
+        victim.signal(signal.SIGKILL)
+        await load.send(300)
+        outcomes = await load.outcomes()
+        row.count(*outcomes)
+        failures = _failures(outcomes)
+        row.measured("success", 100 * (1 - len(failures) / len(outcomes)), 99.5, " %", at_least=True)
+        row.measured("failures", len(failures), in_flight, "")
+        assert len(failures) <= max(in_flight, 2), failures
+        if service != "gateway":  # whose own streams nobody can go on with
+            assert not failures
+    with report.case(3, f"SIGKILL of one of two: {service}, through the mesh, started again") as row:
+        again = replicas.again(victim)
+        while await check_health(again.spec.address, 0.2) != "SERVING":
+            await asyncio.sleep(0.01)
+        ready = time.monotonic()
+        await replicas.until(replicas.sees(again))
+        row.recovered(time.monotonic() - ready, 0.5)
+        row.count(await replicas.caller.ask("Back again?"))
+
+
+@pytest.mark.parametrize("service", ["gateway", "llm"])
+async def test_freezing_one_of_a_pair_is_noticed_and_healed(replicas: Replicated, report: Report, service: str):
+    frozen, load = replicas.pairs[service][0], Load(replicas.caller, budget_ms=1_000)
+    with report.case(5, f"SIGSTOP of one of two: {service}, through the mesh, then SIGCONT") as row:
+        frozen.signal(signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            sending = asyncio.create_task(load.send(6 * _RATE))
+            await replicas.until(lambda mesh: not replicas.sees(frozen)(mesh))
+            row.detected(time.monotonic() - began, _NOTICED_S)
+            await sending
+            outcomes = await load.outcomes()
+        finally:
+            frozen.signal(signal.SIGCONT)
+        thawed = time.monotonic()
+        await replicas.until(replicas.sees(frozen))
+        row.recovered(time.monotonic() - thawed, 2.0)
+        row.count(*outcomes)
+        assert all(outcome.whole for outcome in outcomes[-_RATE:]), "once it is known, nobody is sent there"
+        _all_end(outcomes)
+
+
+def _all_end(outcomes: list[Outcome]) -> None:
+    """None hangs until its caller gives up."""
+    assert not [each for each in outcomes if each.code is grpc.StatusCode.DEADLINE_EXCEEDED and not each.typed]
+    assert all(outcome.typed for outcome in outcomes)
+
+
+@pytest.mark.parametrize("service", ["gateway", "llm"])
+async def test_a_black_hole_before_one_of_a_pair_is_noticed_and_heals(
+    replicas: Replicated, report: Report, service: str
+):
+    proxy, load = replicas.proxies[service], Load(replicas.caller, budget_ms=1_000)
+    with report.case(6, f"black hole before one of two: {service}, through the mesh, then healed") as row:
+        proxy.add(Timeout())
+        began = time.monotonic()
+        sending = asyncio.create_task(load.send(6 * _RATE))
+        await replicas.until(lambda mesh: not _in_service(mesh, proxy.address))
+        row.detected(time.monotonic() - began, _NOTICED_S)
+        await sending
+        outcomes = await load.outcomes()
+        row.count(*outcomes)
+        assert all(outcome.whole for outcome in outcomes[-_RATE:])
+        proxy.heal()
+        healed = time.monotonic()
+        await replicas.until(lambda mesh: _in_service(mesh, proxy.address))
+        row.recovered(time.monotonic() - healed, 2.0)
+
+
+def _in_service(mesh: object, address: str) -> bool:
+    return any(each.in_service for of in mesh.services for each in of.endpoints if each.address == address)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("service", ["gateway", "llm"])
+async def test_one_of_a_pair_that_accepts_and_never_speaks_gets_no_calls(
+    replicas: Replicated, report: Report, service: str
+):
+    proxy = replicas.proxies[service]
+    with report.case(7, f"one of two accepts TCP and never speaks: {service}, through the mesh") as row:
+        proxy.add(Timeout())
+        proxy.cut()
+        await replicas.until(lambda mesh: not _in_service(mesh, proxy.address))
+        load = Load(replicas.caller, budget_ms=1_000)
+        await load.send(2 * _RATE)
+        outcomes = await load.outcomes()
+        row.count(*outcomes)
+        late = max(outcome.seconds for outcome in outcomes) * 1000 - 1_000
+        row.measured("past the budget", max(0.0, late), 20)
+        assert not _failures(outcomes)
+
+
+@pytest.mark.parametrize("service", ["gateway", "llm", "cache", "router"])
+async def test_one_of_a_pair_that_is_told_to_stop_costs_nothing(replicas: Replicated, report: Report, service: str):
+    leaving, load = replicas.pairs[service][0], Load(replicas.caller, max_tokens=20)
+    with report.case(14, f"SIGTERM of one of two: {service}, through the mesh, {_RATE} requests a second") as row:
+        await load.send(50)
+        told = time.monotonic()
+        leaving.signal(signal.SIGTERM)
+        sending = asyncio.create_task(load.send(150))
+        code = await leaving.wait(poll_s=0.005)
+        row.measured("exit", (time.monotonic() - told) * 1000, GRACE_MS + 500)
+        await sending
+        outcomes = await load.outcomes()
+        row.count(*outcomes)
+        assert code == 0
+        assert not _failures(outcomes)
+
+
+async def test_streams_that_outlast_a_gateways_grace_end_in_a_typed_way(replicas: Replicated, report: Report):
+    leaving = replicas.pairs["gateway"][0]
+    with report.case(15, "SIGTERM of one of two gateways, through the mesh, streams longer than its grace") as row:
+        asked = [replicas.caller.start(f"Long {n}?", max_tokens=1_000, bypass=True) for n in range(10)]
+        await asyncio.gather(*(stream.first_text() for stream in asked))
+        told = time.monotonic()
+        leaving.signal(signal.SIGTERM)
+        code = await leaving.wait(poll_s=0.005)
+        row.measured("exit", (time.monotonic() - told) * 1000, GRACE_MS + 500)
+        outcomes = await asyncio.gather(*(stream.end() for stream in asked))
+        row.count(*outcomes)
+        assert code == 0
+        cut = _failures(list(outcomes))
+        assert cut, "both gateways had some of them"
+        assert len(cut) < len(outcomes)
+        assert all(outcome.text for outcome in cut)
+
+
+async def test_a_control_plane_that_is_away_changes_nothing(replicas: Replicated, report: Report):
+    load = Load(replicas.caller)
+    with report.case(3, "SIGKILL of the control plane, started again, through the mesh") as row:
+        replicas.control.signal(signal.SIGKILL)
+        await load.send(2 * _RATE)
+        again = replicas.again(replicas.control)
+        sending = asyncio.create_task(load.send(4 * _RATE))
+        await again.wait_serving()
+        await replicas.well()
+        await sending
+        outcomes = await load.outcomes()
+        row.count(*outcomes)
+        assert not _failures(outcomes)
+        assert not any(outcome.degraded for outcome in outcomes)
+
+
+async def test_redis_that_is_away_costs_no_answer(replicas: Replicated, report: Report):
+    load = Load(replicas.caller)
+    with report.case(3, "SIGKILL of Redis, started again, through the mesh") as row:
+        await load.send(_RATE)
+        await replicas.redis.kill()
+        await load.send(2 * _RATE)
+        await replicas.redis.start()
+        await load.send(2 * _RATE)
+        outcomes = await load.outcomes()
+        row.count(*outcomes)
+        assert not _failures(outcomes)
+        marks = Counter(label for outcome in outcomes for label in outcome.final.degraded)
+        assert set(marks) == {"cache:local"}, "its own memory alone was asked, and the answer says so"
+
+
+async def test_what_envoy_refuses_is_seen_and_the_good_configuration_stays(replicas: Replicated):
+    before = replicas.topology.read_text()
+    endpoints = {name: [each.spec.address for each in pair] for name, pair in replicas.pairs.items()}
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        write_topology(replicas.topology, f"127.0.0.1:{taken.getsockname()[1]}", endpoints)
+        try:
+            mesh = await replicas.until(lambda mesh: any(_refusals(mesh)), within_s=30)
+            assert "cannot bind" in " ".join(_refusals(mesh))
+            assert (await replicas.caller.ask("Still there?")).ok
+        finally:
+            unfinished = replicas.topology.with_suffix(".new")
+            unfinished.write_text(before)
+            unfinished.replace(replicas.topology)
+    await replicas.until(lambda mesh: not any(_refusals(mesh)), within_s=30)
+
+
+def _refusals(mesh: object) -> list[str]:
+    return [each.refused for client in mesh.clients for each in client.subscriptions if each.refused]  # type: ignore[attr-defined]
+
+
+async def test_a_flood_of_cancelled_calls_at_the_edge(replicas: Replicated, report: Report):
+    before = await _healthy(replicas.caller)
+    with report.case(17, "flood of cancelled calls on one connection, through the mesh") as row:
+        async with _flooding(replicas.edge):
+            during = await _healthy(replicas.caller)
+        row.count(*during)
+        row.measured("p99", p99_ms(during) / p99_ms(before), 2, " ×")
+
+
+async def test_a_thousand_silent_connections_at_the_edge(replicas: Replicated, report: Report):
+    before = await _healthy(replicas.caller)
+    host, _, port = replicas.edge.rpartition(":")
+    with report.case(17, "1,000 silent connections, through the mesh") as row:
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(1_000)]
+        try:
+            during = await _healthy(replicas.caller)
+        finally:
+            for _, writer in silent:
+                writer.close()
+        row.count(*during)
+        row.measured("p99", p99_ms(during) / p99_ms(before), 2, " ×")
+        assert not _failures(during)
+
+
+async def _healthy(caller: Asker) -> list[Outcome]:
+    """How one caller fares, asking one question after the other."""
+    fields = {"bypass": True, "budget_ms": 5_000}
+    return [await caller.ask(f"Healthy {time.monotonic_ns()}?", **fields) for _ in range(200)]
+
+
+@asynccontextmanager
+async def _flooding(address: str) -> AsyncIterator[None]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.fault.flood", address, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.readline(), 20)
+        yield
+        assert process.returncode is None
+    finally:
+        process.kill()
+        await process.wait()
