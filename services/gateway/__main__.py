@@ -28,6 +28,7 @@ from services.gateway.near import NearCache
 from services.gateway.routes import Routes
 from services.gateway.senses import Senses
 from services.gateway.servicer import GatewayServicer
+from services.gateway.shared import sharing
 from services.runtime import serve
 from services.runtime.policy.flight import SingleFlight
 from services.runtime.policy.pressure import Pressure
@@ -63,6 +64,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         senses = _senses(settings, channels)
         backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, flights, stand_ins, senses)
         identity = _identity(settings)
+        door = Door(settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges)))
         work = [aftermath.run(), pressure.run(), identity.run()]
         work += [watch(channels[each.address], each.breaker) for pool in fleet.pools.values() for each in pool.replicas]
         if senses.vision:
@@ -83,7 +85,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                     await _follow_lists(settings, fleet, control, found, partial(dial, service="llm"), group, leaving)
                 if router:
                     await routes.arrived(settings.ready_wait_ms / 1000)
-                yield {_SERVICE: GatewayServicer(settings, backends, identity, Door(settings.shed, pressure.value))}
+                yield {_SERVICE: GatewayServicer(settings, backends, identity, door)}
                 await aftermath.settle(_SETTLE_S)
 
 

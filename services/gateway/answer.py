@@ -233,6 +233,9 @@ class Answer:
         return bool(copy or pending)
 
     def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> None:
+        if found.local_only:
+            self._ledger.degraded.append(f"cache{_LOCAL}")
+            self._ledger.decide("fallback", "local", "cache", "Redis is away: the replica's own memory was asked")
         verdict = _VERDICTS.get(found.verdict, pb.CACHE_VERDICT_MISS)
         similarity = found.similarity if found.HasField("similarity") else None
         stage.detail = cache_pb2.Verdict.Name(found.verdict).removeprefix("VERDICT_").lower()

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
+from services.runtime.shared_state import RedisUrl
 
 Address = Annotated[str, Field(min_length=3)]
 # One address may be given as a plain string; the same address twice is two replicas to hedge between.
@@ -190,6 +191,20 @@ class GatewaySettings(ServiceSettings):
     tenants: dict[str, TenantSettings] = Field({}, description="What each tenant may have, as JSON by name.")
     tenants_file: Path | None = Field(
         None, description="A YAML file like `tenants`, which it adds to; read again when it changes."
+    )
+    redis_url: RedisUrl = ""
+    redis_timeout_ms: float = Field(
+        100,
+        ge=1,
+        le=10_000,
+        description="The longest Redis may take to answer; then each gateway decides for itself until it is back.",
+    )
+    quota_lease_ms: int = Field(
+        10_000,
+        ge=100,
+        le=600_000,
+        description="With `redis_url`: when the places that a gateway holds for its tenants' requests are free again "
+        "after it was killed.",
     )
     hedge: HedgeSettings = Field(HedgeSettings(), description="Second calls for late first texts.")
     retry: RetrySettings = Field(RetrySettings(), description="Another call for a failed one.")

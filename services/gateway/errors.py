@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from services.runtime.errors import TooLate, Unauthenticated, Unavailable
+from services.runtime.errors import Forbidden, TooLate, Unauthenticated, Unavailable
 
 
 class KeyUnknown(Unauthenticated):
     """The API key is missing or not in the list."""
 
     reason = "KEY_UNKNOWN"
+
+
+class CredentialsDiffer(Forbidden):
+    """The API key is of another tenant than the one that the edge proved."""
+
+    reason = "CREDENTIALS_DIFFER"
 
 
 class ModelUnavailable(Unavailable):

@@ -1,5 +1,8 @@
 """Who is asking, and what they may have: the tenant comes from the credential and from nothing else.
 
+A credential is an API key, or what the edge proved: a tenant's name from a token that it has checked, which the gateway
+takes from the edge's own certificate and from nobody else. Where there are both, they must agree.
+
 Keys are kept as their SHA-256 alone, so neither the settings nor the tenants' file can give one away. A lookup hashes
 what came and asks a dictionary, about 1 µs in all, so nothing is remembered between calls. It need not take constant
 time: what it compares is a digest, and nobody can choose a key whose digest comes byte by byte nearer to another.
@@ -13,7 +16,7 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +24,13 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from services.gateway.config import TenantSettings
-from services.gateway.errors import KeyUnknown
+from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.runtime.errors import shorten
 from services.runtime.policy.quota import Allowance
 
 LOCAL = "local"  # the one tenant of a gateway without keys
 _POLL_S = 0.5
+_LONGEST_NAME = 256
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)
 
@@ -57,19 +61,39 @@ class Identity:
     def __init__(self, api_keys: Mapping[str, str], tenants: Mapping[str, TenantSettings], file: Path | None):
         self._api_keys, self._settings, self._file = api_keys, tenants, file
         self._read = self._last = _stamp(file)
-        settings = self._load()
+        self._known = settings = self._load()
         self._keys = _by_key(api_keys, settings)
         self._local = None if self._keys else _tenant(LOCAL, settings)
 
-    def tenant(self, authorization: str | None) -> Tenant:
-        """The tenant of an `authorization` header (`Bearer <key>`); raises `KeyUnknown`."""
-        if self._local is not None:
-            return self._local
-        scheme, _, key = (authorization or "").partition(" ")
-        tenant = self._keys.get(hashlib.sha256(key.strip().encode()).hexdigest())
-        if tenant is None or scheme.lower() != "bearer":
+    def tenant(self, authorization: str | None, proven: Sequence[str | bytes] = ()) -> Tenant:
+        """The tenant of an `authorization` header (`Bearer <key>`), or the one whose name the edge has `proven`.
+
+        Raises `KeyUnknown`, also for more than one name, and `CredentialsDiffer`. A bearer token that is no known key,
+        beside a proven name, is the token that the edge has checked.
+        """
+        known = self._of_key(authorization)
+        if proven:
+            return self._of_edge(proven, known)
+        tenant = self._local or known
+        if tenant is None:
             raise KeyUnknown("authorization: a bearer token that this gateway knows is required")
         return tenant
+
+    def _of_key(self, authorization: str | None) -> Tenant | None:
+        scheme, _, key = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        return self._keys.get(hashlib.sha256(key.strip().encode()).hexdigest())
+
+    def _of_edge(self, proven: Sequence[str | bytes], known: Tenant | None) -> Tenant:
+        name, *more = proven
+        if more or not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+            raise KeyUnknown(
+                f"the tenant that the edge proved: one name of 1 to {_LONGEST_NAME} characters is required"
+            )
+        if known and known.name != name:
+            raise CredentialsDiffer("authorization: this API key is of another tenant than the token")
+        return _tenant(name, self._known)
 
     async def run(self) -> None:
         """Follow the file, where there is one, until cancelled."""
@@ -89,7 +113,7 @@ class Identity:
     async def _reload(self) -> None:
         try:
             settings = await asyncio.to_thread(self._load)
-            self._keys = _by_key(self._api_keys, settings)
+            self._keys, self._known = _by_key(self._api_keys, settings), settings
         except BadTenants as error:
             _log.error("%s; the tenants stay as they were", error)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing
 from functools import cache, partial
@@ -14,6 +15,7 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admit import check, check_conversation
 from services.gateway.answer import Answer, Backends, Messages
+from services.gateway.backends import TENANT_HEADER
 from services.gateway.config import GatewaySettings
 from services.gateway.converse import Conversation
 from services.gateway.door import Door
@@ -25,10 +27,12 @@ from services.gateway.senses import recording_is
 from services.gateway.targets import Targets
 from services.runtime import telemetry
 from services.runtime.boundary import Call, header, to_status
+from services.runtime.callers import EDGE
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 
 _OPENING_S = 10.0  # for a conversation's first message
+_QUOTA_SHARE = 0.2  # of a budget, that the gateways' common quotas may take at most
 
 
 class GatewayServicer:
@@ -40,20 +44,24 @@ class GatewayServicer:
         self._conversations: set[Conversation] = set()
         self._stages = cache(partial(answer_stages, settings.stages))
 
-    def authorize(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
-        """Raise `KeyUnknown` for a call, to whatever this process serves, without a key that is known."""
-        self._identity.tenant(header(metadata, "authorization"))
+    def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Tenant:
+        """The tenant of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`.
+
+        A tenant's name in the metadata is believed of `caller`, an identity, only where that is the edge.
+        """
+        named = [value for key, value in metadata if key == TENANT_HEADER] if caller == EDGE else []
+        return self._identity.tenant(header(metadata, "authorization"), named)
 
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
-        tenant = self._identity.tenant(call.header("authorization"))
-        async with aclosing(self._answer(request, tenant, call.deadline, call.span)) as messages:
+        tenant = self.authorize(call.metadata, call.peer)
+        async with aclosing(await self._answer(request, tenant, call.deadline, call.span)) as messages:
             async for message in messages:
                 yield message
 
     async def GenerateBatch(
         self, request: pb.GenerateBatchRequest, call: Call
     ) -> AsyncIterator[pb.GenerateBatchResponse]:
-        tenant = self._identity.tenant(call.header("authorization"))
+        tenant = self.authorize(call.metadata, call.peer)
         if not 1 <= len(request.requests) <= self._settings.max_batch:
             raise InvalidInput("requests", f"1 to {self._settings.max_batch} requests", len(request.requests))
         tasks = [
@@ -70,7 +78,7 @@ class GatewayServicer:
     async def Converse(
         self, requests: AsyncIterator[pb.ConverseRequest], call: Call
     ) -> AsyncIterator[pb.ConverseResponse]:
-        tenant = self._identity.tenant(call.header("authorization"))
+        tenant = self.authorize(call.metadata, call.peer)
         first = await _opening(requests)
         if not first.HasField("options"):
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
@@ -104,7 +112,7 @@ class GatewayServicer:
     async def _turn(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> Messages:
         """One turn's answer, in a span of its own."""
         with telemetry.internal_span("turn") as span:
-            async with aclosing(self._answer(request, tenant, deadline, span)) as messages:
+            async with aclosing(await self._answer(request, tenant, deadline, span)) as messages:
                 async for message in messages:
                     yield message
 
@@ -113,17 +121,21 @@ class GatewayServicer:
     ) -> pb.GenerateBatchResponse:
         final = pb.Final()
         try:
-            async with aclosing(self._answer(request, tenant, call.deadline, call.span)) as messages:
+            async with aclosing(await self._answer(request, tenant, call.deadline, call.span)) as messages:
                 async for message in messages:
                     final = message.events[-1].final  # the last event of the last message
         except Exception as error:  # one item's failure does not end the others
             return pb.GenerateBatchResponse(index=index, error=_tell(error))
         return pb.GenerateBatchResponse(index=index, final=final)
 
-    def _answer(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span) -> Messages:
+    async def _answer(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span) -> Messages:
         check(request, self._settings)
         budget_ms = self._budget_ms(request, tenant, deadline)
-        reservation = self._door.admit(request, tenant, telemetry.trace_id(span))
+        opened, trace_id = time.monotonic(), telemetry.trace_id(span)
+        if self._door.asks(tenant):
+            reservation = await self._door.admit_shared(request, tenant, trace_id, budget_ms / 1000 * _QUOTA_SHARE)
+        else:
+            reservation = self._door.admit(request, tenant, trace_id)
         cached = self._backends.cache is not None and not request.cache.bypass
         plan = make_plan(
             self._stages(cached=cached, images=bool(request.images), audio=recording_is(request)),
@@ -133,6 +145,10 @@ class GatewayServicer:
         )
         reserve_s = min(self._settings.finish_reserve_ms, budget_ms / 10) / 1000
         ledger = Ledger(plan, span, reserve_s, self._targets)
+        ledger.opened = opened  # to be admitted is a part of the budget
+        if reservation.local:
+            ledger.degraded.append("quota:local")
+            ledger.decide("quota", "local", tenant.name, reservation.local)
         return Answer(request, tenant, reservation, ledger, self._backends).messages()
 
     def _budget_ms(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> float:

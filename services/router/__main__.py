@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.router.v1 import router_pb2
 from services.router.config import RouterSettings
 from services.router.servicer import RouterServicer
+from services.router.shared import SharedObservations
 from services.router.table import Table
 from services.runtime import serve
 from services.runtime.digest import SLICES
+from services.runtime.shared_state import SharedStateLost, connected
 
 _SERVICE = router_pb2.DESCRIPTOR.services_by_name["RouterService"]
 
@@ -20,7 +23,23 @@ _SERVICE = router_pb2.DESCRIPTOR.services_by_name["RouterService"]
 @asynccontextmanager
 async def assemble(settings: RouterSettings) -> AsyncIterator[Mapping[ServiceDescriptor, RouterServicer]]:
     table = Table(settings.models, settings.window_s)
-    yield {_SERVICE: RouterServicer(table, settings.publish_interval_ms / 1000, settings.window_s / SLICES)}
+    if not settings.redis_url:
+        yield {_SERVICE: _servicer(settings, table)}
+        return
+    async with connected(settings.redis_url) as state, asyncio.TaskGroup() as group:
+        shared = SharedObservations(state, settings.window_s, lambda request, age_s: servicer.take(request, age_s))
+        servicer = _servicer(settings, table, shared.tell)
+        with suppress(SharedStateLost):  # then it begins with nothing, as it would alone
+            await shared.catch_up()
+        running = group.create_task(shared.run())
+        yield {_SERVICE: servicer}
+        running.cancel()
+
+
+def _servicer(
+    settings: RouterSettings, table: Table, *tell: Callable[[router_pb2.ObserveRequest], None]
+) -> RouterServicer:
+    return RouterServicer(table, settings.publish_interval_ms / 1000, settings.window_s / SLICES, *tell)
 
 
 if __name__ == "__main__":

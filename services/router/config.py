@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
+from services.runtime.shared_state import RedisUrl
 
 Milliseconds = Annotated[float, Field(gt=0, le=600_000)]
 Dollars = Annotated[float, Field(ge=0, le=1_000)]
@@ -38,6 +39,8 @@ class RouterSettings(ServiceSettings):
     publish_interval_ms: int = Field(
         250, ge=10, le=60_000, description="Least time between two versions of the table, in milliseconds."
     )
+
+    redis_url: RedisUrl = ""
 
     @field_validator("models")
     @classmethod

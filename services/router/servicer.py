@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from hedgerow.router.v1 import router_pb2 as pb
@@ -17,10 +17,16 @@ from services.runtime.errors import InvalidInput
 class RouterServicer:
     """Serves `hedgerow.router.v1.RouterService`."""
 
-    def __init__(self, table: Table, publish_interval_s: float, refresh_s: float):
+    def __init__(
+        self,
+        table: Table,
+        publish_interval_s: float,
+        refresh_s: float,
+        tell: Callable[[pb.ObserveRequest], None] = lambda request: None,
+    ):
         """Watchers get a changed table every `publish_interval_s` at most, and any table every `refresh_s` at least:
-        observations that leave the window change it too."""
-        self._table = table
+        observations that leave the window change it too. `tell` hears of all observations that gateways bring here."""
+        self._table, self._tell = table, tell
         self._publish_interval_s = publish_interval_s
         self._refresh_s = refresh_s
         self._changed = asyncio.Event()
@@ -59,14 +65,21 @@ class RouterServicer:
         async def take() -> None:
             nonlocal taken
             async for request in requests:
-                taken += self._table.observe([_observation(seen) for seen in request.observations])
-                self._wake()
+                taken += self.take(request)
+                self._tell(request)
 
         await until_set(self._drained, take())
         return pb.ObserveResponse(taken=taken)
 
     async def ListModels(self, request: pb.ListModelsRequest, call: Call) -> pb.ListModelsResponse:
         return pb.ListModelsResponse(models=map(_model, self._table.models()))
+
+    def take(self, request: pb.ObserveRequest, age_s: float = 0.0) -> int:
+        """Put observations that are `age_s` seconds old into the table; returns how many it took. Raises
+        `InvalidInput`, and has then taken none."""
+        taken = self._table.observe([_observation(seen) for seen in request.observations], age_s)
+        self._wake()
+        return taken
 
     def drain(self) -> None:
         """End the streams that would not end by themselves and hold up the shutdown."""

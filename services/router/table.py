@@ -36,13 +36,13 @@ class _Row:
         self._settings = settings
         self._ttft, self._total, self._failures = (WindowedDigest(window_s, clock) for _ in range(3))
 
-    def observe(self, seen: Observation) -> None:
-        self._failures.add(float(seen.outcome is Outcome.FAILED))
+    def observe(self, seen: Observation, age_s: float) -> None:
+        self._failures.add(float(seen.outcome is Outcome.FAILED), age_s)
         if seen.ttft_ms is not None:
-            self._ttft.add(seen.ttft_ms)
+            self._ttft.add(seen.ttft_ms, age_s)
         # An answer that was cut off would have taken longer: its total is a lower bound, and the best there is.
         if seen.outcome is not Outcome.FAILED:
-            self._total.add(seen.total_ms)
+            self._total.add(seen.total_ms, age_s)
 
     def model(self) -> Model:
         settings = self._settings
@@ -63,15 +63,19 @@ class Table:
 
     def __init__(self, catalogue: Iterable[ModelSettings], window_s: float, clock: Clock = time.monotonic):
         self._rows = {settings.name: _Row(settings, window_s, clock) for settings in catalogue}
+        self._window_s = window_s
         self.version = 1
 
-    def observe(self, observations: Iterable[Observation]) -> int:
-        """Take observations in; returns how many were of models in the catalogue."""
+    def observe(self, observations: Iterable[Observation], age_s: float = 0.0) -> int:
+        """Take in observations that are `age_s` seconds old; returns how many were of models in the catalogue. What is
+        older than the window is not taken."""
         taken = 0
+        if age_s > self._window_s:
+            return taken
         for seen in observations:
             row = self._rows.get(seen.model)
             if row:
-                row.observe(seen)
+                row.observe(seen, age_s)
                 taken += 1
         self.version += bool(taken)
         return taken

@@ -39,11 +39,15 @@ class WindowedDigest:
         oldest = self._slice(self._clock()) - SLICES
         return sum(int(sketch.count) for number, sketch in self._slices if number > oldest)
 
-    def add(self, value: float) -> None:
-        now = self._slice(self._clock())
-        if not self._slices or self._slices[-1][0] != now:
-            self._slices.append((now, DDSketch(_RELATIVE_ERROR)))
-        self._slices[-1][1].add(value)
+    def add(self, value: float, age_s: float = 0.0) -> None:
+        """A value that is `age_s` seconds old. One from before the window changes nothing."""
+        number = self._slice(self._clock() - age_s)
+        if not self._slices or self._slices[-1][0] < number:
+            self._slices.append((number, DDSketch(_RELATIVE_ERROR)))
+        newest, sketch = self._slices[-1]
+        if newest != number:
+            sketch = self._earlier(number)
+        sketch.add(value)
         self._new += 1
 
     def quantile(self, quantile: float) -> float | None:
@@ -86,6 +90,13 @@ class WindowedDigest:
             if number > oldest:
                 merged.merge(sketch)
         return merged
+
+    def _earlier(self, number: int) -> DDSketch:
+        """The slice of that number, which is not the newest."""
+        slices = dict(self._slices)
+        sketch = slices.setdefault(number, DDSketch(_RELATIVE_ERROR))
+        self._slices = deque(sorted(slices.items()), maxlen=SLICES)  # one too many: the oldest goes
+        return sketch
 
     def _slice(self, at: float) -> int:
         return int(at / self._slice_s)

@@ -1,8 +1,9 @@
 """State that several processes share, on Redis, and what a service does while Redis is away: without it, at once.
 
 A call that fails, or takes longer than `timeout_s`, takes the whole connection for lost. From then on nothing waits for
-it any more: every call fails in microseconds, and the service uses what it has in its own memory. Meanwhile `run` asks
-for Redis again every now and then; when it answers, those who joined with `on_return` hear of it.
+it any more: every call fails in microseconds, and the service uses what it has in its own memory; those who joined with
+`on_loss` hear of it. Meanwhile `run` asks for Redis again every now and then; when it answers, those who joined with
+`on_return` bring their part up to date, and only then does `up` say so.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class SharedState:
         self._client, self._timeout_s = client, timeout_s
         self._up = False
         self._returns: list[Callable[[], Awaitable[None]]] = []
-        self._lost = asyncio.Event()
+        self._losses: list[Callable[[], None]] = []
+        self._lost, self._there, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._time = 0  # how often Redis was lost: a call that began before the last time says nothing about now
 
     @property
     def up(self) -> bool:
@@ -53,6 +56,23 @@ class SharedState:
         """Have `hear` awaited each time Redis is there (again), the first time included, before `up` says so."""
         self._returns.append(hear)
 
+    def on_loss(self, hear: Callable[[], None]) -> None:
+        """Have `hear` called each time Redis is lost, once `up` says so."""
+        self._losses.append(hear)
+
+    async def tried(self) -> None:
+        """Return when it is known for the first time whether Redis is there."""
+        await self._tried.wait()
+
+    async def back(self) -> None:
+        """Return when Redis is there."""
+        await self._there.wait()
+
+    def lose(self, why: str) -> None:
+        """Take Redis for lost, and begin again: what is known of it may be wrong. Nothing where it is lost already."""
+        if self._up:
+            self._lose(SharedStateLost(why))
+
     async def ask(self, call: Callable[[Redis], Awaitable[T]]) -> T:
         """`await call(client)`, within the time limit. Raises `SharedStateLost`, at once while Redis is away."""
         if not self._up:
@@ -61,23 +81,13 @@ class SharedState:
 
     async def try_to(self, call: Callable[[Redis], Awaitable[T]]) -> T:
         """`ask` also while Redis counts as away: for those who hear of its return."""
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await call(self._client)
-        except (RedisError, OSError, TimeoutError) as error:
-            self._lose(error)
-            raise SharedStateLost(f"Redis: {type(error).__name__}") from None
+        return await self._within(self._timeout_s, call)
 
     async def follow(self, call: Callable[[Redis], Awaitable[T]], within_s: float) -> T:
         """A call that may wait on the server's side for as long as `within_s`. Raises `SharedStateLost`."""
         if not self._up:
             raise SharedStateLost("Redis does not answer")
-        try:
-            async with asyncio.timeout(within_s + self._timeout_s):
-                return await call(self._client)
-        except (RedisError, OSError, TimeoutError) as error:
-            self._lose(error)
-            raise SharedStateLost(f"Redis: {type(error).__name__}") from None
+        return await self._within(within_s + self._timeout_s, call)
 
     async def run(self) -> None:
         """Notice when Redis returns, until cancelled."""
@@ -89,6 +99,16 @@ class SharedState:
                 await self._lost.wait()
             await asyncio.sleep(_ASK_EVERY_S)
 
+    async def _within(self, seconds: float, call: Callable[[Redis], Awaitable[T]]) -> T:
+        time = self._time
+        try:
+            async with asyncio.timeout(seconds):
+                return await call(self._client)
+        except (RedisError, OSError, TimeoutError) as error:
+            if time == self._time:
+                self._lose(error)
+            raise SharedStateLost(f"Redis: {type(error).__name__}") from None
+
     async def _try_again(self) -> None:
         try:
             await self.try_to(lambda client: client.ping())
@@ -96,16 +116,29 @@ class SharedState:
                 await hear()
         except SharedStateLost:
             return
+        except Exception:  # a fault of who hears; without this nobody would ever ask for Redis again
+            _log.exception("what follows the return of Redis failed; it is tried again")
+            return
+        finally:
+            self._tried.set()
         self._up = True
+        self._there.set()
         _UP.set(1)
         _log.info("Redis is there")
 
     def _lose(self, error: BaseException) -> None:
-        if self._up:
-            _log.warning("Redis does not answer (%s); each process uses its own memory until it does", error)
-        self._up = False
+        was_up, self._up = self._up, False
+        news = was_up or not self._tried.is_set()
+        self._time += 1
+        self._there.clear()
         _UP.set(0)
         self._lost.set()
+        if news:
+            cause = str(error) or type(error).__name__
+            _log.warning("Redis does not answer (%s); each process uses its own memory until it does", cause)
+        if was_up:
+            for hear in self._losses:
+                hear()
 
 
 @asynccontextmanager

@@ -56,7 +56,7 @@ class LookupRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., min_similarity: _Optional[float] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
-    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale")
+    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class LookupResponse(_message.Message):
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     answer: Answer
     key: str
@@ -71,7 +72,8 @@ class LookupResponse(_message.Message):
     ttl_ms: int
     refused: str
     stale: Answer
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ...) -> None: ...
+    local_only: bool
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
     __slots__ = ("question", "answer", "ttl_ms")
@@ -84,12 +86,14 @@ class StoreRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., ttl_ms: _Optional[int] = ...) -> None: ...
 
 class StoreResponse(_message.Message):
-    __slots__ = ("key", "ttl_ms")
+    __slots__ = ("key", "ttl_ms", "local_only")
     KEY_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
     key: str
     ttl_ms: int
-    def __init__(self, key: _Optional[str] = ..., ttl_ms: _Optional[int] = ...) -> None: ...
+    local_only: bool
+    def __init__(self, key: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
 class InvalidateRequest(_message.Message):
     __slots__ = ("key", "tenant")
@@ -100,10 +104,12 @@ class InvalidateRequest(_message.Message):
     def __init__(self, key: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class InvalidateResponse(_message.Message):
-    __slots__ = ("removed",)
+    __slots__ = ("removed", "local_only")
     REMOVED_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
     removed: int
-    def __init__(self, removed: _Optional[int] = ...) -> None: ...
+    local_only: bool
+    def __init__(self, removed: _Optional[int] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
 class WatchInvalidationsRequest(_message.Message):
     __slots__ = ()
@@ -142,7 +148,7 @@ class GetStatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses")
+    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses", "local_only")
     LOOKUPS_FIELD_NUMBER: _ClassVar[int]
     EXACT_HITS_FIELD_NUMBER: _ClassVar[int]
     SEMANTIC_HITS_FIELD_NUMBER: _ClassVar[int]
@@ -155,6 +161,7 @@ class GetStatsResponse(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_HITS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_MISSES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
     lookups: int
     exact_hits: int
     semantic_hits: int
@@ -167,4 +174,5 @@ class GetStatsResponse(_message.Message):
     bytes: int
     embedding_hits: int
     embedding_misses: int
-    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ...) -> None: ...
+    local_only: int
+    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ..., local_only: _Optional[int] = ...) -> None: ...

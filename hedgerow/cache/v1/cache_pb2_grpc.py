@@ -79,7 +79,8 @@ class CacheServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Store(self, request, context):
-        """Stores an answer, replacing an earlier one to the same question. Idempotent. The entry is on disk when it returns.
+        """Stores an answer, replacing an earlier one to the same question. Idempotent. The entry is on disk, or in the shared
+        store, when it returns.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

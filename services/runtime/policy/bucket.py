@@ -94,6 +94,11 @@ class ExtraBudget:
         self._level = min(self._burst, self._level + self._share)
 
     @property
+    def level(self) -> float:
+        """How many there may be now; what is less than one is on its way to be."""
+        return self._level
+
+    @property
     def ready(self) -> bool:
         """Whether there is enough for one extra call."""
         return self._level >= 1 - _ROUNDING
@@ -107,4 +112,14 @@ class ExtraBudget:
 
     def refund(self) -> None:
         """An extra call that was paid for was not made."""
-        self._level = min(self._burst, self._level + 1)
+        self.put(1)
+
+    def put(self, amount: float) -> None:
+        """Add what was earned elsewhere; what does not fit is lost."""
+        self._level = min(self._burst, self._level + amount)
+
+    def draw(self, keep: float) -> float:
+        """Take out what is over `keep`, and return how much that is: it will be spent elsewhere."""
+        over = max(0.0, self._level - keep)
+        self._level -= over
+        return over

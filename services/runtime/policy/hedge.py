@@ -37,9 +37,13 @@ class HedgeBudget:
 
     Who finds nothing to spend gets in line, and who has waited longest is next: most of those that are a little late
     are helped by waiting, and what is left over belongs to the slowest.
+
+    Processes that share one budget `draw` what they do not need and `put` in what others saved. `wanting` is set when
+    somebody gets in line.
     """
 
     def __init__(self, share: float, burst: float):
+        self.burst, self.wanting = burst, asyncio.Event()
         self._budget, self._share = ExtraBudget(share, burst), share
         self._requests = self._calls = 0.0
         self._line: dict[asyncio.Event, None] = {}  # the longest wait first
@@ -63,6 +67,7 @@ class HedgeBudget:
             self.leave(news)
             return True
         self._line[news] = None
+        self.wanting.set()
         return False
 
     def leave(self, news: asyncio.Event) -> None:
@@ -74,6 +79,20 @@ class HedgeBudget:
     def refund(self) -> None:
         """The second call was not made after all."""
         self._budget.refund()
+        self._call_next()
+
+    def missing(self) -> float:
+        """How many second calls this process could do with beyond those it can pay for: those in line, or one that it
+        may want at once."""
+        return max(0.0, max(1, len(self._line)) - self._budget.level)
+
+    def draw(self) -> float:
+        """Take out what is not needed here now, and return how much that is."""
+        return 0.0 if self._line else self._budget.draw(keep=1)
+
+    def put(self, amount: float) -> None:
+        """Add what others have saved."""
+        self._budget.put(amount)
         self._call_next()
 
     def share_of_calls(self) -> float:

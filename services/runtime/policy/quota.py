@@ -4,12 +4,17 @@ Admission is one synchronous step that checks all three and then takes all three
 last of anything, and a refused one takes nothing. What an answer will cost is not known before it is written: an
 estimate is reserved, and the difference is settled afterwards. An answer that cost more leaves a debt, which the tenant
 waits out.
+
+Where several processes share a quota (the gateway's `shared_quotas.py`), these accounts go along with what was decided
+elsewhere (`book`), and decide again as soon as nobody else can.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from prometheus_client import Counter
 
@@ -17,7 +22,8 @@ from services.runtime.deadline import Clock
 from services.runtime.errors import Exhausted
 from services.runtime.policy.bucket import TokenBucket
 
-_NOW_S = 1e-6  # who waited for as long as it was told is not refused for the last bit of a float
+Quota = Literal["concurrency", "requests", "tokens"]
+NOW_S = 1e-6  # who waited for as long as it was told is not refused for the last bit of a float
 
 _REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
 
@@ -37,6 +43,11 @@ class Allowance:
     tokens_per_minute: float = 0.0
     concurrency: int = 0
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit."""
+        return bool(self.requests_per_s or self.tokens_per_minute or self.concurrency)
+
 
 @dataclass(slots=True)
 class _Account:
@@ -49,13 +60,18 @@ class _Account:
 
 
 class Reservation:
-    """One admitted request. It holds its place until it is settled, which counts once."""
+    """One admitted request. It holds its place until it is settled, which counts once.
 
-    __slots__ = ("_account", "_bucket", "_tokens")
+    `then` hears how many of the reserved tokens were left over, below 0 when it cost more. `local` says why this
+    process decided alone where others should have been asked; empty when all is as it should be.
+    """
 
-    def __init__(self, account: _Account, tokens: int):
+    __slots__ = ("_account", "_bucket", "_then", "_tokens", "local")
+
+    def __init__(self, account: _Account, tokens: int, then: Callable[[int], None] | None = None, local: str = ""):
         self._account: _Account | None = account
         self._bucket, self._tokens = account.tokens, tokens
+        self._then, self.local = then, local
         account.in_flight += 1
 
     def settle(self, tokens: int) -> None:
@@ -64,6 +80,8 @@ class Reservation:
         if account is None:
             return
         account.in_flight -= 1
+        if self._then is not None:
+            self._then(self._tokens - tokens)
         if self._bucket is None:
             return
         if tokens > self._tokens:
@@ -84,25 +102,30 @@ class Quotas:
         self._clock, self._retry_after_s = clock, retry_after_s
         self._accounts: dict[str, _Account] = {}
 
-    def reserve(self, tenant: str, allowance: Allowance, tokens: int) -> Reservation:
-        """Admit one request of about `tokens` tokens; raises `QuotaExceeded`.
+    def reserve(
+        self,
+        tenant: str,
+        allowance: Allowance,
+        tokens: int,
+        then: Callable[[int], None] | None = None,
+        local: str = "",
+    ) -> Reservation:
+        """Admit one request of about `tokens` tokens; raises `QuotaExceeded`. `then`, `local`: see `Reservation`.
 
         One that needs more than a minute's tokens is admitted when the whole minute is there, and leaves a debt.
         """
         account = self._account(tenant, allowance)
         if 0 < allowance.concurrency <= account.in_flight:
-            limit = f"{account.in_flight} of {allowance.concurrency} requests at once"
-            raise _refusal(tenant, "concurrency", limit, self._retry_after_s)
-        if account.requests and (wait_s := account.requests.wait_s()) > _NOW_S:
-            raise _refusal(tenant, "requests", f"{allowance.requests_per_s:g} requests a second", wait_s)
-        if account.tokens and (wait_s := account.tokens.wait_s(min(tokens, allowance.tokens_per_minute))) > _NOW_S:
-            left = f"{max(account.tokens.level(), 0):.0f} of {allowance.tokens_per_minute:g} tokens a minute left"
-            raise _refusal(tenant, "tokens", f"{left}, {tokens} needed", wait_s)
-        if account.requests:
-            account.requests.force(1)
-        if account.tokens:
-            account.tokens.force(tokens)
-        return Reservation(account, tokens)
+            raise refusal(tenant, allowance, "concurrency", self._retry_after_s, account.in_flight, tokens)
+        if account.requests and (wait_s := account.requests.wait_s()) > NOW_S:
+            raise refusal(tenant, allowance, "requests", wait_s, 0, tokens)
+        if account.tokens and (wait_s := account.tokens.wait_s(min(tokens, allowance.tokens_per_minute))) > NOW_S:
+            raise refusal(tenant, allowance, "tokens", wait_s, account.tokens.level(), tokens)
+        return _booked(account, tokens, then, local)
+
+    def book(self, tenant: str, allowance: Allowance, tokens: int, then: Callable[[int], None]) -> Reservation:
+        """Account for a request that was admitted elsewhere, whatever there is left here."""
+        return _booked(self._account(tenant, allowance), tokens, then)
 
     def _account(self, tenant: str, allowance: Allowance) -> _Account:
         account = self._accounts.get(tenant)
@@ -125,6 +148,25 @@ class Quotas:
         return bucket
 
 
-def _refusal(tenant: str, quota: str, text: str, retry_delay_s: float) -> QuotaExceeded:
+def _booked(account: _Account, tokens: int, then: Callable[[int], None] | None = None, local: str = "") -> Reservation:
+    if account.requests:
+        account.requests.force(1)
+    if account.tokens:
+        account.tokens.force(tokens)
+    return Reservation(account, tokens, then, local)
+
+
+def refusal(
+    tenant: str, allowance: Allowance, quota: Quota, retry_delay_s: float, left: float, tokens: int
+) -> QuotaExceeded:
+    """The error of a request for `tokens` tokens that is over `quota`. `left`: the tokens there are, or for
+    `concurrency` the requests in flight."""
+    match quota:
+        case "concurrency":
+            text = f"{left:.0f} of {allowance.concurrency} requests at once"
+        case "requests":
+            text = f"{allowance.requests_per_s:g} requests a second"
+        case "tokens":
+            text = f"{max(left, 0):.0f} of {allowance.tokens_per_minute:g} tokens a minute left, {tokens} needed"
     _REFUSED.labels(tenant, quota).inc()
     return QuotaExceeded(f"tenant {tenant}: {text}", retry_delay_s=retry_delay_s, quota=quota)

@@ -3,14 +3,17 @@ from __future__ import annotations
 import json
 
 import pytest
+from redis.asyncio import Redis
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.config import ShedSettings
 from services.gateway.door import Door
 from services.gateway.identity import Tenant
+from services.gateway.shared_quotas import SharedQuotas
 from services.runtime.policy.gate import Shed
 from services.runtime.policy.quota import Allowance, QuotaExceeded
+from services.runtime.shared_state import SharedState
 
 
 def tenant(premium: bool = False, **allowance: float) -> Tenant:
@@ -56,3 +59,31 @@ def test_tokens_are_reserved_by_what_the_request_may_cost():
     at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32)
     with pytest.raises(QuotaExceeded):
         at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32)
+
+
+def shared_door() -> Door:
+    """One whose Redis has never answered."""
+    return Door(ShedSettings(), lambda: 0.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
+
+
+def test_only_tenants_with_limits_are_asked_for_elsewhere():
+    assert not door().asks(tenant(concurrency=1))
+    assert not shared_door().asks(tenant())
+    assert shared_door().asks(tenant(concurrency=1))
+
+
+async def test_while_redis_is_away_the_gateway_decides_and_says_so():
+    at, only_one = shared_door(), tenant(concurrency=1)
+    reservation = await at.admit_shared(request(), only_one, "0" * 32, 1)
+    assert "Redis" in reservation.local
+    with pytest.raises(QuotaExceeded) as refused:
+        await at.admit_shared(request(), only_one, "0" * 32, 1)
+    assert json.loads(refused.value.metadata["decisions"])[0]["action"] == "refused"
+    reservation.settle(0)
+    await at.admit_shared(request(), only_one, "0" * 32, 1)
+
+
+async def test_a_starved_gateway_asks_nobody():
+    starved = Door(ShedSettings(), lambda: 2.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
+    with pytest.raises(Shed):
+        await starved.admit_shared(request(), tenant(concurrency=1), "0" * 32, 1)

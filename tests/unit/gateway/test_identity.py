@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from services.gateway.config import TenantSettings
-from services.gateway.errors import KeyUnknown
+from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.identity import LOCAL, BadTenants, Identity, Tenant
 from services.runtime.policy.quota import Allowance
 
@@ -206,3 +206,39 @@ def knows(identity: Identity, key: str) -> bool:
     except KeyUnknown:
         return False
     return True
+
+
+def test_a_name_that_the_edge_proved_is_the_tenant_with_its_settings() -> None:
+    known = Identity({digest("sesame"): "acme"}, {"beta": TenantSettings(premium=True, concurrency=3)}, None)
+    beta = known.tenant(None, ["beta"])
+    assert (beta.name, beta.premium, beta.allowance.concurrency) == ("beta", True, 3)
+    assert known.tenant(None, ["gamma"]) == Tenant("gamma", False, 1, Allowance(), 0)
+
+
+def test_a_proven_name_counts_in_an_open_gateway_too() -> None:
+    assert Identity({}, {}, None).tenant(None, ["beta"]).name == "beta"
+
+
+def test_a_token_beside_a_proven_name_is_the_one_that_the_edge_checked() -> None:
+    assert KEYED.tenant("Bearer eyJhbGciOi", ["beta"]).name == "beta"
+
+
+def test_a_key_beside_a_proven_name_must_be_of_the_same_tenant() -> None:
+    assert KEYED.tenant("Bearer sesame", ["acme"]).name == "acme"
+    with pytest.raises(CredentialsDiffer):
+        KEYED.tenant("Bearer sesame", ["beta"])
+
+
+@pytest.mark.parametrize("proven", [["a", "b"], [""], ["x" * 257], [b"\xff"]])
+def test_what_is_not_one_name_proves_nothing(proven: list[str | bytes]) -> None:
+    for header in (None, "Bearer sesame"):
+        with pytest.raises(KeyUnknown):
+            KEYED.tenant(header, proven)
+
+
+async def test_a_proven_tenant_has_what_the_file_says_now(file: Path) -> None:
+    identity = Identity({}, {}, file)
+    write(file, beta={"keys": [digest("b")], "premium": True})
+    await followed(identity)
+    assert identity.tenant(None, ["beta"]).premium
+    assert not identity.tenant(None, ["acme"]).premium

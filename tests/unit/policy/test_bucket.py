@@ -125,3 +125,13 @@ def test_an_extra_call_that_was_not_made_can_be_made_later():
     budget.refund()
     assert budget.spend()
     assert not budget.spend()
+
+
+def test_extra_calls_that_are_not_needed_here_can_be_spent_elsewhere():
+    saving, other = ExtraBudget(share=0.5, burst=10), ExtraBudget(share=0.5, burst=2)
+    for _ in range(8):
+        saving.seen()
+    drawn = saving.draw(keep=1)
+    assert (drawn, saving.level, saving.draw(keep=1)) == (3, 1, 0)
+    other.put(drawn)
+    assert other.level == 2  # what does not fit is lost

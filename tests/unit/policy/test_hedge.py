@@ -206,3 +206,39 @@ def test_second_calls_stay_within_their_share_of_requests(share, steps):
                 budget.call()
     assert spent <= share * requests + 1e-6
     assert 0 <= budget.share_of_calls() <= 1
+
+
+def test_a_budget_that_is_shared_keeps_what_is_needed_here_and_says_what_is_missing():
+    budget, news = HedgeBudget(0.5, 10), asyncio.Event()
+    assert budget.missing() == 1
+    for _ in range(8):
+        budget.request()
+    assert (budget.missing(), budget.draw(), budget.missing()) == (0, 3, 0)
+    assert budget.spend(asyncio.Event())
+    assert not budget.spend(news)
+    assert budget.wanting.is_set()
+    budget.request()
+    assert (budget.missing(), budget.draw()) == (0.5, 0)  # somebody waits for it
+    budget.put(0.5)
+    assert news.is_set()
+    assert budget.spend(news)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["request", "spend", "exchange"])), max_size=300))
+def test_second_calls_of_budgets_that_share_a_pool_stay_within_their_share_of_all_requests(steps):
+    budgets, pool, requests, spent = [HedgeBudget(0.1, 5) for _ in range(3)], 0.0, 0, 0
+    for index, step in steps:
+        budget, news = budgets[index], asyncio.Event()
+        match step:
+            case "request":
+                budget.request()
+                requests += 1
+            case "spend":
+                spent += budget.spend(news)
+                budget.leave(news)
+            case "exchange":
+                pool = min(5, pool + budget.draw())
+                taken = min(pool, budget.missing())
+                pool -= taken
+                budget.put(taken)
+    assert spent <= 0.1 * requests + 1e-6

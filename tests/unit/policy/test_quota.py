@@ -157,3 +157,37 @@ def test_what_was_used_never_exceeds_the_rate_and_one_request(steps):
             running.append((quotas.reserve("acme", allowance, estimate), min(cost, estimate)))
     used += sum(cost for _, cost in running)
     assert used <= 60 + (clock() - began) + 100
+
+
+def test_what_was_admitted_elsewhere_counts_here_too():
+    quotas, allowance = Quotas(PausedClock()), Allowance(concurrency=1, tokens_per_minute=60)
+    left = list[int]()
+    booked = quotas.book("acme", allowance, 50, left.append)
+    beyond = quotas.book("acme", allowance, 50, left.append)  # there is no place and there are no tokens
+    assert refusal(quotas, allowance).metadata["quota"] == "concurrency"
+    booked.settle(20)
+    beyond.settle(60)
+    beyond.settle(60)
+    assert left == [30, -10]
+    refused = refusal(quotas, allowance, tokens=1)
+    assert refused.retry_delay_s == pytest.approx(21)
+
+
+def test_a_reservation_says_why_it_was_decided_here_alone():
+    quotas = Quotas(PausedClock())
+    assert quotas.reserve("acme", Allowance(), 1).local == ""
+    assert quotas.reserve("acme", Allowance(), 1, local="Redis does not answer").local == "Redis does not answer"
+
+
+@pytest.mark.parametrize(
+    ("allowance", "limited"),
+    [
+        (Allowance(), False),
+        (Allowance(requests_burst=3), False),
+        (Allowance(requests_per_s=1), True),
+        (Allowance(tokens_per_minute=1), True),
+        (Allowance(concurrency=1), True),
+    ],
+)
+def test_an_allowance_knows_whether_it_limits_anything(allowance, limited):
+    assert allowance.limited is limited

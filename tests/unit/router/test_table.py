@@ -54,3 +54,20 @@ def test_failures_count_in_the_failure_rate_and_not_in_the_latency():
 def test_two_models_of_one_name_are_refused():
     with pytest.raises(ValidationError, match="names must be unique"):
         RouterSettings(models=CATALOGUE * 2)
+
+
+def test_observations_that_come_late_leave_with_their_own_time():
+    clock = PausedClock()
+    table = Table(CATALOGUE, WINDOW_S, clock)
+    table.observe([seen(500)])
+    assert table.observe([seen(900)], age_s=WINDOW_S / 2) == 1
+    assert table.models()[0].total.samples == 2
+    clock.advance(WINDOW_S * 0.7)
+    assert table.models()[0].total.samples == 1
+
+
+def test_observations_from_before_the_window_are_not_taken():
+    table = Table(CATALOGUE, WINDOW_S, PausedClock())
+    before = table.version
+    assert table.observe([seen(500)], age_s=WINDOW_S + 1) == 0
+    assert table.version == before

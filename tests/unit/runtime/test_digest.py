@@ -70,3 +70,29 @@ def test_a_quantile_is_within_one_percent_of_a_value_of_its_rank(values, quantil
     rank = quantile * (len(values) - 1)
     low, high = (sorted(values)[index] for index in (int(rank), min(int(rank) + 1, len(values) - 1)))
     assert low * 0.98 <= digest.quantile(quantile) <= high * 1.02
+
+
+def test_a_value_that_is_older_than_others_leaves_before_them():
+    clock = PausedClock()
+    digest = WindowedDigest(WINDOW_S, clock)
+    for age_s in (0, 45, 15, 45, 20):  # in any order
+        digest.add(age_s + 1, age_s)
+    assert digest.count == 5
+    clock.advance(WINDOW_S / 2)
+    assert digest.count == 3
+    assert digest.quantile(1) == pytest.approx(21, rel=0.02)
+    clock.advance(WINDOW_S)
+    assert digest.count == 0
+
+
+@given(st.lists(st.floats(0, 2 * WINDOW_S), max_size=50))
+def test_the_order_in_which_values_come_does_not_matter(ages_s):
+    clock = PausedClock()
+    digests = WindowedDigest(WINDOW_S, clock), WindowedDigest(WINDOW_S, clock)
+    for age_s in ages_s:
+        digests[0].add(age_s + 1, age_s)
+    for age_s in sorted(ages_s):
+        digests[1].add(age_s + 1, age_s)
+    for _ in range(6):
+        assert digests[0].latency() == digests[1].latency()
+        clock.advance(WINDOW_S / 6)

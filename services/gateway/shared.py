@@ -1,0 +1,30 @@
+"""What gateways share on Redis: the quotas of tenants and the budget of second calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from services.gateway.config import GatewaySettings
+from services.gateway.shared_hedges import HedgePool
+from services.gateway.shared_quotas import SharedQuotas
+from services.runtime.policy.hedge import HedgeBudget
+from services.runtime.shared_state import connected
+
+
+@asynccontextmanager
+async def sharing(settings: GatewaySettings, hedges: HedgeBudget) -> AsyncIterator[SharedQuotas | None]:
+    """The quotas of all gateways together, and `hedges` a part of theirs; without a `redis_url`, neither. A Redis
+    that does not answer at once is not waited for."""
+    if not settings.redis_url:
+        yield None
+        return
+    async with connected(settings.redis_url, settings.redis_timeout_ms / 1000) as state:
+        quotas = SharedQuotas(state, settings.quota_lease_ms / 1000, settings.shed.retry_after_ms / 1000)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(quotas.run()), group.create_task(HedgePool(state, hedges).run())]
+            await state.tried()  # or the first answers would be marked for nothing
+            yield quotas
+            for task in tasks:
+                task.cancel()

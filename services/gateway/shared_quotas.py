@@ -1,0 +1,210 @@
+"""Quotas of all gateways together, on Redis; this process's own (`policy/quota.py`) while Redis is away.
+
+One task carries everything to Redis, in one pipeline at a time: what comes while it is under way goes with the next. So
+many requests cost few round trips, one of them that is cancelled takes no connection along, and what was settled can
+never be overtaken by the renewal of its place.
+
+A place is a lease, which this process renews while the request runs: those of a gateway that was killed come back by
+themselves. Every request is in this process's own accounts too, whoever admitted it. So when Redis goes, they know what
+is running and what was used here; and when it returns, what was admitted meanwhile gets its lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+from prometheus_client import Histogram
+from redis.asyncio import Redis
+
+from services.gateway.quota_scripts import RENEW, RESERVE, SETTLE
+from services.runtime.deadline import Clock, set_within
+from services.runtime.policy.quota import NOW_S, Allowance, Quota, Quotas, Reservation, refusal
+from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+
+_RENEWALS = 3  # in a lease: one or two may fail
+_ASKED_SECONDS = Histogram(
+    "hedgerow_quota_asked_seconds",
+    "Time Redis took to decide on the requests of one pipeline.",
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25),
+)
+_SHA = {script: hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest() for script in (RESERVE, SETTLE, RENEW)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ask:
+    """A request that wants to be admitted. `verdict` is what `RESERVE` returns."""
+
+    id: str
+    tenant: str
+    allowance: Allowance
+    tokens: int
+    verdict: asyncio.Future[Sequence[bytes]] = field(default_factory=asyncio.Future)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A request that has ended: how many of its tokens are left over, and when that was known."""
+
+    over: int
+    at: float
+
+
+class SharedQuotas:
+    """The accounts of all tenants that have limits. `run()` must be running."""
+
+    def __init__(self, state: SharedState, lease_s: float, retry_after_s: float = 1.0, clock: Clock = time.monotonic):
+        """A place that is not renewed for `lease_s` is free again. `retry_after_s`: see `Quotas`."""
+        self.local = Quotas(clock, retry_after_s)
+        self._state, self._lease_s, self._retry_after_s, self._clock = state, lease_s, retry_after_s, clock
+        self._process, self._numbers = secrets.token_hex(8), count()
+        self._allowances: dict[str, Allowance] = {}
+        self._running: dict[str, str] = {}  # tenant by id
+        self._asks: list[_Ask] = []
+        self._ends: dict[str, dict[str, _End]] = {}  # by tenant and id
+        self._work, self._renew_at = asyncio.Event(), 0.0
+        state.on_return(self._begin_again)
+
+    async def reserve(self, tenant: str, allowance: Allowance, tokens: int, within_s: float) -> Reservation:
+        """Admit one request of about `tokens` tokens; raises `QuotaExceeded`. When Redis has not decided `within_s`,
+        this process does, and the reservation says why (`local`)."""
+        self._allowances[tenant] = allowance
+        ask = _Ask(f"{self._process}-{next(self._numbers)}", tenant, allowance, tokens)
+        then = partial(self._end, tenant, ask.id)
+        try:
+            quota, wait_s, left = await self._decided(ask, within_s)
+        except SharedStateLost as problem:
+            reservation = self.local.reserve(tenant, allowance, tokens, then, local=str(problem))
+        else:
+            if quota:
+                name = cast(Quota, quota.decode())
+                wait = self._retry_after_s if name == "concurrency" else float(wait_s)
+                raise refusal(tenant, allowance, name, wait, float(left), tokens)
+            reservation = self.local.book(tenant, allowance, tokens, then)
+        self._running[ask.id] = tenant
+        return reservation
+
+    async def run(self) -> None:
+        """Carry everything to Redis until cancelled; and then what has ended, so that its places are free at once."""
+        try:
+            while True:
+                await set_within(self._work, self._renew_at - self._clock())
+                self._work.clear()
+                with suppress(SharedStateLost):
+                    await self._carry()
+        finally:
+            with suppress(SharedStateLost):
+                await self._carry()
+
+    async def _decided(self, ask: _Ask, within_s: float) -> Sequence[bytes]:
+        if not self._state.up:
+            raise SharedStateLost("Redis does not answer")
+        self._asks.append(ask)
+        self._work.set()
+        try:
+            async with asyncio.timeout(within_s):
+                return await ask.verdict
+        except TimeoutError:
+            raise SharedStateLost(f"Redis: no answer within {within_s * 1000:.0f} ms") from None
+
+    def _end(self, tenant: str, request_id: str, over: int) -> None:
+        """A request has ended with `over` of its tokens left."""
+        self._running.pop(request_id, None)
+        self._ends.setdefault(tenant, {})[request_id] = _End(over, self._clock())
+        if self._state.up:
+            self._work.set()
+
+    async def _carry(self) -> None:
+        """Bring Redis what there is. Raises `SharedStateLost`; what has ended then waits for the next time."""
+        asks, self._asks = self._asks, []
+        ends, self._ends = self._ends, {}
+        running = self._due()
+        if not (asks or ends or running):
+            return
+        began = self._clock()
+        try:
+            verdicts = await self._state.ask(partial(self._send, asks=asks, ends=ends, running=running))
+        except BaseException:  # also when cancelled: what is under way is not lost
+            self._take_back(asks, ends)
+            raise
+        if asks:
+            _ASKED_SECONDS.observe(self._clock() - began)
+        for ask, verdict in zip(asks, verdicts, strict=True):
+            if not ask.verdict.done():
+                ask.verdict.set_result(verdict)
+            elif not verdict[0]:  # who asked has left, and holds a place
+                self._end(ask.tenant, ask.id, ask.tokens)
+
+    async def _send(
+        self,
+        client: Redis,
+        asks: Sequence[_Ask],
+        ends: Mapping[str, Mapping[str, _End]],
+        running: Mapping[str, list[str]],
+    ) -> Sequence[Sequence[bytes]]:
+        """What has ended first: its places may be what the others ask for."""
+        pipeline: Any = client.pipeline(transaction=False)
+        for tenant, ended in ends.items():
+            per_minute = self._allowances[tenant].tokens_per_minute
+            pairs = [part for request_id, end in ended.items() for part in (request_id, end.over)]
+            pipeline.evalsha(_SHA[SETTLE], 2, *_keys(tenant), per_minute / 60, per_minute, *pairs)
+        for tenant, ids in running.items():
+            pipeline.evalsha(_SHA[RENEW], 1, _keys(tenant)[1], self._lease_s, *ids)
+        for ask in asks:
+            pipeline.evalsha(_SHA[RESERVE], 2, *_keys(ask.tenant), ask.id, self._lease_s, ask.tokens, *_limits(ask))
+        replies: list[Any] = await pipeline.execute()
+        return replies[len(replies) - len(asks) :]
+
+    def _due(self) -> Mapping[str, list[str]]:
+        """The requests whose leases are to be renewed now, by tenant."""
+        due: dict[str, list[str]] = {}
+        if self._clock() >= self._renew_at:
+            self._renew_at = self._clock() + self._lease_s / _RENEWALS
+            for request_id, tenant in self._running.items():
+                due.setdefault(tenant, []).append(request_id)
+        return due
+
+    def _take_back(self, asks: Sequence[_Ask], ends: Mapping[str, Mapping[str, _End]]) -> None:
+        """Nothing is known of what Redis did: who asked is told so, and what they may hold is given back. What ended
+        longer ago than a lease holds nothing any more."""
+        for ask in asks:
+            if not ask.verdict.done():
+                ask.verdict.set_exception(SharedStateLost("Redis does not answer"))
+            self._ends.setdefault(ask.tenant, {})[ask.id] = _End(ask.tokens, self._clock())
+        oldest = self._clock() - self._lease_s
+        for tenant, ended in ends.items():
+            kept = {request_id: end for request_id, end in ended.items() if end.at > oldest}
+            if kept:
+                self._ends[tenant] = kept | self._ends.get(tenant, {})
+
+    async def _begin_again(self) -> None:
+        """Redis is there, and may have forgotten everything."""
+        for script in _SHA:
+            await self._state.try_to(partial(_load, script=script))
+        self._renew_at = 0.0
+        self._work.set()
+
+
+async def _load(client: Redis, script: str) -> object:
+    return await cast(Any, client).script_load(script)
+
+
+def _keys(tenant: str) -> tuple[str, str]:
+    """The tenant's buckets and its leases, in one slot of a cluster."""
+    buckets = f"{PREFIX}quota:{{{tenant}}}"
+    return buckets, f"{buckets}:leases"
+
+
+def _limits(ask: _Ask) -> tuple[float, ...]:
+    allowance = ask.allowance
+    per_minute = allowance.tokens_per_minute
+    requests = (allowance.requests_per_s, allowance.requests_burst)
+    return (*requests, per_minute / 60, per_minute, allowance.concurrency, NOW_S)

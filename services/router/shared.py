@@ -1,0 +1,139 @@
+"""Observations of all routers together: a stream on Redis, to which each adds what gateways tell it, and from which it
+takes what gateways tell the others.
+
+A gateway tells one router alone. With the stream all routers' tables agree, and one that has just started reads the
+window back, so that it knows as much as the others. Ages come from the entries' ids, so from Redis' own clock.
+
+A router takes its own observations at once and skips them in the stream. While Redis is away it has those alone; what
+it would have told the others meanwhile is not told later, and leaves everybody's window in the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+
+from google.protobuf.message import DecodeError
+from prometheus_client import Counter
+from redis.asyncio import Redis
+
+from hedgerow.router.v1 import router_pb2 as pb
+from services.runtime.errors import InvalidInput
+from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+
+KEY = f"{PREFIX}router:observations"
+_GATHER_S = 0.05  # what comes within it travels together
+_MOST_GATHERED = 10_000  # observations
+_MOST_ENTRIES = 100_000  # in the stream: it must not fill Redis, however long the window is
+_PAGE = 500  # entries
+_WAIT_S = 1.0  # for the next entry
+_FROM, _BATCH = b"from", b"batch"
+_MERGED = Counter("hedgerow_router_merged", "Observations that other routers took in and this one too.")
+_DROPPED = Counter("hedgerow_router_merge_dropped", "Observations that did not reach other routers, or not this one.")
+_log = logging.getLogger(__name__)
+Entry = tuple[bytes, dict[bytes, bytes]]
+
+
+class SharedObservations:
+    """This router's part in the stream. `run()` must be running. `take(request, age_s)` puts them into the table."""
+
+    def __init__(self, state: SharedState, window_s: float, take: Callable[[pb.ObserveRequest, float], object]):
+        self._state, self._window_s, self._take = state, window_s, take
+        self._me = secrets.token_hex(8).encode()
+        self._mine, self._told = pb.ObserveRequest(), asyncio.Event()
+        self._last = b"0"  # the entry that was read last
+
+    def tell(self, request: pb.ObserveRequest) -> None:
+        """Have the other routers know what a gateway has told this one."""
+        room = max(0, _MOST_GATHERED - len(self._mine.observations))
+        self._mine.observations.extend(request.observations[:room])
+        _DROPPED.inc(max(0, len(request.observations) - room))
+        self._told.set()
+
+    async def catch_up(self) -> None:
+        """Read what is there and was not read before, back to the beginning of the window. Raises `SharedStateLost`."""
+        await self._state.try_to(self._find_place)
+        while entries := await self._state.try_to(self._page):
+            self._merge(entries, await self._state.try_to(_now_ms))
+
+    async def run(self) -> None:
+        """Tell and hear, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_telling())
+            group.create_task(self._keep_hearing())
+
+    async def _keep_telling(self) -> None:
+        while True:
+            await self._told.wait()
+            await asyncio.sleep(_GATHER_S)
+            self._told.clear()
+            mine, self._mine = self._mine, pb.ObserveRequest()
+            try:
+                await self._state.ask(partial(self._add, batch=mine.SerializeToString()))
+            except SharedStateLost:
+                _DROPPED.inc(len(mine.observations))
+
+    async def _keep_hearing(self) -> None:
+        while True:
+            await self._state.back()
+            with suppress(SharedStateLost):
+                await self._hear()
+
+    async def _hear(self) -> None:
+        """What comes, until Redis is away."""
+        await self._state.ask(self._find_place)
+        while True:
+            entries = await self._state.follow(self._next, _WAIT_S)
+            if entries:
+                self._merge(entries, await self._state.ask(_now_ms))
+
+    async def _add(self, client: Redis, batch: bytes) -> None:
+        """Add an entry, and drop those that everybody's window has left behind."""
+        oldest = await _now_ms(client) - int(self._window_s * 1000)
+        pipeline: Any = client.pipeline(transaction=False)
+        pipeline.xadd(KEY, {_FROM: self._me, _BATCH: batch}, maxlen=_MOST_ENTRIES)
+        pipeline.xtrim(KEY, minid=max(oldest, 0))
+        pipeline.pexpire(KEY, int(self._window_s * 1000) + 1000)
+        await pipeline.execute()
+
+    async def _find_place(self, client: Redis) -> None:
+        """Where to read on: not before the window; nor after now, for a Redis whose clock is behind that of the one
+        before would number its entries as if they had been read."""
+        now_ms = await _now_ms(client)
+        place_ms = int(self._last.partition(b"-")[0])
+        if not now_ms - int(self._window_s * 1000) <= place_ms <= now_ms:
+            self._last = b"%d" % max(0, min(place_ms, now_ms), now_ms - int(self._window_s * 1000))
+
+    async def _page(self, client: Redis) -> Sequence[Entry]:
+        return cast(Sequence[Entry], await cast(Any, client).xrange(KEY, b"(" + self._last, count=_PAGE))
+
+    async def _next(self, client: Redis) -> Sequence[Entry]:
+        block_ms = int(_WAIT_S * 1000)
+        found = await cast(Any, client).xread({KEY: self._last}, count=_PAGE, block=block_ms)
+        return [entry for _, entries in found for entry in entries] if found else []
+
+    def _merge(self, entries: Sequence[Entry], now_ms: int) -> None:
+        for number, fields in entries:
+            self._last = number
+            if fields.get(_FROM) != self._me:
+                self._merge_one(fields, max(0, now_ms - int(number.partition(b"-")[0])) / 1000)
+
+    def _merge_one(self, fields: dict[bytes, bytes], age_s: float) -> None:
+        try:
+            request = pb.ObserveRequest.FromString(fields[_BATCH])
+            self._take(request, age_s)
+        except (KeyError, DecodeError, InvalidInput) as problem:  # from a router of another version, or from nobody
+            _DROPPED.inc()
+            _log.warning("%s: an entry that cannot be read (%s)", KEY, type(problem).__name__)
+        else:
+            _MERGED.inc(len(request.observations))
+
+
+async def _now_ms(client: Redis) -> int:
+    seconds, microseconds = await cast(Any, client).time()
+    return int(seconds) * 1000 + int(microseconds) // 1000

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hedgerow.router.v1 import router_pb2 as pb
+from services.router.config import ModelSettings
+from services.router.servicer import RouterServicer
+from services.router.table import Table
+from services.runtime.errors import InvalidInput
+from tests.clock import PausedClock
+
+CATALOGUE = [ModelSettings(name="small", tier="fast", context_tokens=100)]
+NO_CALL: Any = None
+
+
+def seen(outcome: int = pb.OBSERVED_OUTCOME_OK, model: str = "small") -> pb.ObserveRequest:
+    return pb.ObserveRequest(observations=[pb.Observation(model=model, total_ms=5, outcome=outcome)])
+
+
+async def coming(*requests: pb.ObserveRequest) -> AsyncIterator[pb.ObserveRequest]:
+    for request in requests:
+        yield request
+
+
+async def test_what_gateways_bring_is_taken_and_told_to_the_other_routers():
+    told = list[pb.ObserveRequest]()
+    servicer = RouterServicer(Table(CATALOGUE, 60, PausedClock()), 1, 1, told.append)
+    requests = [seen(), seen(model="unknown here")]
+    assert (await servicer.Observe(coming(*requests), NO_CALL)).taken == 1
+    assert told == requests  # another router's catalogue may have it
+
+
+async def test_what_makes_no_sense_is_not_told_to_others():
+    told = list[pb.ObserveRequest]()
+    servicer = RouterServicer(Table(CATALOGUE, 60, PausedClock()), 1, 1, told.append)
+    with pytest.raises(InvalidInput, match="1 to 3, got 9"):
+        await servicer.Observe(coming(seen(outcome=9)), NO_CALL)
+    assert told == []
+
+
+def test_what_other_routers_were_told_is_as_old_as_they_say():
+    table = Table(CATALOGUE, 60, PausedClock())
+    servicer = RouterServicer(table, 1, 1)
+    assert servicer.take(seen(), age_s=30) == 1
+    assert servicer.take(seen(), age_s=61) == 0
+    assert table.models()[0].total.samples == 1
