@@ -57,7 +57,8 @@ class Cluster:
             control_address=self._control,
             admin_address=admin,
         )
-        return await self._run(ServiceSpec("envoy", "", address, command=tuple(envoy.command(bootstrap))))
+        command = tuple(envoy.command(bootstrap))
+        return await self._run(ServiceSpec("envoy", "", address, command=command, folder=bootstrap.parent))
 
     async def _run(self, spec: ServiceSpec) -> ServiceProcess:
         self._progress(f"mesh: starting {spec.name}")

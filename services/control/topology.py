@@ -20,16 +20,43 @@ edge:
 
 from __future__ import annotations
 
+import ipaddress
+import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from google.rpc import code_pb2
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from services.runtime.errors import shorten
 
 TENANT_HEADER = "x-hedgerow-tenant"
-Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^\s:\[\]/]+):\d{1,5}$")]
+
+
+def _has_a_port(address: str) -> str:
+    port = int(address.rpartition(":")[2])
+    if not 1 <= port <= 65_535:
+        raise ValueError(f"a port from 1 to 65535 is required, {port} is none")
+    return address
+
+
+def _is_a_failure(status: str) -> str:
+    if status not in code_pb2.Code.keys() or status == "OK":  # noqa: SIM118  # an enum is no mapping
+        raise ValueError("a gRPC status code other than OK is required")
+    return status
+
+
+Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^\s:\[\]/]+):\d{1,5}$"), AfterValidator(_has_a_port)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Percent = Annotated[float, Field(ge=0, le=100)]
 
@@ -56,7 +83,7 @@ class Endpoint(_Part):
     region: str = ""
     zone: str = ""
     build: str = ""  # what tells a canary from the rest
-    weight: int = Field(1, ge=1, le=1_000_000)
+    weight: int = Field(1, ge=1, le=1_000)
 
 
 class Outliers(_Part):
@@ -82,7 +109,7 @@ class Drill(_Part):
 
     delay_ms: int = Field(0, ge=0, le=600_000)
     delay_percent: Percent = 100
-    abort: str = Field("UNAVAILABLE", pattern="^[A-Z_]+$")  # a gRPC status code
+    abort: Annotated[str, AfterValidator(_is_a_failure)] = "UNAVAILABLE"  # a gRPC status code
     abort_percent: Percent = 0
     drop_percent: Percent = 0  # of calls, before an endpoint is chosen
 
@@ -104,9 +131,27 @@ class Jwt(_Part):
     """Who may come in from outside: bearers of a JSON Web Token that one of these keys signed."""
 
     issuer: str = Field(min_length=1)
-    audiences: tuple[str, ...] = ()
-    jwks_file: Path  # the public keys, as a JSON Web Key Set
-    tenant_claim: str = "tenant"
+    audiences: tuple[str, ...] = ()  # one of these must be the token's; none: any
+    jwks_file: Path  # the public keys, as a JSON Web Key Set; read together with the topology
+    tenant_claim: str = Field("tenant", min_length=1)  # a `.` leads into a nested claim
+    _jwks: str = PrivateAttr("")
+
+    @model_validator(mode="after")
+    def _read_keys(self) -> Self:
+        try:
+            text = self.jwks_file.read_text()
+            keys = json.loads(text)["keys"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"jwks_file: a JSON Web Key Set is required ({type(error).__name__}: {error})") from None
+        if not keys:
+            raise ValueError(f"jwks_file: at least one key is required, {self.jwks_file} has none")
+        self._jwks = text
+        return self
+
+    @property
+    def jwks(self) -> str:
+        """The key set itself, JSON."""
+        return self._jwks
 
 
 class EdgeLimits(_Part):
@@ -120,6 +165,7 @@ class EdgeLimits(_Part):
     idle_s: int = Field(3_600, ge=1)
     request_headers_s: int = Field(10, ge=1)
     request_headers_kb: int = Field(16, ge=1, le=8_192)
+    stream_idle_s: int = Field(300, ge=1)  # without a byte either way; longer than the gateway's largest budget
 
 
 class Edge(_Part):
@@ -131,6 +177,15 @@ class Edge(_Part):
     cors_origins: tuple[str, ...] = ()  # of pages that may call; `*`: all
     jwt: Jwt | None = None  # None: the gateway alone checks credentials
     limits: EdgeLimits = EdgeLimits()
+    otlp_endpoint: str = ""  # where Envoy's spans go, as its bootstrap's cluster `otlp`; empty: it makes none
+    trace_percent: Percent = 100  # of calls without a traceparent; those with one have been decided on
+
+    @field_validator("address")
+    @classmethod
+    def _can_be_listened_on(cls, address: str) -> str:
+        host, _, _ = address.rpartition(":")
+        ipaddress.ip_address(host.strip("[]"))  # Envoy looks no names up to listen on; says what it got
+        return address
 
 
 class Topology(_Part):
@@ -160,6 +215,7 @@ def read(file: Path) -> Topology:
     except ValidationError as error:
         problem = error.errors()[0]
         field = ".".join(map(str, problem["loc"])) or str(file)
-        raise BadTopology(f"topology: {field}: {problem['msg']}, got {shorten(repr(problem['input']))}") from None
+        wrong = problem["msg"].removeprefix("Value error, ")
+        raise BadTopology(f"topology: {field}: {wrong}, got {shorten(repr(problem['input']))}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadTopology(f"topology: {' '.join(str(error).split())}") from None

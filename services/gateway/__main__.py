@@ -121,7 +121,7 @@ async def _follow_lists(
         if _is_listed(addresses):
             members = Members(fleet.pools[model], settings, connect, group)
             leaving.callback(members.close)
-            watchers[addresses[0].removeprefix(SCHEME)] = members.take
+            watchers[addresses[0].removeprefix(SCHEME)] = members
     if not watchers:
         return
     discovery = Discovery(control, found.node, watchers)

@@ -13,6 +13,7 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway import balance
 from services.gateway.backends import Call
+from services.gateway.drill import Fault
 from services.gateway.fleet import Pool, Replica
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate
@@ -53,9 +54,15 @@ class Attempt:
         self._won = self.followed = False  # `followed`: the race has heard that it won
 
     def start(
-        self, request: llm_pb2.GenerateRequest, prompt: Blocks, metadata: Metadata, notify: Callable[[], None]
+        self,
+        request: llm_pb2.GenerateRequest,
+        prompt: Blocks,
+        metadata: Metadata,
+        notify: Callable[[], None],
+        fault: Fault | None = None,
     ) -> None:
-        """Make the call, which ends at the deadline. `notify` hears of each message and of the end."""
+        """Make the call, which ends at the deadline. `notify` hears of each message and of the end. `fault` is done to
+        it by a drill."""
 
         def arrived() -> None:
             self._last = self._clock()
@@ -64,7 +71,10 @@ class Attempt:
             notify()
 
         balance.taken(self.replica, prompt)
-        self.call = self.replica.llm.generate(request, self._deadline.remaining(), metadata, arrived)
+        timeout_s = self._deadline.remaining()
+        self.call = self.replica.llm.generate(request, timeout_s, metadata, arrived)
+        if fault:
+            self.call.suffer(fault)
 
     @property
     def begun(self) -> bool:

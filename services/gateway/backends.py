@@ -26,6 +26,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
+from services.gateway.drill import Fault
 from services.runtime.errors import Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
 from services.runtime.policy.breaker import Breaker
 from services.runtime.telemetry import Metadata
@@ -168,6 +169,7 @@ class Call:
         self.over = False
         self.problem: ServiceError | None = None
         self.finish: llm_pb2.Finish | None = None
+        self._fault: Fault | None = None
         self._reading = asyncio.create_task(self._read())
 
     def close(self) -> None:
@@ -179,8 +181,14 @@ class Call:
             self._call.cancel()
             self._reading.cancel()
 
+    def suffer(self, fault: Fault) -> None:
+        """Do to it what a drill asks for. Only before anything has come."""
+        self._fault = fault
+
     async def _read(self) -> None:
         try:
+            if self._fault and await self._ended_by(self._fault):
+                return
             while (raw := await self._call.read()) is not grpc.aio.EOF:
                 message = llm_pb2.GenerateResponse.FromString(cast(bytes, raw))
                 if message.HasField("finish"):
@@ -198,6 +206,14 @@ class Call:
             self.over = True
             self._notify()
             self._notify = _nobody  # who was told holds this call: a cycle would be left to the garbage collector
+
+    async def _ended_by(self, fault: Fault) -> bool:
+        await asyncio.sleep(fault.delay_s)
+        if fault.code is None:
+            return False
+        self.problem = _ERRORS.get(fault.code, Unavailable)(f"{self._who}: {fault.code.name}: a drill")
+        self._call.cancel()
+        return True
 
     def _take_finish(self, message: llm_pb2.GenerateResponse) -> None:
         if message.finish.reason in WHOLE:

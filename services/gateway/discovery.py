@@ -2,7 +2,8 @@
 
 gRPC's own `xds:///` channels choose a replica and do not tell which. For models that is not enough: a hedge must go to
 another replica than the first call, a breaker belongs to one, and a prompt belongs where its beginning is. So for them
-the gateway is an xDS client of one resource type. When the control plane is away, what it said last stays in force.
+the gateway is an xDS client: of the assignments, and of the routes, which say what drill is running. When the control
+plane is away, what it said last stays in force.
 
 The protocol, state of the world over one stream: https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
 """
@@ -12,27 +13,31 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from envoy.config.core.v3 import base_pb2, health_check_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
+from envoy.config.route.v3 import route_pb2
 from envoy.service.discovery.v3 import discovery_pb2
-from envoy.type.v3 import percent_pb2
-from google.protobuf import json_format
-from google.protobuf.message import DecodeError
+from google.protobuf import any_pb2, json_format
+from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, status_pb2
 
+from services.gateway import drill
 from services.gateway.backends import Control
 from services.gateway.balance import Place
+from services.gateway.drill import Drill
 from services.runtime.deadline import set_within
 
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 SCHEME = "xds:///"
-_TYPE = f"type.googleapis.com/{endpoint_pb2.ClusterLoadAssignment.DESCRIPTOR.full_name}"
+_URL = "type.googleapis.com/"
 _IN_SERVICE = (health_check_pb2.HEALTHY, health_check_pb2.UNKNOWN)
-_OF = {percent_pb2.FractionalPercent.HUNDRED: 100, percent_pb2.FractionalPercent.TEN_THOUSAND: 10_000}
 _log = logging.getLogger(__name__)
 
 
@@ -82,10 +87,20 @@ def bootstrap(environ: Mapping[str, str]) -> Bootstrap:
         raise BadBootstrap(f"the gRPC xDS bootstrap cannot be used: {error}") from None
 
 
-class Discovery:
-    """Follows the assignments of some services. `watchers` hear of each, at once and at every change."""
+class Watcher(Protocol):
+    """Hears of everything about one service, at once and at every change."""
 
-    def __init__(self, control: Control, node: base_pb2.Node, watchers: Mapping[str, Callable[[Assignment], None]]):
+    def take(self, assignment: Assignment) -> None:
+        """These replicas, and no others."""
+
+    def drill(self, drill: Drill) -> None:
+        """This drill, or one that does nothing."""
+
+
+class Discovery:
+    """Follows some services, each for its watcher."""
+
+    def __init__(self, control: Control, node: base_pb2.Node, watchers: Mapping[str, Watcher]):
         self._control, self._watchers = control, watchers
         self._node = base_pb2.Node(user_agent_name="hedgerow gateway")
         self._node.MergeFrom(node)
@@ -98,46 +113,89 @@ class Discovery:
         return not self._missing
 
     async def follow(self) -> None:
-        """Take in assignments for as long as the control plane is there; raises `ServiceError` when it goes."""
+        """Take in what comes for as long as the control plane is there; raises `ServiceError` when it goes."""
+        kinds = {kind.url: kind for kind in (_Assignments(self._assigned), _Routes(self._routed))}
         outbox: asyncio.Queue[discovery_pb2.DiscoveryRequest] = asyncio.Queue()
-        outbox.put_nowait(self._request(node=self._node))
+        for each in kinds.values():
+            outbox.put_nowait(each.ask(list(self._watchers), self._node))
 
         async def requests() -> AsyncIterator[discovery_pb2.DiscoveryRequest]:
             while True:
                 yield await outbox.get()
 
-        version = ""
         async with aclosing(self._control.discover(requests())) as responses:
             async for response in responses:
-                problem = self._take(response)
-                version = version if problem else response.version_info
-                refused = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message=problem) if problem else None
-                answer = self._request(version_info=version, response_nonce=response.nonce, error_detail=refused)
-                outbox.put_nowait(answer)
+                if kind := kinds.get(response.type_url):
+                    outbox.put_nowait(kind.answer(response, list(self._watchers)))
 
-    def _request(self, **fields: object) -> discovery_pb2.DiscoveryRequest:
-        return discovery_pb2.DiscoveryRequest(type_url=_TYPE, resource_names=list(self._watchers), **fields)
-
-    def _take(self, response: discovery_pb2.DiscoveryResponse) -> str:
-        """Put a response in force, all of it or nothing. Returns what is wrong with it."""
-        try:
-            assignments = dict(map(_unpack, response.resources))
-        except (BadAssignment, DecodeError) as problem:
-            _log.error("the control plane's version %s is refused: %s", response.version_info, problem)
-            return str(problem)
-        for name in assignments.keys() & self._watchers.keys():
-            self._watchers[name](assignments[name])
+    def _assigned(self, name: str, assignment: Assignment) -> None:
+        if watcher := self._watchers.get(name):
+            watcher.take(assignment)
             self._missing.discard(name)
         if not self._missing:
             self._all_arrived.set()
-        return ""
+
+    def _routed(self, name: str, found: Drill) -> None:
+        if watcher := self._watchers.get(name):
+            watcher.drill(found)
 
 
-def _unpack(resource: object) -> tuple[str, Assignment]:
-    given = endpoint_pb2.ClusterLoadAssignment()
-    if not resource.Unpack(given):  # type: ignore[attr-defined]
-        raise BadAssignment(f"{_TYPE}: required, got {resource.type_url}")  # type: ignore[attr-defined]
-    return given.cluster_name, read(given)
+class _Kind(Generic[M, T]):
+    """One type of resource on a stream. `tell` hears of each by name."""
+
+    message: type[M]
+
+    def __init__(self, tell: Callable[[str, T], None]):
+        self.url = f"{_URL}{self.message.DESCRIPTOR.full_name}"
+        self._tell, self._version = tell, ""
+
+    def read(self, given: M) -> tuple[str, T]:
+        """A resource's name, and what it says. Raises `BadAssignment` or `DecodeError`."""
+        raise NotImplementedError
+
+    def ask(self, names: Sequence[str], node: base_pb2.Node) -> discovery_pb2.DiscoveryRequest:
+        """The first request of a stream."""
+        return discovery_pb2.DiscoveryRequest(type_url=self.url, resource_names=names, node=node)
+
+    def answer(self, response: discovery_pb2.DiscoveryResponse, names: Sequence[str]) -> discovery_pb2.DiscoveryRequest:
+        """Put a response in force, all of it or nothing, and say so."""
+        refused: status_pb2.Status | None = None
+        try:
+            found = [self.read(self._unpack(resource)) for resource in response.resources]
+        except (BadAssignment, DecodeError) as problem:
+            _log.error("the control plane's version %s is refused: %s", response.version_info, problem)
+            refused = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message=str(problem))
+        else:
+            self._version = response.version_info
+            for name, value in found:
+                self._tell(name, value)
+        return discovery_pb2.DiscoveryRequest(
+            type_url=self.url,
+            resource_names=names,
+            version_info=self._version,
+            response_nonce=response.nonce,
+            error_detail=refused,
+        )
+
+    def _unpack(self, resource: any_pb2.Any) -> M:
+        given = self.message()
+        if not resource.Unpack(given):
+            raise BadAssignment(f"{self.url}: required, got {resource.type_url}")
+        return given
+
+
+class _Assignments(_Kind[endpoint_pb2.ClusterLoadAssignment, Assignment]):
+    message = endpoint_pb2.ClusterLoadAssignment
+
+    def read(self, given: endpoint_pb2.ClusterLoadAssignment) -> tuple[str, Assignment]:
+        return given.cluster_name, read(given)
+
+
+class _Routes(_Kind[route_pb2.RouteConfiguration, Drill]):
+    message = route_pb2.RouteConfiguration
+
+    def read(self, given: route_pb2.RouteConfiguration) -> tuple[str, Drill]:
+        return given.name, drill.read(given)
 
 
 def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
@@ -148,8 +206,7 @@ def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
         raise BadAssignment(f"{given.cluster_name}: each address once, got {min(twice)} twice")
     kept = 1.0
     for drop in given.policy.drop_overloads:
-        share = drop.drop_percentage
-        kept *= 1 - min(share.numerator / _OF.get(share.denominator, 1_000_000), 1)
+        kept *= 1 - drill.share(drop.drop_percentage)
     return Assignment(tuple(endpoints), 1 - kept)
 
 

@@ -11,6 +11,7 @@ from services.gateway import balance
 from services.gateway.backends import Llm
 from services.gateway.balance import Place, Policy
 from services.gateway.config import BreakerSettings, GatewaySettings, LimitSettings
+from services.gateway.drill import Drill
 from services.runtime.deadline import Clock
 from services.runtime.policy.breaker import Breaker, BreakerOpen, Permit
 from services.runtime.policy.gate import Gate
@@ -40,8 +41,8 @@ class Replica:
 class Pool:
     """One model: its replicas, who may call them when, and how fast they have been.
 
-    Where the control plane lists the replicas (`members.py`) they come and go. `drop_share` of the calls are then
-    refused on purpose, while a drill says so.
+    Where the control plane lists the replicas (`members.py`) they come and go. While a drill is running it is done to
+    their calls, and `drop_share` of the requests are refused before a replica is chosen.
     """
 
     model: str
@@ -52,6 +53,7 @@ class Pool:
     rng: random.Random
     policy: Policy = "prefix"
     drop_share: float = 0.0
+    drill: Drill = field(default_factory=Drill)
 
     def pick(self, avoid: Collection[Replica] = (), prompt: Blocks = ()) -> tuple[Replica, Permit] | None:
         """The best replica whose breaker lets a call through; none of `avoid`."""

@@ -169,7 +169,9 @@ class Generation:
         if known := replica.prefixes.matched(prompt):
             self.report.decisions.add("prefix", "matched", replica.address, f"{known} of {len(prompt)} blocks")
         attempt = Attempt(pool, replica, permit, slot, self.order.deadline, self._observe)
-        attempt.start(request or self.order.request, prompt, self.order.metadata, lambda: self._notice(attempt))
+        if fault := pool.drill.fault(pool.rng):
+            self.report.decisions.add("drill", "aborted" if fault.code else "delayed", replica.address, fault.words())
+        attempt.start(request or self.order.request, prompt, self.order.metadata, lambda: self._notice(attempt), fault)
         return attempt
 
     def _prompt_of(self, pool: Pool) -> prefix.Blocks:

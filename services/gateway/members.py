@@ -14,6 +14,7 @@ from services.gateway import balance
 from services.gateway.backends import Llm, watch
 from services.gateway.config import GatewaySettings
 from services.gateway.discovery import Assignment
+from services.gateway.drill import Drill
 from services.gateway.fleet import Pool, Replica, make_replica
 from services.runtime.deadline import until_set
 
@@ -45,6 +46,10 @@ class Members:
         for address, place in listed.items():
             self._join(address, place)
         self._pool.drop_share = assignment.drop_share
+
+    def drill(self, drill: Drill) -> None:
+        """Have a drill done to the calls from now on."""
+        self._pool.drill = drill
 
     def close(self) -> None:
         """Close all connections."""

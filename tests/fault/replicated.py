@@ -131,7 +131,7 @@ async def start_envoy(starter: Processes, folder: Path, control: str, edge: str)
     written = envoy.write_bootstrap(
         folder / "envoy", node_id="edge-test", region="west", control_address=control, admin_address=address()
     )
-    process = starter.run(ServiceSpec("envoy", "", edge, command=tuple(envoy.command(written))))
+    process = starter.run(ServiceSpec("envoy", "", edge, command=tuple(envoy.command(written)), folder=written.parent))
     await process.wait_serving()
     return process
 

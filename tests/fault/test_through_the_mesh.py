@@ -8,17 +8,20 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 import pytest_asyncio
+import yaml
 
 from hedgerow.cli.processes import check_health
 from tests.fault.asking import Asker, Outcome, p99_ms
 from tests.fault.proxy import Timeout
-from tests.fault.replicated import GRACE_MS, Replicated, replicated, write_topology
+from tests.fault.replicated import GRACE_MS, Replicated, replicated
 from tests.fault.report import Report
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -244,21 +247,54 @@ async def test_redis_that_is_away_costs_no_answer(replicas: Replicated, report: 
 
 
 async def test_what_envoy_refuses_is_seen_and_the_good_configuration_stays(replicas: Replicated):
-    before = replicas.topology.read_text()
-    endpoints = {name: [each.spec.address for each in pair] for name, pair in replicas.pairs.items()}
     with closing(socket.socket()) as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        write_topology(replicas.topology, f"127.0.0.1:{taken.getsockname()[1]}", endpoints)
-        try:
+        with _edited(replicas.topology) as topology:
+            topology["edge"]["address"] = f"127.0.0.1:{taken.getsockname()[1]}"
+            _write(replicas.topology, topology)
             mesh = await replicas.until(lambda mesh: any(_refusals(mesh)), within_s=30)
             assert "cannot bind" in " ".join(_refusals(mesh))
             assert (await replicas.caller.ask("Still there?")).ok
-        finally:
-            unfinished = replicas.topology.with_suffix(".new")
-            unfinished.write_text(before)
-            unfinished.replace(replicas.topology)
     await replicas.until(lambda mesh: not any(_refusals(mesh)), within_s=30)
+
+
+async def test_a_topology_that_cannot_be_used_changes_nothing_and_is_told(replicas: Replicated):
+    with _edited(replicas.topology) as topology:
+        topology["services"]["llm"]["endpoints"][0]["weight"] = 0
+        _write(replicas.topology, topology)
+        mesh = await replicas.until(lambda mesh: mesh.topology_problem, within_s=30)
+        assert "services.llm.endpoints.0.weight" in mesh.topology_problem
+        assert (await replicas.caller.ask("Still the same?")).ok
+    await replicas.until(lambda mesh: not mesh.topology_problem, within_s=30)
+
+
+async def test_a_drill_in_the_topology_reaches_the_gateways_own_calls_and_ends_with_it(replicas: Replicated):
+    def drilled(outcome: Outcome) -> bool:
+        return "delayed" in outcome.decided("drill")
+
+    with _edited(replicas.topology) as topology:
+        topology["services"]["llm"]["drill"] = {"delay_ms": 20, "delay_percent": 100}
+        _write(replicas.topology, topology)
+        outcomes = await replicas.caller.until(drilled, within_s=30, bypass=True)
+        assert all(outcome.whole for outcome in outcomes)
+    await replicas.caller.until(lambda outcome: not drilled(outcome), within_s=30, bypass=True)
+
+
+@contextmanager
+def _edited(file: Path) -> Iterator[Any]:
+    """The topology's content, to be changed and written; it is as it was afterwards."""
+    before = yaml.safe_load(file.read_text())
+    try:
+        yield yaml.safe_load(file.read_text())
+    finally:
+        _write(file, before)
+
+
+def _write(file: Path, topology: Any) -> None:
+    unfinished = file.with_suffix(".new")
+    unfinished.write_text(yaml.safe_dump(topology))
+    unfinished.replace(file)
 
 
 def _refusals(mesh: object) -> list[str]:

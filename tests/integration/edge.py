@@ -1,0 +1,145 @@
+"""The real Envoy, told what to do by the real control plane, in front of scripted gateways."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import yaml
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from hedgerow.cli import envoy
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_ports
+from hedgerow.gateway.v1 import gateway_pb2_grpc
+from tests.integration.scripted_gateway import ScriptedGateway
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A way in; addresses are host:port."""
+
+    folder: Path
+    address: str
+    admin: str
+    process: ServiceProcess
+
+    async def logged(self, timeout_s: float = 10, **fields: Any) -> dict[str, Any]:
+        """The access log's last line with these fields, once it is there."""
+        async with asyncio.timeout(timeout_s):
+            while not (found := [line for line in self._lines() if fields.items() <= line.items()]):
+                await asyncio.sleep(0.05)
+        return found[-1]
+
+    def _lines(self) -> list[dict[str, Any]]:
+        lines = self.process.log.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+@asynccontextmanager
+async def edge_before(
+    folder: Path,
+    gateways: Sequence[str],
+    settings: dict[str, Any],
+    *,
+    control_tls_dir: Path | None = None,
+    **bootstrap: Any,
+) -> AsyncIterator[Edge]:
+    """`settings` are the topology's `edge`, less its address; `bootstrap` what `write_bootstrap` takes. With
+    `control_tls_dir` the control plane asks for certificates, and says that gateways do."""
+    port, admin, control = (f"127.0.0.1:{number}" for number in free_ports(3))
+    mtls = control_tls_dir is not None
+    topology = _write_topology(folder, gateways, {"address": port, **settings}, mtls)
+    told = {"ADDRESS": control, "TOPOLOGY": str(topology)}
+    told |= {"TLS_DIR": str(control_tls_dir)} if mtls else {}
+    environment = {f"HEDGEROW_CONTROL_{name}": value for name, value in told.items()}
+    file = envoy.write_bootstrap(
+        folder / "envoy", node_id="edge-test", region="", control_address=control, admin_address=admin, **bootstrap
+    )
+    async with AsyncExitStack() as stack:
+        plane = ServiceProcess(ServiceSpec("control", "services.control", control, environment), folder / "logs")
+        stack.push_async_callback(plane.stop)
+        spec = ServiceSpec("envoy", "", port, command=tuple(envoy.command(file)), folder=file.parent)
+        process = ServiceProcess(spec, folder / "logs")
+        stack.push_async_callback(process.stop)
+        await envoy.wait_ready(admin)
+        yield Edge(folder, port, admin, process)
+
+
+def _write_topology(folder: Path, gateways: Sequence[str], edge: dict[str, Any], mtls: bool) -> Path:
+    services = {"gateway": {"endpoints": [{"address": address} for address in gateways]}}
+    file = folder / "topology.yaml"
+    file.write_text(yaml.safe_dump({"services": services, "edge": edge, "mtls": mtls}))
+    return file
+
+
+class Gateway(ScriptedGateway):
+    """A scripted gateway that knows who calls."""
+
+    peer = ""  # the SPIFFE URI of the last call's certificate
+
+    def _meet(self, context: Any) -> None:
+        super()._meet(context)
+        self.peer = b"".join(context.auth_context().get("peer_spiffe_id", ())).decode()
+
+
+@asynccontextmanager
+async def gateway(credentials: grpc.ServerCredentials | None = None) -> AsyncIterator[Gateway]:
+    """A scripted gateway that says it is healthy; with `credentials`, over TLS."""
+    pings = ("grpc.http2.max_ping_strikes", 0)  # as the real one, it lets callers find out whether it is there
+    scripted, checks, server = Gateway(), health.aio.HealthServicer(), grpc.aio.server(options=[pings])
+    gateway_pb2_grpc.add_GatewayServiceServicer_to_server(scripted, server)
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    await checks.set("", health_pb2.HealthCheckResponse.SERVING)
+    at = "127.0.0.1:0"
+    port = server.add_secure_port(at, credentials) if credentials else server.add_insecure_port(at)
+    scripted.target = f"127.0.0.1:{port}"
+    await server.start()
+    try:
+        yield scripted
+    finally:
+        await server.stop(0)
+
+
+@dataclass(frozen=True)
+class Issuer:
+    """Signs JSON Web Tokens (RS256), as an identity provider does."""
+
+    name: str = "https://issuer.example"
+    key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
+
+    def jwks(self) -> str:
+        """Its public key, as a JSON Web Key Set."""
+        public = self.key.public_key().public_numbers()
+        numbers = {"n": _unpadded(_bytes(public.n)), "e": _unpadded(_bytes(public.e))}
+        return json.dumps({"keys": [{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1", **numbers}]})
+
+    def written(self, folder: Path) -> dict[str, Any]:
+        """The topology's `jwt` for it; its keys are in `folder/jwks.json`."""
+        (folder / "jwks.json").write_text(self.jwks())
+        return {"issuer": self.name, "audiences": ["hedgerow"], "jwks_file": str(folder / "jwks.json")}
+
+    def token(self, **claims: Any) -> str:
+        """Good for an hour; a claim of None is left out."""
+        defaults = {"iss": self.name, "aud": "hedgerow", "sub": "somebody", "exp": int(time.time()) + 3_600}
+        said = {name: value for name, value in {**defaults, **claims}.items() if value is not None}
+        parts = ({"alg": "RS256", "typ": "JWT", "kid": "1"}, said)
+        signed = ".".join(_unpadded(json.dumps(part).encode()) for part in parts)
+        return f"{signed}.{_unpadded(self.key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+
+def _bytes(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 7) // 8, "big")
+
+
+def _unpadded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

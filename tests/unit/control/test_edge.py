@@ -1,0 +1,249 @@
+"""What Envoy is told about the way in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from envoy.config.listener.v3.listener_pb2 import Listener
+from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from envoy.extensions.filters.http.cors.v3.cors_pb2 import CorsPolicy
+from envoy.extensions.filters.http.jwt_authn.v3.config_pb2 import JwtAuthentication
+from envoy.extensions.filters.network.connection_limit.v3.connection_limit_pb2 import ConnectionLimit
+from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import (
+    HttpConnectionManager,
+)
+from envoy.extensions.http.early_header_mutation.header_mutation.v3.header_mutation_pb2 import HeaderMutation
+from envoy.extensions.transport_sockets.tls.v3.tls_pb2 import DownstreamTlsContext
+from google.protobuf.json_format import MessageToDict
+
+from services.control.edge import resources
+from services.control.topology import BadTopology, Topology, read
+
+KEYS = {"keys": [{"kty": "RSA", "kid": "1", "n": "AQAB", "e": "AQAB"}]}
+GENERATE = "/hedgerow.gateway.v1.GatewayService/"
+
+
+def topology(service: dict[str, Any] | None = None, **edge: Any) -> Topology:
+    gateway = {"endpoints": [{"address": "10.0.0.1:50050"}], **(service or {})}
+    told = {"address": "0.0.0.0:8443", **edge}
+    return Topology.model_validate({"services": {"gateway": gateway}, "edge": told})
+
+
+def listener(**edge: Any) -> Listener:
+    found, _ = resources(topology(**edge))
+    assert isinstance(found, Listener)
+    return found
+
+
+def routes(service: dict[str, Any] | None = None, **edge: Any) -> RouteConfiguration:
+    _, found = resources(topology(service, **edge))
+    assert isinstance(found, RouteConfiguration)
+    return found
+
+
+def connections(**edge: Any) -> HttpConnectionManager:
+    return unpacked(listener(**edge).filter_chains[0].filters[-1].typed_config, HttpConnectionManager())
+
+
+def unpacked(packed: Any, into: Any) -> Any:
+    assert packed.Unpack(into)
+    return into
+
+
+def filters(**edge: Any) -> list[str]:
+    return [found.name.rpartition(".")[2] for found in connections(**edge).http_filters]
+
+
+def access_log(**edge: Any) -> dict[str, str]:
+    (log,) = connections(**edge).access_log
+    return MessageToDict(unpacked(log.typed_config, _stdout()))["logFormat"]["jsonFormat"]
+
+
+def _stdout() -> Any:
+    from envoy.extensions.access_loggers.stream.v3.stream_pb2 import StdoutAccessLog
+
+    return StdoutAccessLog()
+
+
+@pytest.fixture
+def jwt(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "jwks.json").write_text(json.dumps(KEYS))
+    return {"issuer": "https://issuer.example", "audiences": ["a"], "jwks_file": str(tmp_path / "jwks.json")}
+
+
+def test_a_mesh_without_an_edge_has_nothing_for_envoy() -> None:
+    service = {"endpoints": [{"address": "10.0.0.1:50050"}]}
+    assert resources(Topology.model_validate({"services": {"gateway": service}})) == []
+
+
+def test_the_listener_listens_where_the_topology_says_and_asks_for_its_routes() -> None:
+    socket = listener(address="[::1]:443").address.socket_address
+    assert (socket.address, socket.port_value) == ("::1", 443)
+    assert connections().rds.route_config_name == routes().name
+    assert connections().rds.config_source.HasField("ads")
+
+
+def test_equal_topologies_give_equal_bytes(jwt: dict[str, Any]) -> None:
+    edge = {"jwt": jwt, "cors_origins": ["*"], "tls": True, "otlp_endpoint": "collector:4317"}
+    first, again = (
+        [message.SerializeToString(deterministic=True) for message in resources(topology(**edge))] for _ in range(2)
+    )
+    assert first == again
+
+
+def test_the_limits_are_the_topologys() -> None:
+    limits = {
+        "connections": 11,
+        "streams_per_connection": 12,
+        "buffer_bytes": 16_384,
+        "stream_window_bytes": 70_000,
+        "connection_window_bytes": 80_000,
+        "idle_s": 13,
+        "request_headers_s": 14,
+        "request_headers_kb": 15,
+        "stream_idle_s": 16,
+    }
+    found, told = listener(limits=limits), connections(limits=limits)
+    open_at_once = unpacked(found.filter_chains[0].filters[0].typed_config, ConnectionLimit()).max_connections.value
+    assert (open_at_once, found.per_connection_buffer_limit_bytes.value) == (11, 16_384)
+    http2 = told.http2_protocol_options
+    assert http2.max_concurrent_streams.value == 12
+    assert http2.initial_stream_window_size.value == 70_000
+    assert http2.initial_connection_window_size.value == 80_000
+    assert told.common_http_protocol_options.idle_timeout.ToSeconds() == 13
+    assert told.request_headers_timeout.ToSeconds() == 14
+    assert told.max_request_headers_kb.value == 15
+    assert told.stream_idle_timeout.ToSeconds() == 16
+
+
+def test_nothing_ends_a_stream_for_being_long_but_its_callers_own_deadline() -> None:
+    assert connections().request_timeout.ToSeconds() == 0
+    for route in routes().virtual_hosts[0].routes:
+        assert route.route.HasField("timeout")
+        assert route.route.timeout.ToSeconds() == 0
+        assert route.route.max_stream_duration.HasField("grpc_timeout_header_max")
+        assert route.route.max_stream_duration.grpc_timeout_header_max.ToSeconds() == 0
+
+
+def test_who_a_caller_says_it_is_comes_off_before_any_filter_looks() -> None:
+    (early,) = connections().early_header_mutation_extensions
+    mutations = unpacked(early.typed_config, HeaderMutation()).mutations
+    assert mutations[0].remove == "x-hedgerow-tenant"
+    assert mutations[1].remove_on_match.key_matcher.prefix == "x-envoy-"
+    assert connections().use_remote_address.value
+
+
+def test_refusals_come_after_what_makes_them_readable(jwt: dict[str, Any]) -> None:
+    assert filters() == ["header_to_metadata", "health_check", "cors", "grpc_web", "router"]
+    assert filters(jwt=jwt) == [*filters()[:-1], "jwt_authn", "rbac", "router"]
+
+
+def test_tokens_are_checked_with_the_keys_of_the_file_and_name_the_tenant(jwt: dict[str, Any]) -> None:
+    found = unpacked(connections(jwt=jwt).http_filters[4].typed_config, JwtAuthentication())
+    provider = found.providers["edge"]
+    assert json.loads(provider.local_jwks.inline_string) == KEYS
+    assert (provider.issuer, list(provider.audiences)) == ("https://issuer.example", ["a"])
+    assert provider.require_expiration
+    assert not provider.forward
+    assert [(one.header_name, one.claim_name) for one in provider.claim_to_headers] == [("x-hedgerow-tenant", "tenant")]
+    assert [(rule.match.prefix, rule.requires.provider_name) for rule in found.rules] == [
+        ("/grpc.health.v1.Health/", ""),
+        ("/", "edge"),
+    ]
+
+
+@pytest.mark.parametrize(("origins", "exempt"), [((), False), (("https://a",), True)])
+def test_only_where_pages_may_call_their_preflights_need_no_token(
+    jwt: dict[str, Any], origins: tuple[str, ...], exempt: bool
+) -> None:
+    found = connections(jwt=jwt, cors_origins=origins).http_filters[4]
+    assert unpacked(found.typed_config, JwtAuthentication()).bypass_cors_preflight is exempt
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys"'])
+def test_a_file_without_keys_is_refused_by_its_field(jwt: dict[str, Any], tmp_path: Path, text: str) -> None:
+    (tmp_path / "jwks.json").write_text(text)
+    with pytest.raises(BadTopology, match=r"jwks_file: .* required"):
+        read(written(tmp_path, jwt=jwt))
+
+
+def test_keys_that_are_not_there_are_refused_by_their_field(jwt: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(BadTopology, match=r"jwks_file: .*FileNotFoundError"):
+        read(written(tmp_path, jwt={**jwt, "jwks_file": str(tmp_path / "elsewhere.json")}))
+
+
+def test_other_keys_make_another_topology(jwt: dict[str, Any], tmp_path: Path) -> None:
+    before = topology(jwt=jwt)
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [{**KEYS["keys"][0], "kid": "2"}]}))
+    assert topology(jwt=jwt) != before
+
+
+def test_a_name_to_listen_on_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadTopology, match=r"edge\.address: .*'localhost'"):
+        read(written(tmp_path, address="localhost:8443"))
+
+
+def written(folder: Path, **edge: Any) -> Path:
+    """A topology's file."""
+    services = {"gateway": {"endpoints": [{"address": "10.0.0.1:50050"}]}}
+    file = folder / "topology.yaml"
+    file.write_text(json.dumps({"services": services, "edge": {"address": "0.0.0.0:8443", **edge}}))
+    return file
+
+
+def test_calls_go_to_the_edges_service_and_only_what_it_serves() -> None:
+    found = routes().virtual_hosts[0].routes
+    assert [route.match.prefix for route in found] == [GENERATE, "/grpc.health.v1.Health/", "/grpc.reflection."]
+    assert {route.route.cluster for route in found} == {"gateway"}
+    assert {route.match.headers[0].string_match.exact for route in found} == {"POST"}
+
+
+def test_a_call_is_tried_again_elsewhere_only_while_its_caller_has_heard_nothing() -> None:
+    policy = routes().virtual_hosts[0].routes[0].route.retry_policy
+    assert policy.retry_on == "connect-failure,refused-stream,reset"  # `reset`: before the first response header
+    assert policy.num_retries.value == 2
+    assert [found.name for found in policy.retry_host_predicate] == ["envoy.retry_host_predicates.previous_hosts"]
+    assert policy.retry_priority.name == "envoy.retry_priorities.previous_priorities"
+    assert not policy.HasField("per_try_timeout")  # a slow gateway is not a dead one
+
+
+def test_a_service_balanced_by_hash_gets_its_header_hashed() -> None:
+    assert not routes().virtual_hosts[0].routes[0].route.hash_policy
+    hashed = routes({"balance": "ring_hash", "hash_header": "x-session"}).virtual_hosts[0].routes[0].route.hash_policy
+    assert [policy.header.header_name for policy in hashed] == ["x-session"]
+
+
+def test_pages_may_call_only_from_the_origins_that_are_named() -> None:
+    assert not routes().virtual_hosts[0].typed_per_filter_config
+    (host,) = routes(cors_origins=["https://a", "https://b"]).virtual_hosts
+    policy = unpacked(host.typed_per_filter_config["envoy.filters.http.cors"], CorsPolicy())
+    assert [origin.exact for origin in policy.allow_origin_string_match] == ["https://a", "https://b"]
+    assert policy.allow_methods == "POST"
+    assert {"grpc-status", "grpc-message"} <= set(policy.expose_headers.split(","))
+    assert not policy.forward_not_matching_preflights.value
+
+
+def test_tls_is_of_this_decade_and_its_certificate_may_change() -> None:
+    assert not listener().filter_chains[0].HasField("transport_socket")
+    socket = listener(tls=True).filter_chains[0].transport_socket
+    context = unpacked(socket.typed_config, DownstreamTlsContext()).common_tls_context
+    (secret,) = context.tls_certificate_sds_secret_configs
+    assert (secret.name, secret.sds_config.path_config_source.path) == ("edge", "./sds_edge.yaml")
+    assert list(context.alpn_protocols) == ["h2", "http/1.1"]
+    assert context.tls_params.tls_minimum_protocol_version == context.tls_params.TLSv1_2
+
+
+def test_envoy_makes_spans_only_where_somebody_collects_them() -> None:
+    assert not connections().HasField("tracing")
+    tracing = connections(otlp_endpoint="http://collector:4317", trace_percent=5).tracing
+    assert tracing.provider.name == "envoy.tracers.opentelemetry"
+    assert tracing.random_sampling.value == 5
+
+
+def test_the_access_log_has_the_trace_id_of_the_span_or_of_the_caller() -> None:
+    assert access_log(otlp_endpoint="http://collector:4317")["trace_id"] == "%TRACE_ID%"
+    assert access_log()["trace_id"] == "%DYNAMIC_METADATA(hedgerow:trace_id)%"
+    assert access_log().keys() >= {"grpc_status", "duration_ms", "upstream", "bytes_sent", "flags", "tenant"}
