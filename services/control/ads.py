@@ -1,0 +1,127 @@
+"""The aggregated discovery service: one stream for each client, on which it hears of every change that concerns it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from services.control import metrics
+from services.control.conversation import Conversation
+from services.control.delta import Increments
+from services.control.mesh import Mesh
+from services.control.snapshot import Kind
+from services.control.sotw import StateOfTheWorld
+from services.control.subscription import ORDER
+from services.runtime.boundary import Call
+from services.runtime.deadline import Clock
+from services.runtime.errors import shorten
+
+_WORDS = 500  # of a refusal that go into the log
+_log = logging.getLogger(__name__)
+
+
+class Client:
+    """One that is connected."""
+
+    def __init__(self, conversation: Conversation, since: float):
+        self.conversation, self.since = conversation, since
+        self.node = conversation.node
+        self.region = self.node.locality.region
+        self.kind = Kind.ENVOY if self.node.user_agent_name.startswith("envoy") else Kind.GRPC
+
+
+class Clients:
+    """Those that are connected, in the order they came."""
+
+    def __init__(self, clock: Clock = time.monotonic):
+        self.clock = clock
+        self._clients: dict[Client, None] = {}
+
+    def __iter__(self) -> Iterator[Client]:
+        return iter(list(self._clients))
+
+    @contextmanager
+    def connected(self, conversation: Conversation) -> Iterator[Client]:
+        """A client from its first request to the end of its stream."""
+        client = Client(conversation, self.clock())
+        self._clients[client] = None
+        metrics.CLIENTS.labels(client.kind).inc()
+        try:
+            yield client
+        finally:
+            del self._clients[client]
+            metrics.CLIENTS.labels(client.kind).dec()
+
+
+class DiscoveryServicer:
+    """Serves `envoy.service.discovery.v3.AggregatedDiscoveryService`, both ways of speaking it."""
+
+    def __init__(self, mesh: Mesh, clients: Clients):
+        self._mesh, self._clients = mesh, clients
+        self._drained = asyncio.Event()
+        self._ends: set[asyncio.Event] = set()
+
+    def StreamAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
+        return self._serve(requests, StateOfTheWorld())
+
+    def DeltaAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
+        return self._serve(requests, Increments())
+
+    def drain(self) -> None:
+        """End the streams; clients keep what they have and ask elsewhere, or again."""
+        self._drained.set()
+        for wake in self._ends:
+            wake.set()
+
+    async def _serve(self, requests: AsyncIterator[Any], conversation: Conversation) -> AsyncIterator[Any]:
+        first = await anext(requests, None)
+        if first is None:
+            return
+        conversation.take(first)
+        with self._clients.connected(conversation) as client, self._mesh.listening() as wake:
+            self._ends.add(wake)
+            reading = asyncio.create_task(_read(requests, client, wake))
+            reading.add_done_callback(lambda _: wake.set())
+            try:
+                await self._until_settled()
+                while not (reading.done() or self._drained.is_set()):
+                    wake.clear()
+                    while response := conversation.next(self._mesh.snapshot(client.region, client.kind)):
+                        metrics.PUSHES.labels(_label(response.type_url)).inc()
+                        yield response
+                    await wake.wait()
+                if reading.done():
+                    reading.result()
+            finally:
+                self._ends.discard(wake)
+                reading.cancel()
+                await asyncio.wait({reading})
+
+    async def _until_settled(self) -> None:
+        """Who comes right after a start would be told of endpoints that nobody has asked yet."""
+        settled, drained = (asyncio.create_task(event.wait()) for event in (self._mesh.settled, self._drained))
+        try:
+            await asyncio.wait({settled, drained}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            settled.cancel()
+            drained.cancel()
+
+
+async def _read(requests: AsyncIterator[Any], client: Client, wake: asyncio.Event) -> None:
+    """Take requests in for as long as they come."""
+    async for request in requests:
+        refusal = client.conversation.take(request)
+        if refusal:
+            label = _label(request.type_url)
+            metrics.REFUSED.labels(label).inc()
+            _log.warning("%s refuses %s: %s", client.node.id or "a client", label, shorten(refusal, _WORDS))
+        wake.set()
+
+
+def _label(type_url: str) -> str:
+    """`Cluster` and so on; what clients make up is one label."""
+    return type_url.rpartition(".")[2] if type_url in ORDER else "other"

@@ -1,0 +1,148 @@
+"""The `Cluster` of a service, in the words that gRPC or Envoy understands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from envoy.config.cluster.v3 import cluster_pb2, outlier_detection_pb2
+from envoy.config.core.v3 import base_pb2, config_source_pb2
+from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2, tls_pb2
+from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
+from envoy.type.matcher.v3 import string_pb2
+
+from hedgerow.channel import CHANNEL_OPTIONS
+from services.control.members import identity
+from services.control.routes import ads, packed
+from services.control.topology import Outliers, Service
+
+PROVIDER = "mesh"  # the certificate provider of gRPC's bootstrap
+CERTIFICATE, AUTHORITIES = "mesh_cert", "mesh_ca"  # the secrets of Envoy's
+_TLS = "envoy.transport_sockets.tls"
+_HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_TUNING = dict(CHANNEL_OPTIONS)  # Envoy's connections notice a dead peer as soon as ours do
+_RING = 1_024, 4_096  # least and largest size; gRPC caps rings at 4,096
+_NEVER_PANIC = 0  # whom to use when nobody is healthy is decided here, see `members.seen`
+_FAILED_PERCENT = 85  # of an endpoint's calls in an interval, where failures in a row are not counted (gRPC)
+_Cluster = cluster_pb2.Cluster
+_POLICIES = {"round_robin": _Cluster.ROUND_ROBIN, "least_request": _Cluster.LEAST_REQUEST}
+
+
+def for_grpc(name: str, service: Service, *, mtls: bool) -> cluster_pb2.Cluster:
+    """gRPC C-core balances in turn or by hash; in turn also stands for `least_request`, which it does not know. It
+    weighs localities by itself, and counts no failures in a row: see `_outliers_of_grpc`."""
+    cluster = _cluster(name, service)
+    cluster.lb_policy = _Cluster.RING_HASH if service.balance == "ring_hash" else _Cluster.ROUND_ROBIN
+    cluster.outlier_detection.CopyFrom(_outliers_of_grpc(service.outliers))
+    if mtls:
+        cluster.transport_socket.CopyFrom(
+            _socket(tls_pb2.UpstreamTlsContext(common_tls_context=_grpc_tls(name, service)))
+        )
+    return cluster
+
+
+def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> cluster_pb2.Cluster:
+    """Envoy has to be told that upstreams speak HTTP/2, to ping them, and to weigh localities."""
+    cluster = _cluster(name, service)
+    cluster.lb_policy = _POLICIES.get(service.balance, _Cluster.RING_HASH)
+    cluster.connect_timeout.FromMilliseconds(_TUNING["grpc.min_reconnect_backoff_ms"])
+    cluster.common_lb_config.locality_weighted_lb_config.SetInParent()
+    cluster.common_lb_config.healthy_panic_threshold.value = _NEVER_PANIC
+    cluster.outlier_detection.CopyFrom(_outliers_of_envoy(service.outliers))
+    cluster.typed_extension_protocol_options[_HTTP].CopyFrom(packed(_http2()))
+    limits = cluster.circuit_breakers.thresholds[0]
+    limits.max_pending_requests.value = service.limits.pending
+    limits.max_connections.value = service.limits.connections
+    limits.max_retries.value = service.limits.retries
+    if mtls:
+        server = f"{identity(name, service)}.hedgerow"
+        context = tls_pb2.UpstreamTlsContext(common_tls_context=_envoy_tls(name, service, sds_dir), sni=server)
+        cluster.transport_socket.CopyFrom(_socket(context))
+    return cluster
+
+
+def _cluster(name: str, service: Service) -> cluster_pb2.Cluster:
+    """What both understand."""
+    cluster = _Cluster(name=name, type=_Cluster.EDS)
+    cluster.eds_cluster_config.CopyFrom(_Cluster.EdsClusterConfig(eds_config=ads(), service_name=name))
+    cluster.circuit_breakers.thresholds.add(max_requests={"value": service.limits.requests})
+    if service.balance == "ring_hash":
+        least, largest = _RING
+        cluster.ring_hash_lb_config.minimum_ring_size.value = least
+        cluster.ring_hash_lb_config.maximum_ring_size.value = largest
+    return cluster
+
+
+def _outliers(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
+    detection = outlier_detection_pb2.OutlierDetection(
+        max_ejection_percent={"value": outliers.max_ejected_percent}, enforcing_success_rate={"value": 0}
+    )
+    detection.interval.FromMilliseconds(outliers.interval_ms)
+    detection.base_ejection_time.FromMilliseconds(outliers.ejection_ms)
+    detection.max_ejection_time.FromMilliseconds(max(300_000, outliers.ejection_ms))
+    return detection
+
+
+def _outliers_of_grpc(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
+    """gRPC knows percentages of failures only (gRFC A50): who fails most of at least so many calls in an interval is
+    out, as long as it is not the only one."""
+    detection = _outliers(outliers)
+    detection.enforcing_failure_percentage.value = 100 if outliers.consecutive_failures else 0
+    detection.failure_percentage_threshold.value = _FAILED_PERCENT
+    detection.failure_percentage_minimum_hosts.value = 2
+    detection.failure_percentage_request_volume.value = max(1, outliers.consecutive_failures)
+    return detection
+
+
+def _outliers_of_envoy(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
+    """Of gRPC's statuses Envoy counts those as failures of the gateway kind that say "broken": UNAVAILABLE and
+    DEADLINE_EXCEEDED. Being busy or saying no to a bad request is no reason to leave anybody out."""
+    detection = _outliers(outliers)
+    detection.enforcing_consecutive_5xx.value = 0
+    detection.consecutive_gateway_failure.value = max(1, outliers.consecutive_failures)
+    detection.enforcing_consecutive_gateway_failure.value = 100 if outliers.consecutive_failures else 0
+    return detection
+
+
+def _http2() -> http_protocol_options_pb2.HttpProtocolOptions:
+    options = http_protocol_options_pb2.HttpProtocolOptions()
+    keepalive = options.explicit_http_config.http2_protocol_options.connection_keepalive
+    keepalive.interval.FromMilliseconds(_TUNING["grpc.keepalive_time_ms"])
+    keepalive.timeout.FromMilliseconds(_TUNING["grpc.keepalive_timeout_ms"])
+    return options
+
+
+def _socket(context: tls_pb2.UpstreamTlsContext) -> base_pb2.TransportSocket:
+    return base_pb2.TransportSocket(name=_TLS, typed_config=packed(context))
+
+
+def _grpc_tls(name: str, service: Service) -> tls_pb2.CommonTlsContext:
+    provider = common_pb2.CertificateProviderPluginInstance(instance_name=PROVIDER)
+    validation = common_pb2.CertificateValidationContext(ca_certificate_provider_instance=provider)
+    who = identity(name, service)
+    for alternative in (f"spiffe://hedgerow/{who}", f"{who}.hedgerow"):  # either one will do
+        validation.match_subject_alt_names.append(string_pb2.StringMatcher(exact=alternative))
+    return tls_pb2.CommonTlsContext(tls_certificate_provider_instance=provider, validation_context=validation)
+
+
+def _envoy_tls(name: str, service: Service, sds_dir: Path) -> tls_pb2.CommonTlsContext:
+    validation = common_pb2.CertificateValidationContext()
+    validation.match_typed_subject_alt_names.add(
+        san_type=common_pb2.SubjectAltNameMatcher.URI,
+        matcher=string_pb2.StringMatcher(exact=f"spiffe://hedgerow/{identity(name, service)}"),
+    )
+    return tls_pb2.CommonTlsContext(
+        alpn_protocols=["h2"],
+        tls_certificate_sds_secret_configs=[_secret(CERTIFICATE, f"{sds_dir}/sds_cert.yaml")],
+        combined_validation_context=tls_pb2.CommonTlsContext.CombinedCertificateValidationContext(
+            default_validation_context=validation,
+            validation_context_sds_secret_config=_secret(AUTHORITIES, f"{sds_dir}/sds_ca.yaml"),
+        ),
+    )
+
+
+def _secret(name: str, file: str) -> secret_pb2.SdsSecretConfig:
+    source = config_source_pb2.PathConfigSource(path=file)  # with a `/` in it always: Envoy watches its folder
+    return secret_pb2.SdsSecretConfig(
+        name=name,
+        sds_config=config_source_pb2.ConfigSource(path_config_source=source, resource_api_version=config_source_pb2.V3),
+    )

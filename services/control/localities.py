@@ -1,0 +1,117 @@
+"""From a service's members to its `ClusterLoadAssignment`, as a client in one region should see it.
+
+Members with the same region, zone and build are one locality, so that a canary's share is its locality's weight. The
+client's own region has priority 0; the others stand in, by distance. Without regions all have priority 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from envoy.config.core.v3 import address_pb2, base_pb2, health_check_pb2
+from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
+from envoy.type.v3 import percent_pb2
+
+from services.control.members import Health, Member, Seen
+from services.control.topology import Region, Service
+
+_Place = tuple[str, str, str]  # region, zone, build
+_DROP = "drill"
+_WHOLE = 10_000
+# What keeps one out of service says who may still be asked for what is in flight there.
+_OUT = {Health.NOT_SERVING: health_check_pb2.DRAINING}
+
+
+def assignment(
+    name: str, service: Service, seen: Sequence[Seen], regions: Mapping[str, Region], region: str, *, weigh_all: bool
+) -> endpoint_pb2.ClusterLoadAssignment:
+    """What `xds:///<name>` means to a client in `region` (empty or unknown: all regions are alike).
+
+    A locality weighs as much as its members in service: those that are left of a zone are not to carry the whole
+    zone's load. With `weigh_all` as much as all of them, for clients (Envoy) that scale it down by themselves.
+    """
+    priorities = ranks(regions, region, {each.member.region for each in seen})
+    return endpoint_pb2.ClusterLoadAssignment(
+        cluster_name=name,
+        endpoints=[
+            _locality(place, of, priorities[place[0]], weigh_all=weigh_all) for place, of in _grouped(seen).items()
+        ],
+        policy=_policy(service),
+    )
+
+
+def ranks(regions: Mapping[str, Region], here: str, used: Iterable[str]) -> dict[str, int]:
+    """The priority of each region in use, seen from `here`: 0, 1, … without gaps, as xDS demands."""
+    if here not in regions:
+        return dict.fromkeys(used, 0)
+    nearest_first = sorted(used, key=lambda name: (distance(regions[here], regions[name]), name != here, name))
+    return {name: rank for rank, name in enumerate(nearest_first)}
+
+
+def distance(one: Region, other: Region) -> float:
+    """Along the great circle, in radians: the haversine formula."""
+    latitudes = math.radians(one.latitude), math.radians(other.latitude)
+    across = math.radians(other.longitude - one.longitude)
+    chord = math.sin((latitudes[1] - latitudes[0]) / 2) ** 2
+    chord += math.cos(latitudes[0]) * math.cos(latitudes[1]) * math.sin(across / 2) ** 2
+    return 2 * math.asin(math.sqrt(min(1.0, chord)))
+
+
+def percent(value: float) -> percent_pb2.FractionalPercent:
+    """Of a hundred, to four decimals."""
+    return percent_pb2.FractionalPercent(
+        numerator=round(value * 10_000), denominator=percent_pb2.FractionalPercent.MILLION
+    )
+
+
+def _grouped(seen: Sequence[Seen]) -> dict[_Place, list[Seen]]:
+    places: dict[_Place, list[Seen]] = {}
+    for each in seen:
+        member = each.member
+        places.setdefault((member.region, member.zone, member.build), []).append(each)
+    return places
+
+
+def _locality(
+    place: _Place, of: Sequence[Seen], priority: int, *, weigh_all: bool
+) -> endpoint_components_pb2.LocalityLbEndpoints:
+    """Its weight is the sum of its members'; theirs are shares of `_WHOLE`. In a ring gRPC multiplies both (1.85 does
+    not divide by the sum, as gRFC A113 says it should): with equal sums in all localities both ways are right."""
+    region, zone, build = place
+    counted = of if weigh_all else ([each for each in of if each.in_service] or of)
+    total = sum(each.member.weight for each in counted)
+    return endpoint_components_pb2.LocalityLbEndpoints(
+        locality=base_pb2.Locality(region=region, zone=zone, sub_zone=build),
+        lb_endpoints=[
+            _endpoint(each, round(each.member.weight * _WHOLE / total) if weigh_all or each.in_service else 1)
+            for each in of
+        ],
+        load_balancing_weight={"value": total},
+        priority=priority,
+    )
+
+
+def _endpoint(seen: Seen, share: int) -> endpoint_components_pb2.LbEndpoint:
+    return endpoint_components_pb2.LbEndpoint(
+        endpoint=endpoint_components_pb2.Endpoint(address=_address(seen.member)),
+        health_status=_status(seen),
+        load_balancing_weight={"value": max(1, share)},
+    )
+
+
+def _address(member: Member) -> address_pb2.Address:
+    return address_pb2.Address(socket_address={"address": member.host, "port_value": member.port})
+
+
+def _status(seen: Seen) -> int:
+    if seen.health is Health.SERVING:
+        return int(health_check_pb2.HEALTHY)
+    return int(health_check_pb2.UNKNOWN if seen.in_service else _OUT.get(seen.health, health_check_pb2.UNHEALTHY))
+
+
+def _policy(service: Service) -> endpoint_pb2.ClusterLoadAssignment.Policy:
+    policy = endpoint_pb2.ClusterLoadAssignment.Policy()
+    if service.drill and service.drill.drop_percent:
+        policy.drop_overloads.add(category=_DROP, drop_percentage=percent(service.drill.drop_percent))
+    return policy

@@ -1,0 +1,127 @@
+"""How the control plane asks servers of all sorts for their health."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from hedgerow.channel import open_channel
+from hedgerow.cli.processes import free_port
+from services.control.health import answers
+from services.control.members import Health
+
+_TIMEOUT_S = 0.3  # for a first word
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class OnlyCheck(health_pb2_grpc.HealthServicer):
+    """Health without Watch."""
+
+    def __init__(self) -> None:
+        self.status = SERVING
+
+    async def Check(self, request: Any, context: Any) -> Any:
+        return health_pb2.HealthCheckResponse(status=self.status)
+
+
+class Silent(health_pb2_grpc.HealthServicer):
+    """Takes a watch, and says nothing."""
+
+    async def Watch(self, request: Any, context: Any) -> Any:
+        await asyncio.Event().wait()
+        yield
+
+
+@pytest.fixture
+async def address() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+async def serving(address: str, servicer: Any = None) -> grpc.aio.Server:
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    if servicer:
+        health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    server.add_insecure_port(address)
+    await server.start()
+    return server
+
+
+@pytest.fixture
+async def told(address: str) -> AsyncIterator[AsyncIterator[Health]]:
+    async with open_channel(address) as channel, aclosing(answers(channel, _TIMEOUT_S)) as stream:
+        yield stream
+
+
+async def until(told: AsyncIterator[Health], wanted: Health) -> None:
+    async with asyncio.timeout(10):
+        async for word in told:
+            if word is wanted:
+                return
+
+
+async def test_a_change_is_heard_over_one_watch(address: str, told: AsyncIterator[Health]):
+    checks = health.aio.HealthServicer()
+    await checks.set("", SERVING)
+    server = await serving(address, checks)
+    assert await anext(told) is Health.SERVING
+    await checks.set("", NOT_SERVING)
+    assert await anext(told) is Health.NOT_SERVING
+    await checks.set("", SERVING)
+    assert await anext(told) is Health.SERVING
+    await server.stop(0)
+    assert await anext(told) is Health.UNREACHABLE
+
+
+async def test_nobody_there_is_an_answer_and_who_comes_is_heard(address: str, told: AsyncIterator[Health]):
+    assert await anext(told) is Health.UNREACHABLE
+    checks = health.aio.HealthServicer()
+    await checks.set("", SERVING)
+    server = await serving(address, checks)
+    await until(told, Health.SERVING)
+    await server.stop(0)
+
+
+async def test_who_knows_no_watches_is_asked_again_and_again(address: str, told: AsyncIterator[Health]):
+    servicer = OnlyCheck()
+    server = await serving(address, servicer)
+    assert await anext(told) is Health.SERVING
+    servicer.status = NOT_SERVING
+    await until(told, Health.NOT_SERVING)
+    await server.stop(0)
+    await until(told, Health.UNREACHABLE)
+
+
+async def test_who_knows_no_health_at_all_serves_as_long_as_it_answers(address: str, told: AsyncIterator[Health]):
+    server = await serving(address)
+    assert await anext(told) is Health.SERVING
+    await server.stop(0)
+    await until(told, Health.UNREACHABLE)
+
+
+async def test_silence_is_an_answer(address: str, told: AsyncIterator[Health]):
+    server = await serving(address, Silent())
+    assert await anext(told) is Health.UNREACHABLE
+    await server.stop(0)
+
+
+async def test_a_port_that_takes_connections_and_never_speaks_is_unreachable(address: str, told: AsyncIterator[Health]):
+    taken: list[asyncio.StreamWriter] = []
+
+    async def take(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken.append(writer)
+
+    host, port = address.split(":")
+    server = await asyncio.start_server(take, host, int(port))
+    try:
+        assert await anext(told) is Health.UNREACHABLE
+        assert taken
+    finally:
+        server.close()
+        for writer in taken:
+            writer.close()

@@ -1,0 +1,205 @@
+"""Streams: who waits for what, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any
+
+import pytest
+from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse
+from envoy.service.status.v3 import csds_pb2
+from opentelemetry import trace
+
+from services.control.ads import Clients, DiscoveryServicer
+from services.control.csds import StatusServicer
+from services.control.snapshot import ASSIGNMENTS, CLUSTERS, Kind, Snapshot
+from services.runtime.boundary import Call
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput
+from tests.unit.control.test_sotw import content, snapshot
+
+CALL = Call((), Deadline.never(), trace.INVALID_SPAN)
+
+
+class StillMesh:
+    """A mesh that changes when it is told to."""
+
+    def __init__(self, now: Snapshot):
+        self.now, self.settled, self.asked = now, asyncio.Event(), list[tuple[str, Kind]]()
+        self.settled.set()
+        self.listeners: list[asyncio.Event] = []
+
+    def snapshot(self, region: str, kind: Kind) -> Snapshot:
+        self.asked.append((region, kind))
+        return self.now
+
+    @contextmanager
+    def listening(self) -> Iterator[asyncio.Event]:
+        self.listeners.append(asyncio.Event())
+        yield self.listeners[-1]
+        self.listeners.pop()
+
+    def change(self, now: Snapshot) -> None:
+        self.now = now
+        for listener in self.listeners:
+            listener.set()
+
+
+class Streams:
+    """One client's stream into the servicer."""
+
+    def __init__(self, mesh: StillMesh):
+        self.clients = Clients()
+        self.servicer = DiscoveryServicer(mesh, self.clients)  # type: ignore[arg-type]
+        self.status = StatusServicer(mesh, self.clients)  # type: ignore[arg-type]
+        self.sending: asyncio.Queue[DiscoveryRequest | Exception | None] = asyncio.Queue()
+        self.responses: Any = self.servicer.StreamAggregatedResources(self._requests(), CALL)
+
+    async def _requests(self) -> AsyncIterator[DiscoveryRequest]:
+        while (request := await self.sending.get()) is not None:
+            if isinstance(request, Exception):
+                raise request
+            yield request
+
+    def ask(self, type_url: str, *names: str, agent: str = "gRPC C-core", refusal: str = "", nonce: str = "") -> None:
+        request = DiscoveryRequest(type_url=type_url, resource_names=names, response_nonce=nonce)
+        request.node.id, request.node.user_agent_name, request.node.locality.region = "gateway-1", agent, "west"
+        if refusal:
+            request.error_detail.message = refusal
+        self.sending.put_nowait(request)
+
+    async def hear(self) -> DiscoveryResponse:
+        async with asyncio.timeout(5):
+            response: DiscoveryResponse = await anext(self.responses)
+            return response
+
+    async def statuses(self, **request: Any) -> list[tuple[str, str, str]]:
+        """(name, status, the client's words) of every resource of every client."""
+        reply = await self.status.FetchClientStatus(csds_pb2.ClientStatusRequest(**request), CALL)
+        return [
+            (each.name, csds_pb2.ConfigStatus.Name(each.config_status), each.error_state.details)
+            for config in reply.config
+            for each in config.generic_xds_configs
+        ]
+
+
+@pytest.fixture
+def mesh() -> StillMesh:
+    return StillMesh(snapshot(a="1"))
+
+
+@pytest.fixture
+async def streams(mesh: StillMesh) -> AsyncIterator[Streams]:
+    streams = Streams(mesh)
+    async with aclosing(streams.responses):
+        yield streams
+    assert not list(streams.clients)
+
+
+@pytest.mark.parametrize(("agent", "kind"), [("gRPC C-core", Kind.GRPC), ("envoy", Kind.ENVOY), ("", Kind.GRPC)])
+async def test_a_client_is_told_what_its_region_and_its_kind_get(
+    mesh: StillMesh, streams: Streams, agent: str, kind: Kind
+):
+    streams.ask(ASSIGNMENTS, "a", agent=agent)
+    assert content(await streams.hear()) == ["a1"]
+    assert set(mesh.asked) == {("west", kind)}
+
+
+async def test_a_change_reaches_a_client_that_waits(mesh: StillMesh, streams: Streams):
+    streams.ask(ASSIGNMENTS, "a")
+    first = await streams.hear()
+    streams.ask(ASSIGNMENTS, "a", nonce=first.nonce)
+    hearing = asyncio.create_task(streams.hear())
+    while streams.sending.qsize():
+        await asyncio.sleep(0)
+    mesh.change(snapshot(a="2"))
+    assert content(await hearing) == ["a2"]
+
+
+async def test_who_comes_right_after_a_start_waits_for_the_first_round_of_health(mesh: StillMesh, streams: Streams):
+    mesh.settled.clear()
+    streams.ask(ASSIGNMENTS, "a")
+    hearing = asyncio.create_task(streams.hear())
+    while not mesh.listeners:
+        await asyncio.sleep(0)
+    mesh.change(snapshot(a="2"))
+    assert not hearing.done()
+    mesh.settled.set()
+    assert content(await hearing) == ["a2"]
+
+
+async def test_a_stream_ends_when_the_client_has_said_all_it_will(streams: Streams):
+    streams.ask(ASSIGNMENTS, "a")
+    await streams.hear()
+    streams.sending.put_nowait(None)
+    with pytest.raises(StopAsyncIteration):
+        await streams.hear()
+
+
+async def test_a_stream_ends_in_order_on_drain(streams: Streams):
+    streams.ask(ASSIGNMENTS, "a")
+    await streams.hear()
+    hearing = asyncio.create_task(streams.hear())
+    await asyncio.sleep(0)
+    streams.servicer.drain()
+    with pytest.raises(StopAsyncIteration):
+        await hearing
+
+
+async def test_a_stream_that_waits_for_the_first_round_ends_on_drain_too(mesh: StillMesh, streams: Streams):
+    mesh.settled.clear()
+    streams.ask(ASSIGNMENTS, "a")
+    hearing = asyncio.create_task(streams.hear())
+    while not mesh.listeners:
+        await asyncio.sleep(0)
+    streams.servicer.drain()
+    with pytest.raises(StopAsyncIteration):
+        await hearing
+
+
+async def test_what_is_wrong_with_a_request_ends_the_stream_by_its_own_name(streams: Streams):
+    streams.ask(ASSIGNMENTS, "a")
+    await streams.hear()
+    streams.sending.put_nowait(InvalidInput("request", "a well-formed message", "3 bytes"))
+    with pytest.raises(InvalidInput, match="well-formed"):
+        await streams.hear()
+
+
+async def test_a_client_that_never_says_anything_gets_nothing(streams: Streams):
+    streams.sending.put_nowait(None)
+    with pytest.raises(StopAsyncIteration):
+        await streams.hear()
+
+
+async def test_the_state_of_each_resource_is_told_in_standard_form(mesh: StillMesh, streams: Streams):
+    streams.ask(CLUSTERS, "a", "other")
+    first = await streams.hear()
+    assert await streams.statuses() == [("a", "STALE", ""), ("other", "NOT_SENT", "")]
+    streams.ask(CLUSTERS, "a", "other", nonce=first.nonce)
+    mesh.change(snapshot(a="2"))
+    second = await streams.hear()
+    streams.ask(CLUSTERS, "a", "other", nonce=second.nonce, refusal="cannot parse")
+    async with asyncio.timeout(5):
+        hearing = asyncio.create_task(streams.hear())
+        while ("a", "ERROR", "cannot parse") not in await streams.statuses():
+            await asyncio.sleep(0)
+        mesh.change(snapshot(a="3"))
+        third = await hearing
+        streams.ask(CLUSTERS, "a", "other", nonce=third.nonce)
+        hearing = asyncio.create_task(streams.hear())
+        while ("a", "SYNCED", "") not in await streams.statuses():
+            await asyncio.sleep(0)
+    hearing.cancel()
+    await asyncio.wait({hearing})
+
+
+async def test_clients_can_be_asked_for_by_node(streams: Streams):
+    streams.ask(CLUSTERS, "a")
+    await streams.hear()
+    assert await streams.statuses(node_matchers=[{"node_id": {"prefix": "gateway-"}}])
+    assert await streams.statuses(node_matchers=[{"node_id": {"exact": "GATEWAY-1", "ignore_case": True}}])
+    assert not await streams.statuses(node_matchers=[{"node_id": {"exact": "gateway-2"}}])
+    with pytest.raises(InvalidInput, match="exact, prefix, suffix or contains, got safe_regex"):
+        await streams.statuses(node_matchers=[{"node_id": {"safe_regex": {"regex": ".*"}}}])

@@ -1,0 +1,47 @@
+"""Who serves, and whom clients are told to use."""
+
+from __future__ import annotations
+
+from services.control.members import Health, Member, identity, members, seen
+from services.control.topology import Endpoint, Service
+
+ONE, TWO = Endpoint(address="10.0.0.1:50051"), Endpoint(address="10.0.0.2:50051", region="west", weight=3)
+
+
+def nowhere(name: str) -> tuple[str, ...]:
+    return ()
+
+
+def test_a_name_stands_for_all_its_addresses():
+    named = Endpoint(address="cache.mesh:50051", region="west", zone="a", build="canary", weight=2)
+    found = members([named, ONE], {"cache.mesh": ("10.0.1.1", "fd00::1")}.__getitem__)
+    assert [each.address for each in found] == ["10.0.1.1:50051", "[fd00::1]:50051", "10.0.0.1:50051"]
+    assert found[0] == Member("10.0.1.1", 50051, "west", "a", "canary", 2)
+
+
+def test_an_address_in_brackets_needs_no_look_up():
+    found = members([Endpoint(address="[fd00::7]:50051")], nowhere)
+    assert (found[0].host, found[0].port) == ("fd00::7", 50051)
+
+
+def test_who_is_named_twice_counts_once_as_first_named():
+    found = members([TWO, Endpoint(address="cache.mesh:50051")], lambda _: ("10.0.0.2", "10.0.0.3"))
+    assert [(each.host, each.weight) for each in found] == [("10.0.0.2", 3), ("10.0.0.3", 1)]
+
+
+def test_only_those_that_serve_are_in_service():
+    healths = (Health.SERVING, Health.NOT_SERVING, Health.UNREACHABLE, Health.UNKNOWN)
+    found = members([Endpoint(address=f"10.0.0.{n}:1") for n in range(4)], nowhere)
+    told = seen(found, {each.address: health for each, health in zip(found, healths, strict=True)})
+    assert [each.in_service for each in told] == [True, False, False, False]
+
+
+def test_all_are_in_service_where_nobody_serves():
+    found = members([ONE, TWO], nowhere)
+    told = seen(found, {found[0].address: Health.NOT_SERVING, found[1].address: Health.UNREACHABLE})
+    assert [each.in_service for each in told] == [True, True]
+
+
+def test_a_service_has_the_identity_of_its_name_up_to_the_first_dash_unless_it_says_so():
+    assert identity("llm-quality", Service(endpoints=(ONE,))) == "llm"
+    assert identity("llm-quality", Service(endpoints=(ONE,), identity="gateway")) == "gateway"

@@ -1,0 +1,66 @@
+"""Looking names up, and what stands when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from services.control.names import Names
+from tests.clock import on_paused_loop
+
+
+class ScriptedResolver:
+    """Answers as it is told; an empty answer fails, no answer never comes."""
+
+    def __init__(self, **addresses: Sequence[str] | None):
+        self.addresses = addresses
+
+    async def __call__(self, name: str) -> Sequence[str]:
+        answer = self.addresses[name]
+        if answer is None:
+            await asyncio.Event().wait()
+        if not answer:
+            raise OSError("Name or service not known")
+        return answer or ()
+
+
+async def test_a_name_has_all_its_addresses_each_once_and_in_order():
+    names = Names(1, ScriptedResolver(cache=["10.0.0.2", "10.0.0.1", "10.0.0.2"]))
+    assert await names.refresh(["cache"])
+    assert names["cache"] == ("10.0.0.1", "10.0.0.2")
+
+
+async def test_it_tells_whether_anything_has_changed():
+    resolver = ScriptedResolver(cache=["10.0.0.1"])
+    names = Names(1, resolver)
+    assert await names.refresh(["cache"])
+    assert not await names.refresh(["cache"])
+    resolver.addresses["cache"] = ["10.0.0.1", "10.0.0.3"]
+    assert await names.refresh(["cache"])
+
+
+async def test_the_last_addresses_stand_when_a_look_up_fails():
+    resolver = ScriptedResolver(cache=["10.0.0.1"])
+    names = Names(1, resolver)
+    await names.refresh(["cache"])
+    resolver.addresses["cache"] = []
+    assert not await names.refresh(["cache"])
+    assert names["cache"] == ("10.0.0.1",)
+
+
+def test_a_look_up_that_takes_too_long_counts_as_failed_and_holds_up_no_other():
+    async def both() -> tuple[tuple[str, ...], tuple[str, ...]]:
+        resolver = ScriptedResolver(cache=["10.0.0.1"], router=["10.0.0.9"])
+        names = Names(1, resolver)
+        await names.refresh(["cache", "router"])
+        resolver.addresses |= {"cache": None, "router": ["10.0.0.8"]}
+        await names.refresh(["cache", "router"])
+        return names["cache"], names["router"]
+
+    assert on_paused_loop(both()) == (("10.0.0.1",), ("10.0.0.8",))
+
+
+async def test_a_name_that_was_never_found_has_no_address():
+    names = Names(1, ScriptedResolver(cache=[]))
+    assert not await names.refresh(["cache"])
+    assert names["cache"] == ()

@@ -1,0 +1,207 @@
+"""Listeners, routes and clusters, for gRPC and for Envoy, and the versions they have."""
+
+from __future__ import annotations
+
+import pytest
+from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.listener.v3.listener_pb2 import Listener
+from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from envoy.extensions.filters.http.fault.v3.fault_pb2 import HTTPFault
+from envoy.extensions.filters.network.http_connection_manager.v3.http_connection_manager_pb2 import (
+    HttpConnectionManager,
+)
+from envoy.extensions.transport_sockets.tls.v3.tls_pb2 import UpstreamTlsContext
+from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
+
+from services.control.members import Health
+from services.control.snapshot import ASSIGNMENTS, CLUSTERS, LISTENERS, ROUTES, Kind
+from tests.unit.control.topologies import REGIONS, rendered, unpacked
+
+MESH = """
+services:
+  gateway: {balance: least_request, endpoints: [{address: "10.0.0.1:1"}]}
+  cache: {balance: ring_hash, hash_header: x-key, endpoints: [{address: "10.0.0.2:1"}]}
+  llm-quality: {endpoints: [{address: "10.0.0.3:1"}], timeout_ms: 1500}
+edge: {address: "0.0.0.0:8443"}
+"""
+SECRET = f"{MESH}mtls: true"
+
+
+def cluster(text: str, name: str, kind: Kind = Kind.GRPC) -> Cluster:
+    return unpacked(rendered(text, kind=kind), CLUSTERS, name, Cluster)
+
+
+def route(text: str, name: str) -> RouteConfiguration:
+    return unpacked(rendered(text), ROUTES, name, RouteConfiguration)
+
+
+def tls(of: Cluster) -> UpstreamTlsContext:
+    context = UpstreamTlsContext()
+    assert of.transport_socket.typed_config.Unpack(context)
+    return context
+
+
+def test_grpc_gets_every_service_under_its_name_in_all_four_types():
+    snapshot = rendered(MESH)
+    for type_url in (LISTENERS, ROUTES, CLUSTERS, ASSIGNMENTS):
+        assert list(snapshot[type_url]) == ["gateway", "cache", "llm-quality"]
+
+
+def test_envoy_gets_the_edge_and_what_is_behind_it_alone():
+    snapshot = rendered(MESH, kind=Kind.ENVOY)
+    assert {url.rpartition(".")[2]: list(of) for url, of in snapshot.items()} == {
+        "Listener": ["edge"],
+        "RouteConfiguration": ["edge"],
+        "Cluster": ["gateway"],
+        "ClusterLoadAssignment": ["gateway"],
+    }
+
+
+def test_envoy_gets_nothing_where_there_is_no_edge():
+    without = MESH.replace('edge: {address: "0.0.0.0:8443"}', "")
+    assert not any(rendered(without, kind=Kind.ENVOY).values())
+
+
+def test_a_listener_leads_to_its_route_through_faults_and_the_router():
+    listener = unpacked(rendered(MESH), LISTENERS, "cache", Listener)
+    manager = HttpConnectionManager()
+    assert listener.api_listener.api_listener.Unpack(manager)
+    assert manager.rds.route_config_name == "cache"
+    assert manager.rds.config_source.HasField("ads")
+    assert [each.name.rpartition(".")[2] for each in manager.http_filters] == ["fault", "router"]
+
+
+def test_a_route_takes_all_calls_to_the_cluster_of_its_name_without_a_time_limit():
+    (host,) = route(MESH, "gateway").virtual_hosts
+    (only,) = host.routes
+    assert (list(host.domains), only.match.prefix, only.route.cluster) == (["*"], "", "gateway")
+    assert only.route.timeout.ToMilliseconds() == 0
+    assert not only.route.HasField("max_stream_duration")
+    assert not only.route.hash_policy
+
+
+def test_a_limit_of_time_is_the_streams():
+    action = route(MESH, "llm-quality").virtual_hosts[0].routes[0].route
+    assert action.max_stream_duration.max_stream_duration.ToMilliseconds() == 1_500
+
+
+def test_a_ring_is_entered_by_the_header_that_the_topology_names():
+    (policy,) = route(MESH, "cache").virtual_hosts[0].routes[0].route.hash_policy
+    assert policy.header.header_name == "x-key"
+
+
+def test_a_drill_is_a_fault_of_the_route_and_changes_no_listener():
+    drilled = MESH.replace("timeout_ms: 1500", "drill: {delay_ms: 20, abort: INTERNAL, abort_percent: 0.5}")
+    fault = HTTPFault()
+    (host,) = route(drilled, "llm-quality").virtual_hosts
+    (config,) = host.typed_per_filter_config.values()
+    assert config.Unpack(fault)
+    assert (fault.delay.fixed_delay.ToMilliseconds(), fault.delay.percentage.numerator) == (20, 1_000_000)
+    assert (fault.abort.grpc_status, fault.abort.percentage.numerator) == (13, 5_000)
+    assert rendered(drilled)[LISTENERS] == rendered(MESH)[LISTENERS]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "policy"),
+    [
+        ("gateway", Kind.GRPC, Cluster.ROUND_ROBIN),  # which stands in for what C-core does not know
+        ("gateway", Kind.ENVOY, Cluster.LEAST_REQUEST),
+        ("cache", Kind.GRPC, Cluster.RING_HASH),
+        ("llm-quality", Kind.GRPC, Cluster.ROUND_ROBIN),
+    ],
+)
+def test_each_kind_of_client_balances_as_it_can(name: str, kind: Kind, policy: int):
+    assert cluster(MESH, name, kind).lb_policy == policy
+
+
+def test_a_cluster_asks_for_its_endpoints_on_the_same_stream_and_knows_its_limits():
+    limited = MESH.replace("timeout_ms: 1500", "limits: {requests: 7}")
+    made = cluster(limited, "llm-quality")
+    assert made.eds_cluster_config.service_name == "llm-quality"
+    assert made.eds_cluster_config.eds_config.HasField("ads")
+    assert made.circuit_breakers.thresholds[0].max_requests.value == 7
+
+
+def test_outliers_are_told_by_failures_in_a_row_to_envoy_and_by_percentage_to_grpc():
+    text = MESH.replace("least_request,", "least_request, outliers: {consecutive_failures: 3, ejection_ms: 700},")
+    envoy = cluster(text, "gateway", Kind.ENVOY).outlier_detection
+    grpc = cluster(text, "gateway").outlier_detection
+    assert (envoy.consecutive_gateway_failure.value, envoy.enforcing_consecutive_gateway_failure.value) == (3, 100)
+    assert (grpc.failure_percentage_request_volume.value, grpc.enforcing_failure_percentage.value) == (3, 100)
+    for each in (envoy, grpc):
+        assert each.base_ejection_time.ToMilliseconds() == 700
+        assert each.enforcing_success_rate.value == 0
+
+
+def test_no_failure_makes_an_outlier_where_the_topology_says_never():
+    text = MESH.replace("least_request,", "least_request, outliers: {consecutive_failures: 0},")
+    envoy = cluster(text, "gateway", Kind.ENVOY).outlier_detection
+    assert envoy.enforcing_consecutive_gateway_failure.value == 0
+    assert cluster(text, "gateway").outlier_detection.enforcing_failure_percentage.value == 0
+
+
+def test_envoy_is_told_to_speak_http2_to_ping_to_weigh_localities_and_never_to_panic():
+    made = cluster(MESH, "gateway", Kind.ENVOY)
+    options = HttpProtocolOptions()
+    (packed,) = made.typed_extension_protocol_options.values()
+    assert packed.Unpack(options)
+    keepalive = options.explicit_http_config.http2_protocol_options.connection_keepalive
+    assert (keepalive.interval.ToMilliseconds(), keepalive.timeout.ToMilliseconds()) == (700, 1_200)
+    assert made.common_lb_config.HasField("locality_weighted_lb_config")
+    assert made.common_lb_config.HasField("healthy_panic_threshold")
+    assert made.common_lb_config.healthy_panic_threshold.value == 0
+
+
+def test_in_plain_text_nobody_is_asked_for_a_certificate():
+    assert not cluster(MESH, "gateway").HasField("transport_socket")
+    assert not cluster(MESH, "gateway", Kind.ENVOY).HasField("transport_socket")
+
+
+def test_over_mtls_grpc_takes_its_provider_and_one_of_two_names_of_the_identity():
+    common = tls(cluster(SECRET, "llm-quality")).common_tls_context
+    validation = common.validation_context
+    assert common.tls_certificate_provider_instance.instance_name == "mesh"
+    assert validation.ca_certificate_provider_instance.instance_name == "mesh"
+    assert [each.exact for each in validation.match_subject_alt_names] == ["spiffe://hedgerow/llm", "llm.hedgerow"]
+
+
+def test_over_mtls_envoy_takes_its_secrets_from_files_and_the_identity_alone():
+    context = tls(cluster(SECRET, "gateway", Kind.ENVOY))
+    (secret,) = context.common_tls_context.tls_certificate_sds_secret_configs
+    combined = context.common_tls_context.combined_validation_context
+    (name,) = combined.default_validation_context.match_typed_subject_alt_names
+    assert (secret.name, secret.sds_config.path_config_source.path) == ("mesh_cert", "/etc/envoy/sds_cert.yaml")
+    authorities = combined.validation_context_sds_secret_config
+    assert (authorities.name, authorities.sds_config.path_config_source.path) == ("mesh_ca", "/etc/envoy/sds_ca.yaml")
+    assert (name.matcher.exact, context.sni) == ("spiffe://hedgerow/gateway", "gateway.hedgerow")
+    assert list(context.common_tls_context.alpn_protocols) == ["h2"]
+
+
+def test_equal_content_has_equal_versions_and_only_what_changed_has_another():
+    before, again = rendered(MESH), rendered(MESH)
+    after = rendered(MESH, health={"10.0.0.2:1": Health.NOT_SERVING})
+    assert before == again
+    changed = [
+        (type_url, name)
+        for type_url, of in before.items()
+        for name, resource in of.items()
+        if after[type_url][name].version != resource.version
+    ]
+    assert changed == [(ASSIGNMENTS, "cache")]
+
+
+def test_a_region_changes_assignments_alone():
+    text = f"""{REGIONS}
+services:
+  cache: {{endpoints: [{{address: "10.0.0.1:1", region: west}}, {{address: "10.0.0.2:1", region: east}}]}}
+"""
+    west, east = rendered(text, "west"), rendered(text, "east")
+    assert west[ASSIGNMENTS] != east[ASSIGNMENTS]
+    for type_url in (LISTENERS, ROUTES, CLUSTERS):
+        assert west[type_url] == east[type_url]
+
+
+def test_nothing_is_said_of_endpoints_whose_names_have_never_been_found():
+    text = 'services: {cache: {endpoints: [{address: "cache.mesh:1"}]}}'
+    resource = rendered(text)[ASSIGNMENTS]["cache"]
+    assert (resource.version, resource.body) == ("", None)

@@ -1,0 +1,49 @@
+"""What an operator may write down, and how a mistake is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.control.topology import BadTopology, read
+
+ENDPOINT = 'endpoints: [{address: "10.0.0.1:1"}]'  # stands where a text says ENDPOINT
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("services: {}", "services: "),
+        ("services: {cache: {endpoints: []}}", "services.cache.endpoints: "),
+        ("services: {Cache: {ENDPOINT}}", "services.Cache.[key]: "),
+        ('services: {a: {endpoints: [{address: "10.0.0.1"}]}}', "services.a.endpoints.0.address: "),
+        ('services: {a: {endpoints: [{address: "h:70000"}]}}', "a port from 1 to 65535 is required, 70000 is none"),
+        ('services: {a: {endpoints: [{address: "h:1", weight: 0}]}}', "services.a.endpoints.0.weight: "),
+        ('services: {a: {endpoints: [{address: "h:1", wieght: 2}]}}', "services.a.endpoints.0.wieght: "),
+        ("services: {a: {ENDPOINT, balance: random}}", "services.a.balance: "),
+        ("services: {a: {ENDPOINT, drill: {drop_percent: 101}}}", "services.a.drill.drop_percent: "),
+        ("services: {a: {ENDPOINT, drill: {abort: BROKEN}}}", "a gRPC status code other than OK is required"),
+        ("services: {a: {ENDPOINT, drill: {abort: OK}}}", "a gRPC status code other than OK is required"),
+        ("services: {a: {ENDPOINT}}\nedge: {address: '0.0.0.0:1', service: b}", "edge.service: one of a, got b"),
+        (
+            "regions: {west: {latitude: 1, longitude: 1}}\nservices: {a: {ENDPOINT}}",
+            "services.a.endpoints[0].region: one of west, got nothing",
+        ),
+        ("services: [", "topology: "),
+        ("- one\n- two", "topology: "),
+        ("", "topology: "),
+    ],
+)
+def test_a_mistake_is_refused_by_field_and_value(text: str, told: str, tmp_path: Path):
+    file = tmp_path / "topology.yaml"
+    file.write_text(text.replace("ENDPOINT", ENDPOINT))
+    with pytest.raises(BadTopology) as refused:
+        read(file)
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path):
+    with pytest.raises(BadTopology, match="No such file"):
+        read(tmp_path / "none.yaml")
