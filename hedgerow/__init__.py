@@ -69,6 +69,7 @@ from hedgerow._speech import (
     Transcription,
     Word,
 )
+from hedgerow._tls import Tls
 from hedgerow._turns import ConversationEvent, Interrupted, TurnFailed
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ __all__ = [
     "Tensor",
     "TextDelta",
     "Timings",
+    "Tls",
     "Transcript",
     "Transcription",
     "TurnFailed",

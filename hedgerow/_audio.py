@@ -11,14 +11,15 @@ from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._sending import DuplexStream, Outbox
 from hedgerow._speech import AudioFormat, Heard, Policy, Recording, Segment, SpeechModel, Transcription
+from hedgerow._tls import Tls
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 
 
 class AudioClient(ServiceClient):
     """An audio service, over one pooled connection that is opened when first used. Safe to share between threads."""
 
-    def __init__(self, target: str = messages.DEFAULT_TARGET, *, api_key: str | None = None):
-        super().__init__(Peer(target, api_key, "audio service"), audio_pb2_grpc.AudioServiceStub)
+    def __init__(self, target: str = messages.DEFAULT_TARGET, *, api_key: str | None = None, tls: Tls | None = None):
+        super().__init__(Peer(target, api_key, "audio service", tls), audio_pb2_grpc.AudioServiceStub)
 
     def transcribe(
         self,

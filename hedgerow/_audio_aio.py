@@ -12,6 +12,7 @@ from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._sending_aio import AsyncDuplexStream
 from hedgerow._speech import AudioFormat, Heard, Policy, Recording, Segment, SpeechModel, Transcription
+from hedgerow._tls import Tls
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 
 
@@ -21,8 +22,8 @@ class AsyncAudioClient(AsyncServiceClient):
     Safe to share between tasks of one loop.
     """
 
-    def __init__(self, target: str = messages.DEFAULT_TARGET, *, api_key: str | None = None):
-        super().__init__(Peer(target, api_key, "audio service"), audio_pb2_grpc.AudioServiceStub)
+    def __init__(self, target: str = messages.DEFAULT_TARGET, *, api_key: str | None = None, tls: Tls | None = None):
+        super().__init__(Peer(target, api_key, "audio service", tls), audio_pb2_grpc.AudioServiceStub)
 
     async def transcribe(
         self,

@@ -11,7 +11,7 @@ import grpc
 from hedgerow._incoming import Incoming
 from hedgerow._peer import Peer
 from hedgerow._status import from_rpc_error, nobody_at
-from hedgerow.channel import CHANNEL_OPTIONS
+from hedgerow.channel import open_blocking_channel
 
 E = TypeVar("E")
 
@@ -21,7 +21,7 @@ class ServiceClient:
 
     def __init__(self, peer: Peer, make_stub: Callable[[grpc.Channel], Any]):
         self._peer = peer
-        self._channel = grpc.insecure_channel(peer.target, options=CHANNEL_OPTIONS)
+        self._channel = open_blocking_channel(peer.target, peer.tls)
         self._stub: Any = make_stub(self._channel)
 
     def __enter__(self) -> Self:

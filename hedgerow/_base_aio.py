@@ -52,7 +52,7 @@ class AsyncServiceClient:
 
     def _connection(self) -> grpc.aio.Channel:
         if self._channel is None:
-            self._channel = open_channel(self._peer.target)
+            self._channel = open_channel(self._peer.target, tls=self._peer.tls)
         return self._channel
 
     @property

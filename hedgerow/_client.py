@@ -18,6 +18,7 @@ from hedgerow._peer import Peer
 from hedgerow._sending import DuplexStream, Outbox
 from hedgerow._speech import AudioFormat
 from hedgerow._status import from_rpc_error
+from hedgerow._tls import Tls
 from hedgerow._turns import ConversationEvent
 from hedgerow.gateway.v1 import gateway_pb2_grpc
 
@@ -26,13 +27,19 @@ class Client(ServiceClient):
     """A gateway, over one pooled connection that is opened when first used. Safe to share between threads.
 
     `target` is `host:port`, `unix:path` or `xds:///name`. `api_key` travels as `authorization: Bearer …`.
-    `default_budget_ms` holds for requests that name no budget; without it, the gateway's own default does.
+    `default_budget_ms` holds for requests that name no budget; without it, the gateway's own default does. Without
+    `tls`, it is plain text.
     """
 
     def __init__(
-        self, target: str = DEFAULT_TARGET, *, api_key: str | None = None, default_budget_ms: int | None = None
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        api_key: str | None = None,
+        default_budget_ms: int | None = None,
+        tls: Tls | None = None,
     ):
-        super().__init__(Peer(target, api_key), gateway_pb2_grpc.GatewayServiceStub)
+        super().__init__(Peer(target, api_key, tls=tls), gateway_pb2_grpc.GatewayServiceStub)
         self._caller = Caller(self._peer, default_budget_ms)
 
     def stream(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hedgerow._propagation import trace_headers
+from hedgerow._tls import Tls
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,7 @@ class Peer:
     target: str
     api_key: str | None = None
     service: str = "gateway"  # what errors call it
+    tls: Tls | None = None  # None: plain text
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What travels with a call: who calls, and the caller's span."""

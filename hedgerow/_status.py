@@ -11,6 +11,9 @@ from grpc_status import rpc_status
 from hedgerow._errors import DeadlineExceeded, HedgerowError, Unavailable, error_for
 from hedgerow._peer import Peer
 
+# gRPC's words, after those of `_NOBODY_THERE`, for a server that is there.
+_NOT_TRUSTED = ("handshake failed", "verification check failed")
+_HUNG_UP = ("socket closed", "connection reset")
 _NOBODY_THERE = ("failed to connect", "errors resolving", "dns resolution failed")
 
 
@@ -42,6 +45,19 @@ def nobody_at(peer: Peer, detail: str = "") -> Unavailable:
     return Unavailable(f"no {peer.service} at {peer.target}", reason=reason, metadata=metadata)
 
 
+def _not_proven(peer: Peer, text: str) -> Unavailable | None:
+    """Somebody is there; the connection failed while each side was to learn who the other is."""
+    if any(words in text.lower() for words in _NOT_TRUSTED):
+        problem, reason = "its certificate is not the one that was expected", "NOT_TRUSTED"
+    elif any(words in text.lower() for words in _HUNG_UP):
+        wanted = "it may not take this caller's certificate" if peer.tls else "it may speak TLS alone"
+        problem, reason = f"it hung up at once; {wanted}", "HUNG_UP"
+    else:
+        return None
+    message = f"no connection to the {peer.service} at {peer.target}: {problem}"
+    return Unavailable(message, reason=reason, metadata={"target": peer.target, "detail": text})
+
+
 def _status(call: Any) -> status_pb2.Status | None:
     try:
         return rpc_status.from_call(call)
@@ -53,7 +69,7 @@ def _without_details(call: Any, peer: Peer, timeout_s: float | None, trace_id: s
     """What gRPC itself says: the connection failed, or our own deadline passed."""
     code, text = call.code(), call.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE and text.lower().startswith(_NOBODY_THERE):
-        return nobody_at(peer, text)
+        return _not_proven(peer, text) or nobody_at(peer, text)
     if code is grpc.StatusCode.UNAVAILABLE:
         message = f"lost the connection to the {peer.service} at {peer.target}: {text}"
         return Unavailable(message, reason="CONNECTION_LOST", trace_id=trace_id)

@@ -10,6 +10,7 @@ from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._sending import DuplexStream, Outbox
 from hedgerow._sight import Array, Classification, Embeddings, FrameLabels, Inference, VisionModel
+from hedgerow._tls import Tls
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
 
 
@@ -26,8 +27,9 @@ class VisionClient(ServiceClient):
         *,
         api_key: str | None = None,
         default_budget_ms: int = messages.DEFAULT_BUDGET_MS,
+        tls: Tls | None = None,
     ):
-        super().__init__(Peer(target, api_key, "vision service"), vision_pb2_grpc.VisionServiceStub)
+        super().__init__(Peer(target, api_key, "vision service", tls), vision_pb2_grpc.VisionServiceStub)
         self._default_budget_ms = default_budget_ms
 
     def classify(

@@ -10,6 +10,7 @@ from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._sending_aio import AsyncDuplexStream
 from hedgerow._sight import Array, Classification, Embeddings, FrameLabels, Inference, VisionModel
+from hedgerow._tls import Tls
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
 
 
@@ -28,8 +29,9 @@ class AsyncVisionClient(AsyncServiceClient):
         *,
         api_key: str | None = None,
         default_budget_ms: int = messages.DEFAULT_BUDGET_MS,
+        tls: Tls | None = None,
     ):
-        super().__init__(Peer(target, api_key, "vision service"), vision_pb2_grpc.VisionServiceStub)
+        super().__init__(Peer(target, api_key, "vision service", tls), vision_pb2_grpc.VisionServiceStub)
         self._default_budget_ms = default_budget_ms
 
     async def classify(

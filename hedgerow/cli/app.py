@@ -6,10 +6,12 @@ import typer
 
 from hedgerow.cli.ask import ask
 from hedgerow.cli.bench import bench
+from hedgerow.cli.certs import certs
 from hedgerow.cli.chat import chat
 from hedgerow.cli.classify import classify
 from hedgerow.cli.config import config
 from hedgerow.cli.demo import demo
+from hedgerow.cli.mesh_status import mesh
 from hedgerow.cli.status import status
 from hedgerow.cli.transcribe import transcribe
 from hedgerow.cli.up import up
@@ -23,6 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help is short and needs no rich
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (up, ask, chat, transcribe, classify, status, demo, bench):
+for command in (up, ask, chat, transcribe, classify, status, certs, demo, bench):
     app.command()(command)
+app.add_typer(mesh, name="mesh")
 app.add_typer(config, name="config")

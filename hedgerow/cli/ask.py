@@ -49,6 +49,9 @@ def ask(
     waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
     gateway: options.Gateway = "127.0.0.1:50050",
     api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
 ) -> None:
     """Ask one question, and see where the time went.
 
@@ -67,6 +70,7 @@ def ask(
       hedgerow ask --image shape.png "Which shape is in the image?"
       hedgerow ask --audio question.wav
       hedgerow ask --audio question.wav --stream
+      hedgerow ask --gateway mesh.example:443 --tls --api-key sesame "Who are you?"
     """
     _refuse_wrong_use(question, audio, stream, pause_ms)
     text = sys.stdin.read() if question == "-" else question
@@ -83,12 +87,13 @@ def ask(
         "first_token_budget_ms": first_token_ms,
         "realtime": realtime,
     }
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir)
     if stream and audio:
-        _converse(audio, images, pause_ms, choices, gateway, api_key, waterfall, as_json)
+        _converse(audio, images, pause_ms, choices, reach, waterfall, as_json)
     elif as_json:
-        _ask_json(text, images, audio, choices, gateway, api_key)
+        _ask_json(text, images, audio, choices, reach)
     else:
-        _ask(text, images, audio, choices, gateway, api_key, waterfall)
+        _ask(text, images, audio, choices, reach, waterfall)
 
 
 def _refuse_wrong_use(question: str | None, audio: Path | None, stream: bool, pause_ms: int | None) -> None:
@@ -107,8 +112,7 @@ def _ask(
     images: list[Path],
     audio: Path | None,
     choices: Options,
-    gateway: str,
-    api_key: str | None,
+    reach: options.Reach,
     waterfall: bool,
 ) -> None:
     from rich.console import Console
@@ -117,23 +121,21 @@ def _ask(
     from hedgerow.cli.failures import reported
     from hedgerow.cli.screen import print_account, written_as_it_comes
 
-    with reported(), Client(gateway, api_key=api_key) as client, written_as_it_comes() as write:
+    with reported(), Client(**reach) as client, written_as_it_comes() as write:
         answer = client.ask(text, images=images, audio=audio, on_token=write, **choices)
     if waterfall:
         print_account(Console(), answer)
     raise typer.Exit(answer.finish_reason not in COMPLETE)
 
 
-def _ask_json(
-    text: str | None, images: list[Path], audio: Path | None, choices: Options, gateway: str, api_key: str | None
-) -> None:
+def _ask_json(text: str | None, images: list[Path], audio: Path | None, choices: Options, reach: options.Reach) -> None:
     import json
 
     from hedgerow import Client
     from hedgerow.cli.account import as_object
     from hedgerow.cli.failures import reported
 
-    with reported(as_json=True), Client(gateway, api_key=api_key) as client:
+    with reported(as_json=True), Client(**reach) as client:
         answer = client.ask(text, images=images, audio=audio, **choices)
     print(json.dumps(as_object(answer)))
     raise typer.Exit(answer.finish_reason not in COMPLETE)
@@ -144,8 +146,7 @@ def _converse(
     images: list[Path],
     pause_ms: int | None,
     choices: Options,
-    gateway: str,
-    api_key: str | None,
+    reach: options.Reach,
     waterfall: bool,
     as_json: bool,
 ) -> None:
@@ -156,7 +157,7 @@ def _converse(
     from hedgerow.cli.spoken import Screen, converse, print_event
 
     async def play() -> bool:
-        async with AsyncClient(gateway, api_key=api_key) as client:
+        async with AsyncClient(**reach) as client:
             return await converse(client, audio, images, pause_ms, choices, show)
 
     with reported(as_json), closing(Screen(waterfall)) as screen:

@@ -25,6 +25,9 @@ def chat(
     temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
     gateway: options.Gateway = "127.0.0.1:50050",
     api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
 ) -> None:
     """Talk to a model; it remembers what was said.
 
@@ -44,7 +47,7 @@ def chat(
         "system": system,
         "temperature": temperature,
     }
-    with Client(gateway, api_key=api_key) as client:
+    with Client(**options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir)) as client:
         with reported():
             client.prewarm(timeout_s=2)
         print(_HELP)

@@ -26,6 +26,9 @@ def classify(
     as_json: options.AsJson = False,
     vision: options.VisionService = "127.0.0.1:50055",
     api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
 ) -> None:
     """Say what pictures show.
 
@@ -40,12 +43,11 @@ def classify(
     """
     import asyncio
 
-    raise typer.Exit(asyncio.run(_classify(files, top, model, as_json, vision, api_key)))
+    reach = options.reach(vision, "vision", api_key, tls, ca_file, tls_dir)
+    raise typer.Exit(asyncio.run(_classify(files, top, model, as_json, reach)))
 
 
-async def _classify(
-    files: list[Path], top: int | None, model: str | None, as_json: bool, target: str, api_key: str | None
-) -> bool:
+async def _classify(files: list[Path], top: int | None, model: str | None, as_json: bool, reach: options.Reach) -> bool:
     """Whether any file failed."""
     import json
 
@@ -54,7 +56,7 @@ async def _classify(
 
     results = []
     with reported(as_json):
-        async with AsyncVisionClient(target, api_key=api_key) as client:
+        async with AsyncVisionClient(**reach) as client:
             await client.prewarm(timeout_s=2)  # a service that is not there is one failure, not one for each file
             width = max(len(str(file)) for file in files)
             async for file, seen in _in_order(client, files, top, model):

@@ -13,7 +13,9 @@ import typer
 
 from hedgerow import HedgerowError
 
-_NOBODY_THERE = ("NO_GATEWAY", "NO_VISION_SERVICE", "NO_AUDIO_SERVICE")
+# What starts the one who is not there.
+_STARTED_BY = dict.fromkeys(("NO_GATEWAY", "NO_VISION_SERVICE", "NO_AUDIO_SERVICE"), "hedgerow up")
+_STARTED_BY["NO_CONTROL_PLANE"] = "hedgerow up --mesh"
 
 
 @contextmanager
@@ -48,8 +50,8 @@ def tell(message: str) -> None:
 def explain(error: HedgerowError) -> str:
     """The message, and what to do about it."""
     message = error.message
-    if error.reason in _NOBODY_THERE:
-        message += '; start one with "hedgerow up"'
+    if command := _STARTED_BY.get(error.reason):
+        message += f'; start one with "{command}"'
     if error.retry_delay_s is not None:
         message += f"; try again in {error.retry_delay_s:.1f} s"
     if error.trace_id:

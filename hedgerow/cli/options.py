@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
+
+if TYPE_CHECKING:
+    from hedgerow import Tls
 
 
 class TierName(StrEnum):
@@ -27,6 +30,21 @@ class PolicyName(StrEnum):
 Gateway = Annotated[str, typer.Option(envvar="HEDGEROW_TARGET", metavar="HOST:PORT", help="The gateway to ask.")]
 ApiKey = Annotated[
     str | None, typer.Option(envvar="HEDGEROW_API_KEY", help="Who asks, where the gateway wants to know.")
+]
+UseTls = Annotated[
+    bool, typer.Option("--tls", envvar="HEDGEROW_TLS", help="Speak TLS, with an authority that everybody knows.")
+]
+CaFile = Annotated[
+    Path | None,
+    typer.Option(envvar="HEDGEROW_TLS_CA", metavar="FILE", help="Speak TLS, with the authority in this PEM file."),
+]
+TlsDir = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="HEDGEROW_TLS_DIR",
+        metavar="DIR",
+        help="Prove who asks: a folder with tls.crt, tls.key and ca.crt, as hedgerow certs makes them.",
+    ),
 ]
 Tier = Annotated[TierName | None, typer.Option(help="The class of model. Without it, the router chooses.")]
 Model = Annotated[str | None, typer.Option(metavar="NAME", help="One model by name; overrules the router.")]
@@ -53,3 +71,33 @@ JsonLines = Annotated[
     bool,
     typer.Option("--json", help="Print exactly one JSON object on stdout, also on errors; with --stream, one a line."),
 ]
+
+
+class Reach(TypedDict):
+    """Where to ask, as whom, and how: `Client(**reach)`."""
+
+    target: str
+    api_key: str | None
+    tls: Tls | None
+
+
+def reach(
+    target: str, service: str, api_key: str | None, use_tls: bool, ca_file: Path | None, tls_dir: Path | None
+) -> Reach:
+    """The options of a command that asks `service`, put together."""
+    if tls_dir and (use_tls or ca_file):
+        raise typer.BadParameter("its ca.crt is the authority; leave --tls and --ca-file out", param_hint="--tls-dir")
+    return {"target": target, "api_key": api_key, "tls": _tls(service, use_tls, ca_file, tls_dir)}
+
+
+def _tls(service: str, use_tls: bool, ca_file: Path | None, tls_dir: Path | None) -> Tls | None:
+    if not (use_tls or ca_file or tls_dir):  # plain text, the usual case, loads nothing
+        return None
+    from hedgerow import HedgerowError, Tls
+
+    tls = Tls.from_folder(tls_dir, service) if tls_dir else Tls(ca_file)
+    try:
+        tls.pem()
+    except HedgerowError as error:
+        raise typer.BadParameter(error.message) from None
+    return tls

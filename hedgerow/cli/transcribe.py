@@ -29,6 +29,9 @@ def transcribe(
     as_json: options.JsonLines = False,
     audio_service: options.AudioService = "127.0.0.1:50056",
     api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
 ) -> None:
     """Write down what a recording says.
 
@@ -44,13 +47,14 @@ def transcribe(
     for name, value in (("--policy", policy), ("--pause-ms", pause_ms)):
         if value is not None and not stream:
             raise typer.BadParameter("works with --stream alone", param_hint=name)
+    reach = options.reach(audio_service, "audio", api_key, tls, ca_file, tls_dir)
     if stream:
-        _listen(file, language, words, policy, pause_ms, as_json, audio_service, api_key)
+        _listen(file, language, words, policy, pause_ms, as_json, reach)
     else:
-        _transcribe(file, language, words, as_json, audio_service, api_key)
+        _transcribe(file, language, words, as_json, reach)
 
 
-def _transcribe(file: Path, language: str | None, words: bool, as_json: bool, target: str, api_key: str | None) -> None:
+def _transcribe(file: Path, language: str | None, words: bool, as_json: bool, reach: options.Reach) -> None:
     import json
     from dataclasses import asdict
 
@@ -58,7 +62,7 @@ def _transcribe(file: Path, language: str | None, words: bool, as_json: bool, ta
     from hedgerow.cli.failures import reported
     from hedgerow.cli.transcripts import Progressing, summary_line
 
-    with reported(as_json), AudioClient(target, api_key=api_key) as client, Progressing(silent=as_json) as show:
+    with reported(as_json), AudioClient(**reach) as client, Progressing(silent=as_json) as show:
         done = client.transcribe(
             file, language=language, words=words, on_recording=show.recording, on_segment=show.segment
         )
@@ -72,8 +76,7 @@ def _listen(
     policy: PolicyName | None,
     pause_ms: int | None,
     as_json: bool,
-    target: str,
-    api_key: str | None,
+    reach: options.Reach,
 ) -> None:
     import asyncio
     from contextlib import aclosing, closing
@@ -84,7 +87,7 @@ def _listen(
     from hedgerow.cli.transcripts import LiveScreen, print_heard
 
     async def play() -> None:
-        async with AsyncAudioClient(target, api_key=api_key) as client, aclosing(playback.blocks()) as blocks:
+        async with AsyncAudioClient(**reach) as client, aclosing(playback.blocks()) as blocks:
             heard = client.transcribe_stream(
                 blocks,
                 format=playback.format,

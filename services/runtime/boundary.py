@@ -2,7 +2,7 @@
 
 gRPC for Python would parse requests before our code runs (a malformed one comes back as UNKNOWN) and would send the
 text of an unhandled exception to the caller. So handlers here are registered without (de)serializers, and everything
-happens inside one `try`. In order, outermost first: trace → errors → metrics → parse → servicer.
+happens inside one `try`. In order, outermost first: trace → errors → metrics → identity → parse → servicer.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from opentelemetry.trace import Span, StatusCode
 from prometheus_client import Histogram
 
 from services.runtime import telemetry
+from services.runtime.callers import Admit, anyone
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
 from services.runtime.malformed import explain
@@ -47,6 +48,7 @@ class Call:
     metadata: tuple[tuple[str, str | bytes], ...]
     deadline: Deadline
     span: Span
+    peer: str = ""  # the identity that the caller's certificate proves; empty in plain text
 
     def header(self, name: str) -> str | None:
         """The first text value of a metadata key, or None."""
@@ -63,12 +65,14 @@ Servicer = Any  # has one method per RPC: unary `async def`, streaming `async de
 _Context = Any  # grpc.aio.ServicerContext over bytes
 
 
-def handlers(descriptor: ServiceDescriptor, servicers: Mapping[str, Servicer]) -> grpc.GenericRpcHandler:
-    """Handlers for every RPC of a service.
+def handlers(
+    descriptor: ServiceDescriptor, servicers: Mapping[str, Servicer], admit: Admit = anyone
+) -> grpc.GenericRpcHandler:
+    """Handlers for every RPC of a service, for callers that `admit` takes.
 
     `servicers` is asked at each call, by the service's full name: until it has an entry, calls get UNAVAILABLE.
     """
-    methods = {method.name: _handler(method, _Method(method, servicers)) for method in descriptor.methods}
+    methods = {method.name: _handler(method, _Method(method, servicers, admit)) for method in descriptor.methods}
     return grpc.method_handlers_generic_handler(descriptor.full_name, methods)
 
 
@@ -85,9 +89,9 @@ def _handler(method: MethodDescriptor, serve: _Method) -> grpc.RpcMethodHandler[
 class _Method:
     """One RPC, in the shape that gRPC calls it."""
 
-    def __init__(self, method: MethodDescriptor, servicers: Mapping[str, Servicer]):
+    def __init__(self, method: MethodDescriptor, servicers: Mapping[str, Servicer], admit: Admit):
         self._name, self._service = method.name, method.containing_service.full_name
-        self._servicers = servicers
+        self._servicers, self._admit = servicers, admit
         self._parse = parser(GetMessageClass(method.input_type))
 
     async def unary(self, request: bytes, context: _Context) -> bytes:
@@ -135,7 +139,7 @@ class _Method:
             remaining = context.time_remaining()
             deadline = Deadline.never() if remaining is None else Deadline.after(remaining)
             try:
-                return await serve(Call(metadata, deadline, span))
+                return await serve(Call(metadata, deadline, span, self._admit(context)))
             except asyncio.CancelledError:
                 code = "CANCELLED"
                 raise

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from hedgerow.channel import MAX_MESSAGE_BYTES
@@ -51,11 +53,42 @@ class ServiceSettings(BaseSettings):
         description="Folder with `tls.crt`, `tls.key` and `ca.crt`: mutual TLS to and from every service, read again "
         "when they change. Without it everything is plain text.",
     )
+    plaintext: bool = Field(
+        False,
+        validate_default=True,
+        description="Serve plain text beyond loopback: for a network that encrypts by itself.",
+    )
     max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message taken, in bytes.")
     max_concurrent_streams: int = Field(256, ge=1, description="Calls in flight per connection; more of them wait.")
 
+    @field_validator("tls_dir", mode="before")
+    @classmethod
+    def _empty_is_none(cls, given: object) -> object:
+        return given or None
+
+    @field_validator("plaintext")
+    @classmethod
+    def _plain_text_stays_here(cls, allowed: bool, info: ValidationInfo) -> bool:
+        address = info.data.get("address", "")
+        if not (allowed or info.data.get("tls_dir") or is_loopback(address)):
+            raise ValueError(f"a `tls_dir`, or true, to serve beyond loopback, at {address}")
+        return allowed
+
+    @property
+    def processes(self) -> int:
+        """How many processes of the service share its port."""
+        return 1
+
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can connect to `host:port` or `unix:path`."""
+    host = address.rpartition(":")[0].strip("[]")
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost" or address.startswith("unix:")
 
 
 class _YamlFile(PydanticBaseSettingsSource):

@@ -3,6 +3,7 @@
     ServiceError
     ├── InvalidInput     INVALID_ARGUMENT    names the field, the limit and the value
     ├── Unauthenticated  UNAUTHENTICATED
+    ├── Forbidden        PERMISSION_DENIED   known, and may not
     ├── Missing          NOT_FOUND
     ├── Exhausted        RESOURCE_EXHAUSTED  busy: says when to come back
     ├── TooLate          DEADLINE_EXCEEDED
@@ -50,6 +51,19 @@ class Unauthenticated(ServiceError):
 
     code = code_pb2.UNAUTHENTICATED
     reason = "UNAUTHENTICATED"
+
+
+class Forbidden(ServiceError):
+    """Who asks is known, and may not do this."""
+
+    code = code_pb2.PERMISSION_DENIED
+    reason = "FORBIDDEN"
+
+
+class CallerRefused(Forbidden):
+    """A service, by its certificate, that may not call this one."""
+
+    reason = "CALLER_REFUSED"
 
 
 class Missing(ServiceError):

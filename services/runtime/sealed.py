@@ -2,8 +2,8 @@
 
 Registered as they come, gRPC would parse their requests before any code of ours runs: a malformed one would come back
 as UNKNOWN, and nobody would be asked for a key. Here their handlers get bytes, like those of `boundary`, and the order
-is authorize → parse → servicer, all of it inside one `try`. Their calls are neither traced nor measured: probes come
-all the time and say nothing about the service's own.
+is identity → authorize → parse → servicer, all of it inside one `try`. Their calls are neither traced nor measured:
+probes come all the time and say nothing about the service's own.
 """
 
 from __future__ import annotations
@@ -19,22 +19,27 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from services.runtime.boundary import parser, to_status, trailers
+from services.runtime.callers import Admit, anyone
 from services.runtime.deadline import until_set
 
 Metadata = tuple[tuple[str, str | bytes], ...]
-Authorize = Callable[[Metadata], None]  # raises a ServiceError for a caller who may not
+Authorize = Callable[[Metadata, str], None]  # (metadata, identity); raises a ServiceError for a caller who may not
 _Context = Any  # grpc.aio.ServicerContext
 _Replies = Any  # a coroutine that writes its replies itself, or an asynchronous generator of them
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
 
 def handlers(
-    descriptor: ServiceDescriptor, servicer: object, ended: asyncio.Event, authorize: Authorize = lambda _: None
+    descriptor: ServiceDescriptor,
+    servicer: object,
+    ended: asyncio.Event,
+    authorize: Authorize = lambda _, __: None,
+    admit: Admit = anyone,
 ) -> grpc.GenericRpcHandler:
     """Handlers for the RPCs that a grpc.aio servicer has; to the others gRPC answers UNIMPLEMENTED. Streams end when
     `ended` is set: a health watch would hold up a shutdown for as long as it may take."""
     methods = {
-        method.name: _handler(method, _Sealed(method, getattr(servicer, method.name), ended, authorize))
+        method.name: _handler(method, _Sealed(method, getattr(servicer, method.name), ended, authorize, admit))
         for method in descriptor.methods
         if _is_asynchronous(getattr(servicer, method.name, None))
     }
@@ -67,8 +72,9 @@ class _Sealed:
         serve: Callable[[Any, _Context], Any],
         ended: asyncio.Event,
         authorize: Authorize,
+        admit: Admit,
     ):
-        self._serve, self._ended, self._authorize = serve, ended, authorize
+        self._serve, self._ended, self._authorize, self._admit = serve, ended, authorize, admit
         self._parse = parser(GetMessageClass(method.input_type))
 
     async def unary(self, request: bytes, context: _Context) -> Any:
@@ -90,7 +96,7 @@ class _Sealed:
 
     async def _guard(self, context: _Context, serve: Callable[[], Awaitable[Any]]) -> Any:
         try:
-            self._authorize(tuple(context.invocation_metadata() or ()))
+            self._authorize(tuple(context.invocation_metadata() or ()), self._admit(context))
             return await serve()
         except grpc.aio.AbortError:  # the servicer's own answer
             raise

@@ -5,8 +5,9 @@ engine loaded and warm). On SIGTERM or SIGINT health says NOT_SERVING first, a s
 told to end the streams that would never end by themselves, calls in flight get `grace_ms` to finish, then the service
 is taken apart in reverse order and the process exits with 0.
 
-Health is open to all: probes carry no credential. Reflection says as much as the contract, so it asks whom the service
-asks: every servicer that has an `authorize(metadata)` method, which raises for a caller it does not know.
+With `tls_dir`, callers prove who they are, and `callers.py` says who may call whom. API keys are another matter: health
+asks for none, because probes carry none. Reflection says as much as the contract, so it asks whom the service asks:
+every servicer that has an `authorize(metadata, identity)` method, which raises for a caller it does not know.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
 import grpc
 import prometheus_client
@@ -27,9 +29,11 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection
 
-from services.runtime import boundary, sealed, telemetry
+from services.runtime import boundary, sealed, telemetry, tls, workers
+from services.runtime.callers import CALLERS, anyone, callers_of, probes_of
 from services.runtime.config import ServiceSettings, load
 from services.runtime.errors import Unavailable
+from services.runtime.workers import Worker
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
 _SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -43,7 +47,13 @@ _log = logging.getLogger(__name__)
 def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDescriptor], assemble: Assemble) -> None:
     """Run a service: `assemble(settings)` yields its servicers once they are ready to serve."""
     settings = load(cls, sys.argv[1:], prog=f"python -m services.{name}")
-    telemetry.setup_logging(name, settings.log_level)
+    worker = Worker.current()
+    telemetry.setup_logging(f"{name}/{worker.number}" if worker else name, settings.log_level)
+    if worker:
+        settings = worker.own(settings)
+        worker.end_with_parent(settings.grace_ms / 1000)
+    elif settings.processes > 1:
+        sys.exit(workers.main(name, settings, sys.argv[1:]))
     uvloop.run(run(name, settings, descriptors, assemble))
 
 
@@ -63,19 +73,44 @@ async def run(
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
     telemetry.setup(name, settings.otlp_endpoint, settings.trace_ratio)
     ended = asyncio.Event()
-    server, checks = await start_server(settings, descriptors, servicers, ended)
-    metrics = _serve_metrics(settings.metrics_address)
     try:
-        await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended)
-    except asyncio.CancelledError:
-        if not stop.is_set():
-            raise
+        async with _own(settings) as folder:
+            server, checks = await start_server(settings, descriptors, servicers, ended, folder)
+            metrics = _serve_metrics(settings.metrics_address)
+            try:
+                await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended)
+            except asyncio.CancelledError:
+                if not stop.is_set():
+                    raise
+            finally:
+                await server.stop(0)
+                if metrics:
+                    metrics()
     finally:
-        await server.stop(0)
-        if metrics:
-            metrics()
         await asyncio.to_thread(telemetry.shutdown)
         _log.info("stopped")
+
+
+@asynccontextmanager
+async def _own(settings: ServiceSettings) -> AsyncIterator[tls.Folder | None]:
+    """The process's own credentials, which are followed inside; None in plain text. Ends the process with 2 when they
+    cannot be used."""
+    try:
+        folder = tls.Folder(settings.tls_dir) if settings.tls_dir else None
+        if folder and folder.current.identity not in CALLERS:
+            raise tls.BadTls(
+                f"tls_dir: {folder.path}: a service's certificate, got {folder.current.identity or 'none'}"
+            )
+    except tls.BadTls as error:
+        _log.error("%s", error)
+        raise SystemExit(2) from None
+    following = asyncio.create_task(folder.follow()) if folder else None
+    try:
+        yield folder
+    finally:
+        if following:
+            following.cancel()
+            await asyncio.wait({following})
 
 
 async def start_server(
@@ -83,9 +118,13 @@ async def start_server(
     descriptors: Sequence[ServiceDescriptor],
     servicers: Mapping[str, boundary.Servicer],
     ended: asyncio.Event,
+    folder: tls.Folder | None = None,
 ) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
     """A listening server with health (NOT_SERVING), reflection and handlers for `descriptors`. Watches of health end
-    when `ended` is set."""
+    when `ended` is set. With a `folder`, it serves those who may call the service that its certificate is for; without,
+    anyone in plain text."""
+    own = folder.current.identity if folder else ""
+    admit, admit_probe = (callers_of(own), probes_of(own)) if folder else (anyone, anyone)
     server = grpc.aio.server(options=server_options(settings))
     checks = health.aio.HealthServicer()
     names = [descriptor.full_name for descriptor in descriptors]
@@ -93,12 +132,15 @@ async def start_server(
     listed = reflection.aio.ReflectionServicer([*names, _HEALTH.full_name, _REFLECTION.full_name])
     server.add_generic_rpc_handlers(
         (
-            *(boundary.handlers(descriptor, servicers) for descriptor in descriptors),
-            sealed.handlers(_HEALTH, checks, ended),
-            sealed.handlers(_REFLECTION, listed, ended, lambda metadata: _authorize(metadata, servicers)),
+            *(boundary.handlers(descriptor, servicers, admit) for descriptor in descriptors),
+            sealed.handlers(_HEALTH, checks, ended, admit=admit_probe),
+            sealed.handlers(_REFLECTION, listed, ended, partial(_authorize, servicers), admit),
         )
     )
-    port = server.add_insecure_port(settings.address)
+    if folder:
+        port = server.add_secure_port(settings.address, tls.server_credentials(folder))
+    else:
+        port = server.add_insecure_port(settings.address)
     await server.start()
     _log.info("listening on %s:%d", settings.address.rpartition(":")[0], port)
     return server, checks
@@ -131,13 +173,13 @@ async def _serve_until(
         await server.stop(settings.grace_ms / 1000)
 
 
-def _authorize(metadata: sealed.Metadata, servicers: Mapping[str, boundary.Servicer]) -> None:
+def _authorize(servicers: Mapping[str, boundary.Servicer], metadata: sealed.Metadata, identity: str) -> None:
     """Ask every servicer that wants to be asked. Raises what it raises, and Unavailable as long as there is none."""
     if not servicers:  # who may see it is not known yet
         raise Unavailable("the service is starting")
     for servicer in servicers.values():
         if hasattr(servicer, "authorize"):
-            servicer.authorize(metadata)
+            servicer.authorize(metadata, identity)
 
 
 async def _set_health(checks: health.aio.HealthServicer, names: Sequence[str], status: int) -> None:
@@ -152,8 +194,8 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         # A flood of started and cancelled calls on one connection must not starve the others.
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
-        # A second process on the same port is a mistake, not a worker.
-        ("grpc.so_reuseport", 0),
+        # A second process on the same port is a mistake, unless it is a worker.
+        ("grpc.so_reuseport", int(settings.processes > 1)),
         # Our channels ping every 0.7 s of silence; the default takes that for abuse.
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
         ("grpc.keepalive_permit_without_calls", 1),

@@ -61,6 +61,7 @@ EXPORTED = [
     "Tensor",
     "TextDelta",
     "Timings",
+    "Tls",
     "Transcript",
     "Transcription",
     "TurnFailed",

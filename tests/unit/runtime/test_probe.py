@@ -7,6 +7,7 @@ import grpc
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
+from hedgerow import Tls
 from services.runtime import probe
 
 Answer = Callable[..., HealthCheckResponse]
@@ -40,7 +41,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
     """Makes every channel the probe opens answer so."""
 
     def use(answer: Answer) -> None:
-        monkeypatch.setattr(grpc, "insecure_channel", lambda address: FakeChannel(answer))
+        monkeypatch.setattr(probe, "open_blocking_channel", lambda address, tls: FakeChannel(answer))
 
     return use
 
@@ -55,19 +56,19 @@ def refuses(request: Any, timeout: float) -> HealthCheckResponse:
 
 def test_a_serving_service_is_healthy(answers: Any, capsys: pytest.CaptureFixture[str]) -> None:
     answers(says(HealthCheckResponse.SERVING))
-    assert probe.main("127.0.0.1:50050") == 0
+    assert probe.main(["127.0.0.1:50050"], {}) == 0
     assert capsys.readouterr().out == "SERVING\n"
 
 
 def test_a_service_that_loads_or_drains_is_not_healthy(answers: Any, capsys: pytest.CaptureFixture[str]) -> None:
     answers(says(HealthCheckResponse.NOT_SERVING))
-    assert probe.main("127.0.0.1:50050") == 1
+    assert probe.main(["127.0.0.1:50050"], {}) == 1
     assert capsys.readouterr().out == "NOT_SERVING\n"
 
 
 def test_a_service_that_is_not_there_is_not_healthy(answers: Any, capsys: pytest.CaptureFixture[str]) -> None:
     answers(refuses)
-    assert probe.main("127.0.0.1:50050") == 1
+    assert probe.main(["127.0.0.1:50050"], {}) == 1
     assert capsys.readouterr().out == "UNAVAILABLE\n"
 
 
@@ -79,5 +80,20 @@ def test_a_service_that_hangs_is_given_up_after_the_time(answers: Any) -> None:
         raise FakeError
 
     answers(hang)
-    probe.main("127.0.0.1:50050", timeout_s=0.25)
+    probe.ask("127.0.0.1:50050", None, timeout_s=0.25)
     assert given == [0.25]
+
+
+def test_in_a_container_the_service_asks_with_its_own_certificate() -> None:
+    environment = {"HOME": "/", "HEDGEROW_ROUTER_TLS_DIR": "/tls", "HEDGEROW_ROUTER_ADDRESS": "0.0.0.0:1"}
+    assert probe.own(environment) == Tls.from_folder("/tls", "router")
+
+
+@pytest.mark.parametrize("environment", [{}, {"HEDGEROW_ROUTER_TLS_DIR": ""}, {"HEDGEROW_TLS_DIR": "/tls"}])
+def test_without_a_services_certificate_it_asks_in_plain_text(environment: dict[str, str]) -> None:
+    assert probe.own(environment) is None
+
+
+def test_a_certificate_that_is_not_there_is_no_health(capsys: pytest.CaptureFixture[str]) -> None:
+    assert probe.main(["127.0.0.1:50050", "--tls-dir", "/nowhere"], {}) == 1
+    assert "tls.ca: a PEM file, got /nowhere/ca.crt" in capsys.readouterr().out

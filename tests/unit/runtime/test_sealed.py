@@ -31,7 +31,7 @@ LISTING = reflection_pb2.ServerReflectionRequest(list_services="*")
 class Keyed:
     """A servicer that knows one key."""
 
-    def authorize(self, metadata: Metadata) -> None:
+    def authorize(self, metadata: Metadata, identity: str) -> None:
         if ("authorization", "Bearer sesame") not in metadata:
             raise Unauthenticated("authorization: required")
 
@@ -147,7 +147,7 @@ async def test_reflection_waits_until_it_is_known_who_may_see_it(running: Runnin
 
 async def test_a_bug_keeps_its_secret(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     class Broken:
-        def authorize(self, metadata: Metadata) -> None:
+        def authorize(self, metadata: Metadata, identity: str) -> None:
             raise RuntimeError(SECRET)
 
     running.servicers[CACHE.full_name] = Broken()

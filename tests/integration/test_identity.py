@@ -1,0 +1,338 @@
+"""Who speaks to whom: mutual TLS between real processes, and TLS from a caller to an edge."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import hedgerow
+from hedgerow import Tls
+from hedgerow.channel import open_channel
+from hedgerow.cli.authority import make_authority
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, check_health, free_port
+from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
+from hedgerow.router.v1 import router_pb2, router_pb2_grpc
+from services.runtime import tls
+from services.runtime.renewed import RenewedChannel
+from tests.certificates import Certificates, mutual
+from tests.integration.command import run
+from tests.integration.scripted_gateway import ScriptedGateway, answer
+
+MODELS = json.dumps([{"name": "m", "tier": "fast", "context_tokens": 1000}])
+WAIT_S = 30
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path / "certs")
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as entered:
+        yield entered
+
+
+@pytest.fixture
+async def router(certificates: Certificates, stack: AsyncExitStack, tmp_path: Path) -> ServiceProcess:
+    """A router with a certificate of its own."""
+    return await mutual(stack, certificates, tmp_path, "router", models=MODELS)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def stub(channel: grpc.aio.Channel) -> Any:
+    return router_pb2_grpc.RouterServiceStub(channel)
+
+
+async def test_channels_are_renewed_with_the_certificate_and_streams_go_on(
+    certificates: Certificates, router: ServiceProcess
+) -> None:
+    folder = certificates.folder / "gateway"
+    async with tls.dial(folder) as dial, dial(router.spec.address, "router") as channel:
+        assert isinstance(channel, RenewedChannel)
+        first = channel.current
+        tables = stub(channel).WatchTable(router_pb2.WatchTableRequest())
+        await tables.read()
+        certificates.renew("gateway")
+        await until(lambda: channel.current is not first)
+        await stub(channel).Route(router_pb2.RouteRequest(), timeout=5)
+        assert not tables.done()
+        assert first.get_state() is not grpc.ChannelConnectivity.SHUTDOWN
+        tables.cancel()
+        await until(lambda: first.get_state() is grpc.ChannelConnectivity.SHUTDOWN)
+
+
+async def test_a_renewed_channel_still_notices_that_its_service_goes_and_comes_back(
+    certificates: Certificates, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    router = await mutual(stack, certificates, tmp_path, "router", models=MODELS)
+    seen: list[grpc.ChannelConnectivity] = []
+
+    async def watch(channel: grpc.aio.Channel) -> None:
+        while True:
+            seen.append(channel.get_state(try_to_connect=True))
+            await channel.wait_for_state_change(seen[-1])
+
+    async with tls.dial(certificates.folder / "gateway") as dial, dial(router.spec.address, "router") as channel:
+        assert isinstance(channel, RenewedChannel)
+        watching = asyncio.create_task(watch(channel))
+        await until(lambda: seen and seen[-1] is grpc.ChannelConnectivity.READY)
+        first = channel.current
+        certificates.renew("gateway")
+        await until(lambda: channel.current is not first)
+        assert seen[-1] is grpc.ChannelConnectivity.READY
+        await router.stop()
+        await until(lambda: seen[-1] is grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+        await mutual(stack, certificates, tmp_path, "router", router.spec.address, models=MODELS)
+        await until(lambda: seen[-1] is grpc.ChannelConnectivity.READY)
+        watching.cancel()
+        await asyncio.wait({watching})
+
+
+async def test_who_may_ask_for_health_gets_it(certificates: Certificates, router: ServiceProcess) -> None:
+    address = router.spec.address
+    for identity in ("gateway", "operator", "control", "edge", "router"):
+        assert await check_health(address, 5, certificates.of(identity, "router")) == "SERVING"
+    assert await check_health(address, 5, certificates.of("cache", "router")) == "PERMISSION_DENIED"
+    assert await check_health(address, 1) == "UNREACHABLE"
+
+
+def probe(*arguments: str, **environment: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "services.runtime.probe", *arguments]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+async def test_a_containers_probe_asks_with_the_services_own_certificate(
+    certificates: Certificates, router: ServiceProcess
+) -> None:
+    folder, address = str(certificates.folder / "router"), router.spec.address
+    assert await asyncio.to_thread(probe, address, HEDGEROW_ROUTER_TLS_DIR=folder) == (0, "SERVING\n")
+    operator = str(certificates.folder / "operator")
+    given = ("--tls-dir", operator, "--service", "router")
+    assert await asyncio.to_thread(probe, address, *given) == (0, "SERVING\n")
+    assert await asyncio.to_thread(probe, address, "--tls-dir", operator) == (0, "SERVING\n")  # 127.0.0.1 is in it
+    assert await asyncio.to_thread(probe, address) == (1, "UNAVAILABLE\n")
+
+
+async def test_status_asks_as_the_operator(certificates: Certificates, router: ServiceProcess, tmp_path: Path) -> None:
+    services = [{"name": "router", "address": router.spec.address, "pid": 1}]
+    (tmp_path / "mesh.json").write_text(json.dumps({"services": services}))
+    where = ("status", "--json", "--state-dir", str(tmp_path))
+    code, out, _ = await run(*where, "--tls-dir", str(certificates.folder / "operator"))
+    assert (code, json.loads(out)["services"][0]["health"]) == (0, "SERVING")
+    code, out, _ = await run(*where)
+    assert (code, json.loads(out)["services"][0]["health"]) == (1, "UNREACHABLE")
+
+
+def refused(certificates: Certificates, identity: str, **more: str) -> tuple[int | None, str]:
+    """How a router ends that must not start with the certificate of `identity`: (exit code, its log)."""
+    environment = {
+        "HEDGEROW_ROUTER_ADDRESS": f"127.0.0.1:{free_port()}",
+        "HEDGEROW_ROUTER_MODELS": MODELS,
+        "HEDGEROW_ROUTER_TLS_DIR": str(certificates.folder / identity),
+        **more,
+    }
+    command = [sys.executable, "-m", "services.router"]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("identity", "why"), [("nobody", "No such file"), ("operator", "a service's certificate, got operator")]
+)
+async def test_a_service_without_a_certificate_of_a_service_does_not_start(
+    certificates: Certificates, identity: str, why: str
+) -> None:
+    code, log = await asyncio.to_thread(refused, certificates, identity)
+    assert code == 2
+    assert why in log
+
+
+async def test_a_service_does_not_speak_plain_text_beyond_loopback_by_accident(certificates: Certificates) -> None:
+    beyond = {"HEDGEROW_ROUTER_TLS_DIR": "", "HEDGEROW_ROUTER_ADDRESS": "0.0.0.0:0"}
+    code, log = await asyncio.to_thread(refused, certificates, "router", **beyond)
+    assert code == 2
+    assert "plaintext: " in log
+
+
+async def generate(address: str, caller: Tls | None, *metadata: tuple[str, str]) -> tuple[grpc.StatusCode, str]:
+    """How a question ends, asked as `caller`."""
+    async with open_channel(address, tls=caller) as channel:
+        request = gateway_pb2.GenerateRequest(messages=[{"role": 2, "content": "?"}], budget_ms=500)
+        call = gateway_pb2_grpc.GatewayServiceStub(channel).Generate(request, metadata=metadata, timeout=10)
+        try:
+            async for _ in call:
+                pass
+        except grpc.aio.AioRpcError as error:
+            return error.code(), error.details() or ""
+    return grpc.StatusCode.OK, ""
+
+
+async def test_a_tenants_name_is_believed_of_the_edge_and_of_nobody_else(
+    certificates: Certificates, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    gateway = await mutual(
+        stack,
+        certificates,
+        tmp_path,
+        "gateway",
+        cache_address="",
+        router_address="",
+        llm_addresses=json.dumps({"m": f"127.0.0.1:{free_port()}"}),  # nobody: what is asked here is who may ask
+        tenants=json.dumps({"acme": {"keys": ["0" * 64]}, "once": {"requests_per_s": 0.001, "requests_burst": 1}}),
+    )
+    address = gateway.spec.address
+    edge, operator = certificates.of("edge", "gateway"), certificates.of("operator", "gateway")
+    named = ("x-hedgerow-tenant", "once")
+    assert (await generate(address, operator, named))[0] is grpc.StatusCode.UNAUTHENTICATED
+    assert (await generate(address, edge))[0] is grpc.StatusCode.UNAUTHENTICATED
+    assert (await generate(address, edge, named, named))[0] is grpc.StatusCode.UNAUTHENTICATED
+    assert (await generate(address, edge, named))[0] is grpc.StatusCode.UNAVAILABLE  # admitted; there is no model
+    code, details = await generate(address, edge, named)
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "tenant once" in details
+    assert (await generate(address, certificates.of("router", "gateway"), named))[0] is (
+        grpc.StatusCode.PERMISSION_DENIED
+    )
+
+
+@asynccontextmanager
+async def edge(certificates: Certificates) -> AsyncIterator[str]:
+    """The address of a scripted gateway behind TLS, which asks its callers for no certificate, as an edge does."""
+    folder = certificates.folder / "edge"
+    pair = ((folder / "tls.key").read_bytes(), (folder / "tls.crt").read_bytes())
+    server, scripted = grpc.aio.server(), ScriptedGateway()
+    gateway_pb2_grpc.add_GatewayServiceServicer_to_server(scripted, server)
+    scripted.script = answer("Paris.")
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+    await server.start()
+    try:
+        yield f"localhost:{port}"
+    finally:
+        await server.stop(0)
+
+
+async def test_the_sdk_speaks_tls_to_an_edge(certificates: Certificates) -> None:
+    trusted = Tls(certificates.folder / "ca.crt")
+    async with edge(certificates) as target:
+        async with hedgerow.AsyncClient(target, tls=trusted) as client:
+            assert (await client.ask("?")).text
+
+        def ask(tls: Tls | None) -> str:
+            with hedgerow.Client(target, tls=tls) as client:
+                return client.ask("?", budget_ms=5_000).text
+
+        assert await asyncio.to_thread(ask, trusted)
+        by_name = Tls((certificates.folder / "ca.crt").read_bytes(), server_name="edge.hedgerow")
+        assert await asyncio.to_thread(ask, by_name)
+        for distrusted in (Tls(make_authority().pem()), Tls(trusted.ca, server_name="gateway.hedgerow"), Tls()):
+            with pytest.raises(hedgerow.Unavailable) as caught:
+                await asyncio.to_thread(ask, distrusted)
+            assert caught.value.reason == "NOT_TRUSTED"
+        with pytest.raises(hedgerow.Unavailable, match="it may speak TLS alone") as caught:
+            await asyncio.to_thread(ask, None)
+        assert caught.value.reason == "HUNG_UP"
+
+
+async def test_the_command_line_speaks_tls_to_an_edge(certificates: Certificates) -> None:
+    ca = str(certificates.folder / "ca.crt")
+    async with edge(certificates) as target:
+        asked = ("ask", "?", "--json", "--gateway", target)
+        for how in (("--ca-file", ca), ("--tls", "--ca-file", ca)):
+            code, out, err = await run(*asked, *how)
+            assert (code, json.loads(out)["finish_reason"]) == (0, "stop"), err
+        code, out, _ = await run(*asked, HEDGEROW_TLS_CA=ca)
+        assert (code, json.loads(out)["finish_reason"]) == (0, "stop")
+        code, out, _ = await run(*asked, "--tls")
+        assert (code, json.loads(out)["error"]["reason"]) == (1, "NOT_TRUSTED")
+
+
+def bootstrap(certificates: Certificates, control: str) -> str:
+    """gRPC's xDS bootstrap of a gateway: it proves itself to the control plane and to what that names."""
+    folder = certificates.folder / "gateway"
+    files = {
+        "ca_certificate_file": str(folder / "ca.crt"),
+        "certificate_file": str(folder / "tls.crt"),
+        "private_key_file": str(folder / "tls.key"),
+        "refresh_interval": "1s",
+    }
+    server = {
+        "server_uri": control,
+        "channel_creds": [{"type": "tls", "config": files}],
+        "server_features": ["xds_v3"],
+    }
+    watched = {"mesh": {"plugin_name": "file_watcher", "config": files}}
+    return json.dumps({"xds_servers": [server], "node": {"id": "gateway-test"}, "certificate_providers": watched})
+
+
+@asynccontextmanager
+async def calling(certificates: Certificates, control: str, target: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that calls a router at `target` as the gateway, until its input is closed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.integration.xds_caller", target, str(certificates.folder / "gateway")),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap(certificates, control)},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate(b"")
+
+
+async def test_over_xds_services_prove_who_they_are_too(
+    certificates: Certificates, router: ServiceProcess, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    # What the topology calls `impostor` should prove to be a router, and is a cache.
+    impostor = f"127.0.0.1:{free_port()}"
+    environment = {
+        "HEDGEROW_ROUTER_ADDRESS": impostor,
+        "HEDGEROW_ROUTER_MODELS": MODELS,
+        "HEDGEROW_ROUTER_TLS_DIR": str(certificates.folder / "cache"),
+    }
+    asked_as = certificates.of("operator", "cache")
+    other = ServiceProcess(ServiceSpec("impostor", "services.router", impostor, environment, tls=asked_as), tmp_path)
+    stack.push_async_callback(other.stop)
+    await other.wait_serving()
+    topology = tmp_path / "topology.yaml"
+    services = {
+        "router": {"endpoints": [{"address": router.spec.address}]},
+        "impostor": {"endpoints": [{"address": impostor}], "identity": "router"},
+    }
+    topology.write_text(json.dumps({"services": services, "mtls": True}))  # JSON is YAML
+    control = await mutual(stack, certificates, tmp_path, "control", topology=str(topology))
+
+    async with calling(certificates, control.spec.address, "xds:///router") as caller, asyncio.timeout(WAIT_S):
+        assert caller.stdout is not None
+        assert (await caller.stdout.readline()) == b"ready\n"
+        certificates.renew("router")
+        certificates.renew("gateway")
+        await until(lambda: router.log.read_text().count("certificate of router") == 2)
+        out, _ = await caller.communicate(b"")
+        said = json.loads(out)
+        assert said["OK"] > 0
+        assert said["details"] == ""
+    async with calling(certificates, control.spec.address, "xds:///impostor") as caller, asyncio.timeout(WAIT_S):
+        out, _ = await caller.communicate(b"")
+        assert "OK" not in json.loads(out)

@@ -1,0 +1,52 @@
+"""Plain text stays on the machine, unless somebody says otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.runtime.config import ServiceSettings, is_loopback, load
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "127.8.9.1:0", "[::1]:1", "localhost:1", "unix:/run/hedgerow.sock", "unix:hedgerow"]
+)
+def test_these_addresses_are_of_this_machine_alone(address: str) -> None:
+    assert is_loopback(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:1", "[::]:1", ":1", "10.0.0.1:1", "[fe80::1]:1", "localhost.example:1", "gateway:1", ""]
+)
+def test_these_addresses_may_be_reached_from_elsewhere(address: str) -> None:
+    assert not is_loopback(address)
+
+
+def start(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> ServiceSettings:
+    for name in ("ADDRESS", "TLS_DIR", "PLAINTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    return load(ServiceSettings, arguments, prog="service")
+
+
+def test_plain_text_beyond_loopback_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        start(monkeypatch, "--address", "0.0.0.0:50052")
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("service: plaintext: ")
+    assert "a `tls_dir`, or true, to serve beyond loopback, at 0.0.0.0:50052, got False" in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--address", "127.0.0.1:50052"),
+        ("--address", "0.0.0.0:50052", "--tls-dir", "/tls"),
+        ("--address", "0.0.0.0:50052", "--plaintext", "true"),
+    ],
+)
+def test_on_loopback_with_certificates_or_on_purpose_it_starts(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    assert start(monkeypatch, *arguments).address == arguments[1]

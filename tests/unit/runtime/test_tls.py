@@ -1,0 +1,133 @@
+"""A folder of certificates: what is taken up, and what is left alone."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client import REGISTRY
+
+from hedgerow.cli.authority import make_authority
+from services.runtime.tls import BadTls, Folder, plain
+from services.runtime.tls import dial as dialled
+from tests.certificates import Certificates
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path)
+
+
+async def followed(folder: Folder) -> bool:
+    """What has changed is seen at one look, and read at the next. Whether the credentials changed."""
+    return any([await folder.look(), await folder.look()])
+
+
+def test_a_folder_says_who_one_is_and_until_when(certificates: Certificates) -> None:
+    current = Folder(certificates.folder / "router").current
+    assert current.identity == "router"
+    left = current.expires - datetime.now(UTC).timestamp()
+    assert timedelta(hours=23) < timedelta(seconds=left) < timedelta(hours=25)
+    assert REGISTRY.get_sample_value("hedgerow_certificate_expires_seconds", {"identity": "router"}) == current.expires
+
+
+def test_a_key_does_not_show_itself(certificates: Certificates) -> None:
+    assert "PRIVATE" not in repr(Folder(certificates.folder / "router").current)
+
+
+async def test_new_certificates_are_taken_up(certificates: Certificates) -> None:
+    folder = Folder(certificates.folder / "router")
+    before = folder.current
+    assert not await followed(folder)
+    certificates.renew("router")
+    assert await followed(folder)
+    assert folder.current.certificate != before.certificate
+    assert folder.current.key != before.key
+
+
+async def test_what_is_still_being_written_is_not_read(certificates: Certificates) -> None:
+    folder = Folder(certificates.folder / "router")
+    before = folder.current
+    for _ in range(3):
+        certificates.renew("router")
+        assert not await folder.look()
+    assert folder.current is before
+    assert await folder.look()
+
+
+HALVES = ["tls.crt", "tls.key"]
+
+
+@pytest.mark.parametrize("name", HALVES)
+async def test_half_of_a_new_pair_keeps_the_old_one(
+    certificates: Certificates, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Folder(certificates.folder / "router")
+    before, fresh = folder.current, certificates.authority.issue("router", 1)
+    (folder.path / name).write_bytes(fresh.certificate if name == "tls.crt" else fresh.key)
+    with caplog.at_level(logging.ERROR):
+        assert not await followed(folder)
+    assert folder.current is before
+    assert "key values mismatch; the certificate stays as it was" in caplog.text
+    (folder.path / "tls.crt").write_bytes(fresh.certificate)
+    (folder.path / "tls.key").write_bytes(fresh.key)
+    assert await followed(folder)
+    assert folder.current.certificate == fresh.certificate
+
+
+@pytest.mark.parametrize("name", ["tls.crt", "tls.key", "ca.crt"])
+@pytest.mark.parametrize("content", [None, b"", b"-----BEGIN CERTIFICATE-----\nMIIB", b"\xff\xfe not PEM"])
+async def test_a_file_that_is_gone_cut_off_or_no_pem_keeps_what_there_was(
+    certificates: Certificates, name: str, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Folder(certificates.folder / "router")
+    before = folder.current
+    if content is None:
+        (folder.path / name).unlink()
+    else:
+        (folder.path / name).write_bytes(content)
+    with caplog.at_level(logging.ERROR):
+        assert not await followed(folder)
+        assert not await followed(folder)  # said once, not at every look
+    assert folder.current is before
+    assert caplog.text.count("stays as it was") == 1
+
+
+async def test_a_certificate_of_another_authority_or_one_that_is_over_keeps_what_there_was(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Folder(certificates.folder / "router")
+    before = folder.current
+    certificates.renew("router", by=make_authority())
+    assert not await followed(folder)
+    certificates.renew("router", now=datetime.now(UTC) - timedelta(days=2))
+    assert not await followed(folder)
+    assert folder.current is before
+    assert "unable to get local issuer certificate" in caplog.text
+    assert "certificate has expired" in caplog.text
+
+
+def test_at_the_start_a_folder_that_cannot_be_used_says_why(certificates: Certificates) -> None:
+    certificates.renew("cache", now=datetime.now(UTC) - timedelta(days=2))
+    (certificates.folder / "llm" / "tls.key").unlink()
+    for name, why in (("cache", "certificate has expired"), ("llm", "No such file"), ("nobody", "No such file")):
+        with pytest.raises(BadTls, match=why):
+            Folder(certificates.folder / name)
+
+
+def test_a_key_with_a_password_is_refused_instead_of_asked_for(certificates: Certificates) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    path = certificates.folder / "router" / "tls.key"
+    key = serialization.load_pem_private_key(path.read_bytes(), None)
+    locked = serialization.BestAvailableEncryption(b"sesame")
+    path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked))
+    with pytest.raises(BadTls, match="without a password"):
+        Folder(path.parent)
+
+
+async def test_without_a_folder_it_is_plain_text() -> None:
+    async with dialled(None) as dial:
+        assert dial is plain
