@@ -7,6 +7,9 @@ WORKDIR /src
 # The packages first: they change less often than the code.
 COPY pyproject.toml requirements.lock ./
 RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra gateway
+# xds-protos brings older copies of files that belong to these two; theirs must be the ones that stay.
+RUN grep -E '^(googleapis-common-protos|opentelemetry-proto)==' requirements.lock > own.txt \
+    && uv pip install --no-cache --no-deps --reinstall -r own.txt
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY services/__init__.py services/

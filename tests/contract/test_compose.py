@@ -12,11 +12,16 @@ import pytest
 import yaml
 
 from docs.settings import settings_classes
+from hedgerow._tls import server_name_of
+from hedgerow.cli.authority import IDENTITIES
 from hedgerow.cli.mesh import DEMO_MODELS
+from services.control import topology
+from services.gateway.discovery import bootstrap
 from services.runtime.config import load
 
 REPOSITORY = Path(__file__).parents[2]
-BASE, GPU = "docker-compose.yml", "docker-compose.gpu.yml"
+BASE, GPU, MESH = "docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.mesh.yml"
+TOPOLOGY = REPOSITORY / "deploy/docker/topology.yaml"
 CLASSES = {cls.__module__.split(".")[1]: cls for cls in settings_classes()}
 
 
@@ -28,16 +33,19 @@ def read(*names: str) -> dict[str, Any]:
         for service, fields in yaml.safe_load(text)["services"].items():
             before = merged.setdefault(service, {})
             environment = {**before.get("environment", {}), **fields.get("environment", {})}
-            merged[service] = {**before, **fields, "environment": environment}
+            waits = {**before.get("depends_on", {}), **fields.get("depends_on", {})}
+            volumes = [*before.get("volumes", []), *fields.get("volumes", [])]
+            together = {"environment": environment, "depends_on": waits, "volumes": volumes}
+            merged[service] = {**before, **fields, **together}
     return merged
 
 
-MESHES = {"demo": read(BASE), "gpu": read(BASE, GPU)}
+MESHES = {"demo": read(BASE), "gpu": read(BASE, GPU), "mesh": read(BASE, MESH)}
 BUILT = [
     pytest.param(fields, id=f"{mesh}-{name}")
     for mesh, services in MESHES.items()
     for name, fields in services.items()
-    if "build" in fields
+    if "build" in fields and name != "certs"
 ]
 each_mesh = pytest.mark.parametrize("services", MESHES.values(), ids=MESHES)
 each_built = pytest.mark.parametrize("fields", BUILT)
@@ -62,33 +70,46 @@ def test_the_environment_is_settings_that_the_service_takes(
     ours = {name: value for name, value in fields["environment"].items() if name.startswith("HEDGEROW_")}
     cls = CLASSES[folder(fields)]
     assert all(name.startswith(cls.model_config.get("env_prefix", "-")) for name in ours)
+    ours |= dict(re.findall(r"(HEDGEROW_\w+_ADDRESS)=(\S+)", dockerfile(fields).read_text()))
     for name, value in ours.items():
-        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(name, str(TOPOLOGY) if value == "/etc/hedgerow/topology.yaml" else value)
     load(cls, [], prog="service")
 
 
 @each_mesh
-def test_services_wait_only_for_services_with_a_health_check(services: dict[str, Any]) -> None:
+def test_services_wait_only_for_what_can_be_waited_for(services: dict[str, Any]) -> None:
     for fields in services.values():
         for name, wait in fields.get("depends_on", {}).items():
-            assert wait == {"condition": "service_healthy"}
-            assert "HEALTHCHECK" in dockerfile(services[name]).read_text()
+            if wait == {"condition": "service_completed_successfully"}:
+                assert "restart" not in services[name], "it ends"
+            else:
+                assert wait == {"condition": "service_healthy"}
+                checked = "healthcheck" in services[name] or "HEALTHCHECK" in dockerfile(services[name]).read_text()
+                assert checked, name
 
 
 @each_mesh
-def test_only_the_gateway_and_jaeger_are_reachable_and_only_from_this_machine(services: dict[str, Any]) -> None:
+def test_only_the_way_in_and_jaeger_are_reachable_and_only_from_this_machine(services: dict[str, Any]) -> None:
     published = {name: port for name, fields in services.items() for port in fields.get("ports", [])}
-    assert published.keys() == {"gateway", "jaeger"}
+    assert published.keys() == {"gateway", "jaeger", "edge"} & services.keys()
     assert all(port.startswith("127.0.0.1:") for port in published.values())
 
 
 @each_mesh
 def test_every_address_is_a_service_and_the_port_it_listens_on(services: dict[str, Any]) -> None:
     settings = services["gateway"]["environment"]
-    addresses = [settings["HEDGEROW_GATEWAY_CACHE_ADDRESS"], settings["HEDGEROW_GATEWAY_ROUTER_ADDRESS"]]
-    for address in [*addresses, *json.loads(settings["HEDGEROW_GATEWAY_LLM_ADDRESSES"]).values()]:
-        name, _, port = address.partition(":")
-        assert f"EXPOSE {port}\n" in dockerfile(services[name]).read_text()
+    named = [settings[f"HEDGEROW_GATEWAY_{name}_ADDRESS"] for name in ("CACHE", "ROUTER", "VISION", "AUDIO")]
+    for target in [*named, *json.loads(settings["HEDGEROW_GATEWAY_LLM_ADDRESSES"]).values()]:
+        for address in listed(target):
+            name, _, port = address.partition(":")
+            assert f"EXPOSE {port}\n" in dockerfile(services[name]).read_text()
+
+
+def listed(target: str) -> list[str]:
+    """The addresses that a target stands for: those of the topology, where it is `xds:///name`."""
+    if not target.startswith("xds:///"):
+        return [target]
+    return [each.address for each in topology.read(TOPOLOGY).services[target.removeprefix("xds:///")].endpoints]
 
 
 @each_mesh
@@ -96,8 +117,9 @@ def test_the_router_the_gateway_and_the_models_agree_on_names(services: dict[str
     catalogue = json.loads(services["router"]["environment"]["HEDGEROW_ROUTER_MODELS"])
     reachable = json.loads(services["gateway"]["environment"]["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
     assert {model["name"] for model in catalogue} == reachable.keys()
-    for name, address in reachable.items():
-        assert services[address.partition(":")[0]]["environment"]["HEDGEROW_LLM_MODEL_NAME"] == name
+    for name, target in reachable.items():
+        for address in listed(target):
+            assert services[address.partition(":")[0]]["environment"]["HEDGEROW_LLM_MODEL_NAME"] == name
 
 
 def test_the_demo_has_the_models_of_hedgerow_up() -> None:
@@ -108,18 +130,16 @@ def test_the_demo_has_the_models_of_hedgerow_up() -> None:
 def test_every_service_has_a_memory_limit_and_comes_back(services: dict[str, Any]) -> None:
     for name, fields in services.items():
         assert fields.get("mem_limit"), name
-        assert fields.get("restart") == "unless-stopped", name
+        assert fields.get("restart") == "unless-stopped" or name == "certs", name
 
 
 @each_mesh
-def test_models_are_mounted_read_only_and_exist(services: dict[str, Any]) -> None:
-    mounted = [
-        volume for fields in services.values() for volume in fields.get("volumes", []) if volume.startswith("./")
-    ]
+def test_what_is_mounted_from_here_is_read_only_and_exists(services: dict[str, Any]) -> None:
+    mounted = [volume for fields in services.values() for volume in fields.get("volumes", []) if "./" in volume]
     for volume in mounted:
         source, _, mode = volume.partition(":")
         assert mode.endswith(":ro")
-        assert (REPOSITORY / source).is_dir()
+        assert (REPOSITORY / source).exists()
 
 
 def test_the_models_of_the_demo_are_in_the_repository() -> None:
@@ -127,3 +147,61 @@ def test_the_models_of_the_demo_are_in_the_repository() -> None:
     named = re.findall(r"/models/([\w-]+)", settings)
     assert named
     assert all((REPOSITORY / "models" / name / "config.json").exists() for name in named)
+
+
+mesh = MESHES["mesh"]
+
+
+def identity(name: str) -> str:
+    """Who a service of the mesh is to the others."""
+    return "edge" if name == "edge" else folder(mesh[name])
+
+
+def test_each_service_of_the_mesh_sees_its_own_certificate_alone() -> None:
+    holders = [name for name in mesh if name not in ("certs", "redis", "jaeger")]
+    for name in holders:
+        (volume,) = [each for each in mesh[name]["volumes"] if isinstance(each, dict)]
+        own = {"type": "volume", "source": "certs", "target": "/tls", "read_only": True}
+        assert volume == {**own, "volume": {"subpath": identity(name)}}
+        assert mesh[name]["depends_on"]["certs"] == {"condition": "service_completed_successfully"}
+    assert {identity(name) for name in holders} < set(IDENTITIES)
+
+
+def test_each_service_of_the_mesh_speaks_tls_to_the_others() -> None:
+    for name, fields in mesh.items():
+        if "build" in fields and name != "certs":
+            prefix = f"HEDGEROW_{identity(name).upper()}_"
+            assert fields["environment"][f"{prefix}TLS_DIR"] == "/tls"
+            assert fields["environment"].get(f"{prefix}PLAINTEXT", "false") == "false"
+    assert topology.read(TOPOLOGY).mtls
+
+
+def test_the_topology_of_the_mesh_names_its_services() -> None:
+    for name, service in topology.read(TOPOLOGY).services.items():
+        for each in service.endpoints:
+            host, _, port = each.address.partition(":")
+            assert f"EXPOSE {port}\n" in dockerfile(mesh[host]).read_text()
+            assert (service.identity or name.partition("-")[0]) == identity(host)
+
+
+def test_what_matters_in_the_mesh_is_there_twice() -> None:
+    replicas = {name: fields.get("deploy", {}).get("replicas", 1) for name, fields in mesh.items()}
+    assert all(replicas[name] == 2 for name in ("cache", "router", "llm-fast", "llm-quality"))
+    assert len(listed("xds:///gateway")) == 2
+    assert mesh["gateway"]["environment"] == {**mesh["gateway"]["environment"], **mesh["gateway-2"]["environment"]}
+
+
+def test_the_gateways_of_the_mesh_ask_the_control_plane_by_the_name_in_its_certificate() -> None:
+    for name in ("gateway", "gateway-2"):
+        told = bootstrap(mesh[name]["environment"])
+        host, _, port = told.control.partition(":")
+        assert host == server_name_of("control")
+        assert mesh["control"]["networks"]["default"]["aliases"] == [host]
+        assert f"EXPOSE {port}\n" in dockerfile(mesh["control"]).read_text()
+
+
+def test_envoy_in_the_mesh_listens_where_it_is_published() -> None:
+    edge = topology.read(TOPOLOGY).edge
+    assert edge
+    assert [port.rpartition(":")[2] for port in mesh["edge"]["ports"]] == [edge.address.rpartition(":")[2]]
+    assert edge.service in topology.read(TOPOLOGY).services

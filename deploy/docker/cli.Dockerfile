@@ -1,0 +1,22 @@
+# The command line: asks a mesh, looks at it, makes certificates for one.
+# Build from the repository's root: docker build -f deploy/docker/cli.Dockerfile .
+FROM python:3.11-slim-bookworm AS build
+RUN pip install --no-cache-dir uv==0.13.8 && python -m venv /opt/hedgerow
+ENV VIRTUAL_ENV=/opt/hedgerow
+WORKDIR /src
+# The packages first: they change less often than the code.
+COPY pyproject.toml requirements.lock ./
+RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra cli
+COPY README.md LICENSE ./
+COPY hedgerow hedgerow
+COPY services/__init__.py services/
+RUN uv pip install --no-cache --no-deps .
+
+FROM python:3.11-slim-bookworm
+# Empty, and its user's own, for a volume of certificates.
+RUN useradd --uid 10001 --create-home hedgerow && install -d -m 0700 -o hedgerow /certs
+COPY --from=build /opt/hedgerow /opt/hedgerow
+ENV PATH=/opt/hedgerow/bin:$PATH
+USER 10001
+WORKDIR /home/hedgerow
+ENTRYPOINT ["hedgerow"]

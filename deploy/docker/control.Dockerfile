@@ -1,0 +1,30 @@
+# The control plane: the topology as xDS. No model, no torch. The topology is mounted.
+# Build from the repository's root: docker build -f deploy/docker/control.Dockerfile .
+FROM python:3.11-slim-bookworm AS build
+RUN pip install --no-cache-dir uv==0.13.8 && python -m venv /opt/hedgerow
+ENV VIRTUAL_ENV=/opt/hedgerow
+WORKDIR /src
+# The packages first: they change less often than the code.
+COPY pyproject.toml requirements.lock ./
+RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra control
+# xds-protos brings older copies of files that belong to these two; theirs must be the ones that stay.
+RUN grep -E '^(googleapis-common-protos|opentelemetry-proto)==' requirements.lock > own.txt \
+    && uv pip install --no-cache --no-deps --reinstall -r own.txt
+COPY README.md LICENSE ./
+COPY hedgerow hedgerow
+COPY services/__init__.py services/
+COPY services/runtime services/runtime
+COPY services/control services/control
+RUN uv pip install --no-cache --no-deps .
+
+FROM python:3.11-slim-bookworm
+RUN useradd --uid 10001 --create-home hedgerow
+COPY --from=build /opt/hedgerow /opt/hedgerow
+ENV PATH=/opt/hedgerow/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    HEDGEROW_CONTROL_ADDRESS=0.0.0.0:50060
+USER 10001
+EXPOSE 50060
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --start-interval=1s \
+    CMD ["python", "-m", "services.runtime.probe", "127.0.0.1:50060"]
+ENTRYPOINT ["python", "-m", "services.control"]
