@@ -76,6 +76,7 @@ def _request(number: int) -> bytes:
     """A question that was not asked before."""
     return gateway_pb2.GenerateRequest(
         messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=f"Tell me story number {number}.")],
+        model=MODEL,
         sampling=chat_pb2.Sampling(max_tokens=TOKENS),
         cache=gateway_pb2.CachePolicy(min_similarity=1),
         budget_ms=20_000,

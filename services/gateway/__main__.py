@@ -29,10 +29,9 @@ from services.gateway.routes import Routes
 from services.gateway.senses import Senses
 from services.gateway.servicer import GatewayServicer
 from services.gateway.shared import sharing
-from services.runtime import serve
+from services.runtime import serve, tls
 from services.runtime.policy.flight import SingleFlight
 from services.runtime.policy.pressure import Pressure
-from services.runtime.tls import plain
 
 _SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 _SETTLE_S = 1.0
@@ -43,7 +42,7 @@ _log = logging.getLogger("services.gateway")
 async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDescriptor, GatewayServicer]]:
     found = _bootstrap(settings)
     async with AsyncExitStack() as stack:
-        dial = plain
+        dial = await stack.enter_async_context(tls.dial(settings.tls_dir))
         channels = {
             target: await stack.enter_async_context(dial(target, service))
             for target, service in _targets(settings).items()

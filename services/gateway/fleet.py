@@ -63,6 +63,17 @@ class Pool:
                 return replica, permit
         return None
 
+    def has_others(self, failed: Sequence[Replica]) -> bool:
+        """Whether there is a replica besides `failed`."""
+        return any(replica not in failed for replica in self.replicas)
+
+    def elsewhere(self, failed: Sequence[Replica]) -> Sequence[Replica]:
+        """Whom to avoid after calls to `failed`: them, and when two have failed all of their regions that are not the
+        last: what two in a row have may be what all around them have."""
+        regions = {replica.place.priority for replica in failed} if len(failed) > 1 else set()
+        avoid = [replica for replica in self.replicas if replica in failed or replica.place.priority in regions]
+        return avoid if self.has_others(avoid) else failed
+
     @property
     def reads_prompts(self) -> bool:
         """Whether what a prompt begins with matters to `pick`."""

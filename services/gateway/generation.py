@@ -35,6 +35,7 @@ from services.runtime.telemetry import Metadata
 
 _NOT_SENT = BreakerOpen  # no model has seen the request
 _MODELS = 2  # tried before the first text
+_RETRIES = 2  # of one model: a replica, and one that may have died with it
 _STILL_WORTH_IT = 0.8  # of the time that a newcomer has: a flight with less would cut its answer short
 _WAITED_S = 0.001  # for a place: less is not worth a word
 Observe = Callable[[router_pb2.Observation], None]
@@ -130,15 +131,26 @@ class Generation:
         except ServiceError as problem:
             if hedged or self.order.once:
                 raise
+            return await self._retry(pool, [first.replica], problem)
+
+    async def _retry(self, pool: Pool, failed: list[Replica], problem: ServiceError) -> Attempt:
+        """Other calls, one after the other, until one brings a first text. Raises what the last one ended with."""
+        while len(failed) == 1 or (len(failed) <= _RETRIES and pool.has_others(failed)):
             pause_s = self._fleet.retry.pause_s(problem, self.order.deadline.remaining())
             if pause_s is None:
-                raise
+                break
             self.report.decisions.add("retry", "started", pool.model, problem.message)
             await asyncio.sleep(pause_s)
-        return await self._race(await self._enter(pool, first.replica), None, lambda: None)
+            attempt = await self._enter(pool, pool.elsewhere(failed))
+            try:
+                return await self._race(attempt, None, lambda: None)
+            except ServiceError as another:
+                problem = another
+                failed.append(attempt.replica)
+        raise problem
 
-    async def _enter(self, pool: Pool, avoid: Replica | None = None) -> Attempt:
-        """A call, as soon as there is a place and a replica for it. `avoid` is called only where there is no other."""
+    async def _enter(self, pool: Pool, avoid: Sequence[Replica] = ()) -> Attempt:
+        """A call, as soon as there is a place and a replica for it. `avoid` are called only where there is no other."""
         if pool.is_open():
             refusal = pool.refusal()
             self.report.decisions.add("breaker", "refused", pool.model, refusal.message)
@@ -151,7 +163,7 @@ class Generation:
         waited = self._clock() - asked
         if waited > _WAITED_S:
             self.report.decisions.add("limit", "waited", pool.model, f"{waited * 1000:.0f} ms for a place")
-        attempt = self._start(pool, slot, (avoid,) if avoid else ()) or self._start(pool, slot)
+        attempt = self._start(pool, slot, avoid) or self._start(pool, slot)
         if attempt is None:
             slot.release()
             raise pool.refusal()
@@ -275,28 +287,31 @@ class Generation:
 
     async def _continue(self, broken: Attempt, problem: ServiceError) -> Attempt:
         """Another replica, which goes on from the text that is there. Raises `problem` where that cannot be."""
-        attempt = self._resume(broken) if problem.retryable and not self.order.once else None
-        if attempt is None:
-            raise problem
-        written = sum(message.tokens for message in self.flight.items)
-        self.report.decisions.add("failover", "started", attempt.replica.address, problem.message)
-        self.report.resumed, self.report.carried_tokens = True, written
-        self.report.extra_prompts += 1
-        self._winner = None
-        try:
-            return await race(attempt, self._news, after_s=None, second=lambda: None)
-        except ServiceError as second:
-            self.report.decisions.add("failover", "failed", attempt.replica.address, second.message)
-            self.report.resumed = False
-            raise problem from None
+        failed, cause = [broken.replica], problem
+        while len(failed) <= _RETRIES:
+            attempt = self._resume(broken.pool, failed) if cause.retryable and not self.order.once else None
+            if attempt is None:
+                break
+            written = sum(message.tokens for message in self.flight.items)
+            self.report.decisions.add("failover", "started", attempt.replica.address, cause.message)
+            self.report.resumed, self.report.carried_tokens = True, written
+            self.report.extra_prompts += 1
+            self._winner = None
+            try:
+                return await race(attempt, self._news, after_s=None, second=lambda: None)
+            except ServiceError as another:
+                self.report.decisions.add("failover", "failed", attempt.replica.address, another.message)
+                self.report.resumed, cause = False, another
+                failed.append(attempt.replica)
+        raise problem
 
-    def _resume(self, broken: Attempt) -> Attempt | None:
+    def _resume(self, pool: Pool, failed: Sequence[Replica]) -> Attempt | None:
         """A call for the rest of the text, where load, budget and breakers allow it."""
         rest = _rest(self.order.request, self.flight.items)
-        slot = broken.pool.gate.spare() if rest else None
+        slot = pool.gate.spare() if rest else None
         if slot is None:
             return None
-        attempt = self._start(broken.pool, slot, (broken.replica,), rest) if self._fleet.retry.spend() else None
+        attempt = self._start(pool, slot, pool.elsewhere(failed), rest) if self._fleet.retry.spend() else None
         if attempt is None:
             slot.release()
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.balance import Place
 from services.gateway.errors import ModelUnavailable
 from services.gateway.fleet import Fleet
 from services.gateway.generation import Generation, Order
@@ -71,11 +73,18 @@ class Scene:
         return [(made.policy, made.action) for made in self.generation.report.decisions]
 
 
-def play(order: dict | None = None, warm_up: int = 0, policies: dict | None = None, **llms: object) -> Scene:
-    """Run one order on the paused loop; before it, `warm_up` requests earn budget."""
+def play(
+    order: dict | None = None,
+    warm_up: int = 0,
+    policies: dict | None = None,
+    arrange: Callable[[Fleet], None] = lambda _: None,
+    **llms: object,
+) -> Scene:
+    """Run one order on the paused loop; before it, the fleet is arranged, and `warm_up` requests earn budget."""
 
     async def main() -> Scene:
         behind = fleet(loop_clock, policies, **llms)
+        arrange(behind)
         for _ in range(warm_up):
             behind.request()
         return await Scene(behind, **(order or {})).run()
@@ -293,6 +302,39 @@ def test_a_silent_stream_goes_on_elsewhere_and_nothing_of_it_comes_twice():
     scene = play({"budget_s": 60.0}, policies={"stall_ms": 2_000, "retry": RETRY}, m=[silent, other])
     assert (scene.words, scene.error) == ("Once upon a time.", None)
     assert scene.decisions == [("failover", "started")]
+
+
+def in_regions(*priorities: int) -> Callable[[Fleet], None]:
+    """Puts the replicas of `m` where they belong."""
+
+    def place(behind: Fleet) -> None:
+        for replica, priority in zip(behind.pools["m"].replicas, priorities, strict=True):
+            replica.place = Place(priority)
+
+    return place
+
+
+def test_when_two_of_a_region_have_failed_the_next_region_is_asked():
+    dead, far = [ScriptedLlm(GONE) for _ in range(3)], says("far")
+    scene = play(warm_up=5, policies={"retry": RETRY}, arrange=in_regions(0, 0, 0, 1), m=[*dead, far])
+    assert (scene.words, scene.decisions) == ("far", [("retry", "started"), ("retry", "started")])
+    assert calls(*dead, far) == [1, 1, 0, 1]
+
+
+def test_a_stream_whose_region_died_goes_on_in_the_next():
+    broken, dead = ScriptedLlm(text("Once upon "), 0.01, GONE), ScriptedLlm(GONE)
+    far = ScriptedLlm(text("a time."), finish())
+    scene = play(warm_up=5, policies={"retry": RETRY}, arrange=in_regions(0, 0, 1), m=[broken, dead, far])
+    assert (scene.words, scene.error) == ("Once upon a time.", None)
+    assert scene.decisions == [("failover", "started"), ("failover", "failed"), ("failover", "started")]
+    assert scene.generation.report.resumed
+    assert far.requests[-1].prefix == "Once upon "
+
+
+def test_nobody_is_asked_again_who_has_failed_while_it_was_the_second():
+    dead = [ScriptedLlm(GONE), ScriptedLlm(GONE)]
+    scene = play(warm_up=20, policies={"retry": RETRY}, m=dead)
+    assert (scene.error.code, calls(*dead)) == (Unavailable.code, [1, 1])
 
 
 def test_what_a_model_refuses_is_refused_and_harms_no_breaker():
