@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from envoy.extensions.filters.http.cors.v3.cors_pb2 import Cors
+from envoy.extensions.filters.http.fault.v3.fault_pb2 import HTTPFault
 from envoy.extensions.filters.http.grpc_web.v3.grpc_web_pb2 import GrpcWeb
 from envoy.extensions.filters.http.header_to_metadata.v3.header_to_metadata_pb2 import Config as HeaderToMetadata
 from envoy.extensions.filters.http.health_check.v3.health_check_pb2 import HealthCheck
@@ -39,6 +40,7 @@ def _chain(edge: Edge) -> Iterator[Filter]:
     if edge.jwt:
         yield _filter("jwt_authn", _tokens(edge.jwt, preflight=bool(edge.cors_origins)))
         yield _filter("rbac", _tenant_is_named())
+    yield _filter("fault", HTTPFault())  # does nothing until a drill of the route tells it to
     # Its caller learns nothing about what is behind.
     yield _filter("router", Router(suppress_envoy_headers=True))
 

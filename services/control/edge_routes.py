@@ -13,7 +13,7 @@ from envoy.extensions.retry.priority.previous_priorities.v3.previous_priorities_
 )
 
 from services.control.edge_filters import HEALTH_SERVICE
-from services.control.routes import packed
+from services.control.routes import FAULT, fault, packed
 from services.control.topology import Edge, Service
 
 PREFIXES = ("/hedgerow.gateway.v1.GatewayService/", HEALTH_SERVICE, "/grpc.reflection.")
@@ -43,7 +43,10 @@ def _route(prefix: str, edge: Edge, service: Service) -> dict[str, Any]:
     }
     if service.balance == "ring_hash":
         action["hash_policy"] = [{"header": {"header_name": service.hash_header}}]
-    return {"match": {"prefix": prefix, "headers": [_method("POST")]}, "route": action}
+    route = {"match": {"prefix": prefix, "headers": [_method("POST")]}, "route": action}
+    if service.drill and prefix != HEALTH_SERVICE:
+        route["typed_per_filter_config"] = {FAULT: packed(fault(service.drill))}
+    return route
 
 
 def _preflight(edge: Edge) -> dict[str, Any]:

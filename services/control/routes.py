@@ -16,7 +16,7 @@ from google.rpc import code_pb2
 from services.control.localities import percent
 from services.control.topology import Drill, Service
 
-_FAULT, _ROUTER = "envoy.filters.http.fault", "envoy.filters.http.router"
+FAULT, _ROUTER = "envoy.filters.http.fault", "envoy.filters.http.router"
 
 
 def listener(name: str) -> listener_pb2.Listener:
@@ -24,7 +24,7 @@ def listener(name: str) -> listener_pb2.Listener:
     beginning one changes no listener."""
     manager = http_connection_manager_pb2.HttpConnectionManager(
         rds=http_connection_manager_pb2.Rds(config_source=ads(), route_config_name=name),
-        http_filters=[_filter(_FAULT, fault_pb2.HTTPFault()), _filter(_ROUTER, router_pb2.Router())],
+        http_filters=[_filter(FAULT, fault_pb2.HTTPFault()), _filter(_ROUTER, router_pb2.Router())],
     )
     return listener_pb2.Listener(name=name, api_listener=api_listener_pb2.ApiListener(api_listener=packed(manager)))
 
@@ -43,7 +43,7 @@ def route(name: str, service: Service) -> route_pb2.RouteConfiguration:
         routes=[route_components_pb2.Route(match=route_components_pb2.RouteMatch(prefix=""), route=action)],
     )
     if service.drill:
-        host.typed_per_filter_config[_FAULT].CopyFrom(packed(fault(service.drill)))
+        host.typed_per_filter_config[FAULT].CopyFrom(packed(fault(service.drill)))
     return route_pb2.RouteConfiguration(name=name, virtual_hosts=[host])
 
 

@@ -137,8 +137,8 @@ def test_who_a_caller_says_it_is_comes_off_before_any_filter_looks() -> None:
 
 
 def test_refusals_come_after_what_makes_them_readable(jwt: dict[str, Any]) -> None:
-    assert filters() == ["header_to_metadata", "health_check", "cors", "grpc_web", "router"]
-    assert filters(jwt=jwt) == [*filters()[:-1], "jwt_authn", "rbac", "router"]
+    assert filters() == ["header_to_metadata", "health_check", "cors", "grpc_web", "fault", "router"]
+    assert filters(jwt=jwt) == [*filters()[:-2], "jwt_authn", "rbac", "fault", "router"]
 
 
 def test_tokens_are_checked_with_the_keys_of_the_file_and_name_the_tenant(jwt: dict[str, Any]) -> None:
@@ -247,3 +247,19 @@ def test_the_access_log_has_the_trace_id_of_the_span_or_of_the_caller() -> None:
     assert access_log(otlp_endpoint="http://collector:4317")["trace_id"] == "%TRACE_ID%"
     assert access_log()["trace_id"] == "%DYNAMIC_METADATA(hedgerow:trace_id)%"
     assert access_log().keys() >= {"grpc_status", "duration_ms", "upstream", "bytes_sent", "flags", "tenant"}
+
+
+def test_a_drill_of_the_gateway_is_done_to_calls_and_not_to_health():
+    topology = Topology.model_validate(
+        {
+            "services": {"gateway": {"endpoints": [{"address": "10.0.0.1:1"}], "drill": {"delay_ms": 50}}},
+            "edge": {"address": "0.0.0.0:1"},
+        }
+    )
+    _, routes = resources(topology)
+    drilled = {
+        route.match.prefix: "envoy.filters.http.fault" in route.typed_per_filter_config
+        for route in routes.virtual_hosts[0].routes
+    }
+    assert drilled["/hedgerow.gateway.v1.GatewayService/"]
+    assert not drilled["/grpc.health.v1.Health/"]
