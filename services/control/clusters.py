@@ -21,7 +21,7 @@ _TLS = "envoy.transport_sockets.tls"
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 _TUNING = dict(CHANNEL_OPTIONS)  # Envoy's connections notice a dead peer as soon as ours do
 _RING = 1_024, 4_096  # least and largest size; gRPC caps rings at 4,096
-_NEVER_PANIC = 0  # whom to use when nobody is healthy is decided here, see `members.seen`
+_PANIC = 1  # percent: with nobody left that is healthy and not ejected, one that may work is better than none
 _FAILED_PERCENT = 85  # of an endpoint's calls in an interval, where failures in a row are not counted (gRPC)
 _Cluster = cluster_pb2.Cluster
 _POLICIES = {"round_robin": _Cluster.ROUND_ROBIN, "least_request": _Cluster.LEAST_REQUEST}
@@ -46,7 +46,7 @@ def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> clus
     cluster.lb_policy = _POLICIES.get(service.balance, _Cluster.RING_HASH)
     cluster.connect_timeout.FromMilliseconds(_TUNING["grpc.min_reconnect_backoff_ms"])
     cluster.common_lb_config.locality_weighted_lb_config.SetInParent()
-    cluster.common_lb_config.healthy_panic_threshold.value = _NEVER_PANIC
+    cluster.common_lb_config.healthy_panic_threshold.value = _PANIC
     cluster.outlier_detection.CopyFrom(_outliers_of_envoy(service.outliers))
     cluster.typed_extension_protocol_options[_HTTP].CopyFrom(packed(_http2()))
     limits = cluster.circuit_breakers.thresholds[0]

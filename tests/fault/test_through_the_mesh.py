@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 import pytest_asyncio
 import yaml
 
 from hedgerow.cli.processes import check_health
+from hedgerow.control.v1 import control_pb2
 from tests.fault.asking import Asker, Outcome, p99_ms
 from tests.fault.proxy import Timeout
 from tests.fault.replicated import GRACE_MS, Replicated, replicated
@@ -53,10 +53,11 @@ async def _answers(caller: Asker) -> None:
 
 
 class Load:
-    """Questions at a steady rate, until it is told to end."""
+    """Questions at a steady rate, until it is told to end; a third of them where it is not for the table."""
 
-    def __init__(self, caller: Asker, **fields: object):
+    def __init__(self, caller: Asker, full_size: bool, **fields: object):
         self._caller, self._fields = caller, {"budget_ms": 5_000, **fields}
+        self._share = 1 if full_size else 3
         self.tasks: list[asyncio.Task[Outcome]] = []
 
     @property
@@ -66,7 +67,7 @@ class Load:
     async def send(self, calls: int) -> None:
         """So many more, at `_RATE` a second."""
         began = time.monotonic()
-        for number in range(calls):
+        for number in range(calls // self._share):
             await asyncio.sleep(max(0.0, began + number / _RATE - time.monotonic()))
             question = f"Load {time.monotonic_ns()}?"
             self.tasks.append(asyncio.create_task(self._caller.ask(question, **self._fields)))
@@ -78,13 +79,20 @@ class Load:
 
 def _failures(outcomes: list[Outcome]) -> list[Outcome]:
     """Answers that are not whole. Each says so."""
-    assert all(outcome.typed for outcome in outcomes), [each for each in outcomes if not each.typed]
+    assert all(map(_typed, outcomes)), [each for each in outcomes if not _typed(each)]
     return [outcome for outcome in outcomes if not outcome.whole]
 
 
+def _typed(outcome: Outcome) -> bool:
+    """Envoy can end a stream whose gateway died in mid-answer by a reset alone; our SDK calls that Unavailable."""
+    return outcome.typed or "RST_STREAM" in outcome.details
+
+
 @pytest.mark.parametrize("service", ["gateway", "llm", "cache", "router"])
-async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(replicas: Replicated, report: Report, service: str):
-    victim, load = replicas.pairs[service][0], Load(replicas.caller)
+async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
+    replicas: Replicated, report: Report, full_size: bool, service: str
+):
+    victim, load = replicas.pairs[service][0], Load(replicas.caller, full_size)
     with report.case(4, f"SIGKILL of one of two: {service}, through the mesh, {_RATE} requests a second") as row:
         await load.send(100)
         in_flight = load.in_flight
@@ -109,8 +117,10 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(replicas: Repl
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm"])
-async def test_freezing_one_of_a_pair_is_noticed_and_healed(replicas: Replicated, report: Report, service: str):
-    frozen, load = replicas.pairs[service][0], Load(replicas.caller, budget_ms=1_000)
+async def test_freezing_one_of_a_pair_is_noticed_and_healed(
+    replicas: Replicated, report: Report, full_size: bool, service: str
+):
+    frozen, load = replicas.pairs[service][0], Load(replicas.caller, full_size, budget_ms=1_000)
     with report.case(5, f"SIGSTOP of one of two: {service}, through the mesh, then SIGCONT") as row:
         frozen.signal(signal.SIGSTOP)
         began = time.monotonic()
@@ -119,28 +129,31 @@ async def test_freezing_one_of_a_pair_is_noticed_and_healed(replicas: Replicated
             await replicas.until(lambda mesh: not replicas.sees(frozen)(mesh))
             row.detected(time.monotonic() - began, _NOTICED_S)
             await sending
-            outcomes = await load.outcomes()
+            known = await _once_known(replicas, full_size)
         finally:
             frozen.signal(signal.SIGCONT)
         thawed = time.monotonic()
         await replicas.until(replicas.sees(frozen))
         row.recovered(time.monotonic() - thawed, 2.0)
-        row.count(*outcomes)
-        assert all(outcome.whole for outcome in outcomes[-_RATE:]), "once it is known, nobody is sent there"
-        _all_end(outcomes)
+        outcomes = await load.outcomes()
+        row.count(*outcomes, *known)
+        assert all(map(_typed, outcomes))
+        assert not _failures(known)
 
 
-def _all_end(outcomes: list[Outcome]) -> None:
-    """None hangs until its caller gives up."""
-    assert not [each for each in outcomes if each.code is grpc.StatusCode.DEADLINE_EXCEEDED and not each.typed]
-    assert all(outcome.typed for outcome in outcomes)
+async def _once_known(replicas: Replicated, full_size: bool) -> list[Outcome]:
+    """How calls end that come when every client has heard who is out of service."""
+    await replicas.until(lambda mesh: all(each.sent_version == each.acked_version for each in _subscriptions(mesh)))
+    load = Load(replicas.caller, full_size, budget_ms=1_000)
+    await load.send(2 * _RATE)
+    return await load.outcomes()
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm"])
 async def test_a_black_hole_before_one_of_a_pair_is_noticed_and_heals(
-    replicas: Replicated, report: Report, service: str
+    replicas: Replicated, report: Report, full_size: bool, service: str
 ):
-    proxy, load = replicas.proxies[service], Load(replicas.caller, budget_ms=1_000)
+    proxy, load = replicas.proxies[service], Load(replicas.caller, full_size, budget_ms=1_000)
     with report.case(6, f"black hole before one of two: {service}, through the mesh, then healed") as row:
         proxy.add(Timeout())
         began = time.monotonic()
@@ -148,31 +161,30 @@ async def test_a_black_hole_before_one_of_a_pair_is_noticed_and_heals(
         await replicas.until(lambda mesh: not _in_service(mesh, proxy.address))
         row.detected(time.monotonic() - began, _NOTICED_S)
         await sending
-        outcomes = await load.outcomes()
-        row.count(*outcomes)
-        assert all(outcome.whole for outcome in outcomes[-_RATE:])
+        known, outcomes = await _once_known(replicas, full_size), await load.outcomes()
+        row.count(*outcomes, *known)
+        assert all(map(_typed, outcomes))
+        assert not _failures(known)
         proxy.heal()
         healed = time.monotonic()
         await replicas.until(lambda mesh: _in_service(mesh, proxy.address))
         row.recovered(time.monotonic() - healed, 2.0)
 
 
-def _in_service(mesh: object, address: str) -> bool:
-    return any(each.in_service for of in mesh.services for each in of.endpoints if each.address == address)  # type: ignore[attr-defined]
+def _in_service(mesh: control_pb2.GetMeshResponse, address: str) -> bool:
+    return any(each.in_service for of in mesh.services for each in of.endpoints if each.address == address)
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm"])
 async def test_one_of_a_pair_that_accepts_and_never_speaks_gets_no_calls(
-    replicas: Replicated, report: Report, service: str
+    replicas: Replicated, report: Report, full_size: bool, service: str
 ):
     proxy = replicas.proxies[service]
     with report.case(7, f"one of two accepts TCP and never speaks: {service}, through the mesh") as row:
         proxy.add(Timeout())
         proxy.cut()
         await replicas.until(lambda mesh: not _in_service(mesh, proxy.address))
-        load = Load(replicas.caller, budget_ms=1_000)
-        await load.send(2 * _RATE)
-        outcomes = await load.outcomes()
+        outcomes = await _once_known(replicas, full_size)
         row.count(*outcomes)
         late = max(outcome.seconds for outcome in outcomes) * 1000 - 1_000
         row.measured("past the budget", max(0.0, late), 20)
@@ -180,8 +192,10 @@ async def test_one_of_a_pair_that_accepts_and_never_speaks_gets_no_calls(
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm", "cache", "router"])
-async def test_one_of_a_pair_that_is_told_to_stop_costs_nothing(replicas: Replicated, report: Report, service: str):
-    leaving, load = replicas.pairs[service][0], Load(replicas.caller, max_tokens=20)
+async def test_one_of_a_pair_that_is_told_to_stop_costs_nothing(
+    replicas: Replicated, report: Report, full_size: bool, service: str
+):
+    leaving, load = replicas.pairs[service][0], Load(replicas.caller, full_size, max_tokens=20)
     with report.case(14, f"SIGTERM of one of two: {service}, through the mesh, {_RATE} requests a second") as row:
         await load.send(50)
         told = time.monotonic()
@@ -214,8 +228,8 @@ async def test_streams_that_outlast_a_gateways_grace_end_in_a_typed_way(replicas
         assert all(outcome.text for outcome in cut)
 
 
-async def test_a_control_plane_that_is_away_changes_nothing(replicas: Replicated, report: Report):
-    load = Load(replicas.caller)
+async def test_a_control_plane_that_is_away_changes_nothing(replicas: Replicated, report: Report, full_size: bool):
+    load = Load(replicas.caller, full_size)
     with report.case(3, "SIGKILL of the control plane, started again, through the mesh") as row:
         replicas.control.signal(signal.SIGKILL)
         await load.send(2 * _RATE)
@@ -231,8 +245,8 @@ async def test_a_control_plane_that_is_away_changes_nothing(replicas: Replicated
         row.measured("undegraded", 100 * undegraded / len(outcomes), 99, " %", at_least=True)
 
 
-async def test_redis_that_is_away_costs_no_answer(replicas: Replicated, report: Report):
-    load = Load(replicas.caller)
+async def test_redis_that_is_away_costs_no_answer(replicas: Replicated, report: Report, full_size: bool):
+    load = Load(replicas.caller, full_size)
     with report.case(3, "SIGKILL of Redis, started again, through the mesh") as row:
         await load.send(_RATE)
         await replicas.redis.kill()
@@ -297,8 +311,12 @@ def _write(file: Path, topology: Any) -> None:
     unfinished.replace(file)
 
 
-def _refusals(mesh: object) -> list[str]:
-    return [each.refused for client in mesh.clients for each in client.subscriptions if each.refused]  # type: ignore[attr-defined]
+def _refusals(mesh: control_pb2.GetMeshResponse) -> list[str]:
+    return [each.refused for each in _subscriptions(mesh) if each.refused]
+
+
+def _subscriptions(mesh: control_pb2.GetMeshResponse) -> list[control_pb2.Subscription]:
+    return [each for client in mesh.clients for each in client.subscriptions]
 
 
 async def test_a_flood_of_cancelled_calls_at_the_edge(replicas: Replicated, report: Report):

@@ -140,7 +140,7 @@ def test_no_failure_makes_an_outlier_where_the_topology_says_never():
     assert cluster(text, "gateway").outlier_detection.enforcing_failure_percentage.value == 0
 
 
-def test_envoy_is_told_to_speak_http2_to_ping_to_weigh_localities_and_never_to_panic():
+def test_envoy_is_told_to_speak_http2_to_ping_to_weigh_localities_and_to_panic_when_nobody_is_left():
     made = cluster(MESH, "gateway", Kind.ENVOY)
     options = HttpProtocolOptions()
     (packed,) = made.typed_extension_protocol_options.values()
@@ -148,8 +148,7 @@ def test_envoy_is_told_to_speak_http2_to_ping_to_weigh_localities_and_never_to_p
     keepalive = options.explicit_http_config.http2_protocol_options.connection_keepalive
     assert (keepalive.interval.ToMilliseconds(), keepalive.timeout.ToMilliseconds()) == (700, 1_200)
     assert made.common_lb_config.HasField("locality_weighted_lb_config")
-    assert made.common_lb_config.HasField("healthy_panic_threshold")
-    assert made.common_lb_config.healthy_panic_threshold.value == 0
+    assert made.common_lb_config.healthy_panic_threshold.value == 1
 
 
 def test_in_plain_text_nobody_is_asked_for_a_certificate():

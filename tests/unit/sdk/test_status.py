@@ -1,0 +1,39 @@
+import grpc
+import pytest
+
+from hedgerow import Internal, Unavailable
+from hedgerow._peer import Peer
+from hedgerow._status import from_rpc_error
+
+
+class ScriptedError(grpc.RpcError):
+    """What a call ended with, without details of our own."""
+
+    def __init__(self, code: grpc.StatusCode, text: str):
+        self._code, self._text = code, text
+
+    def code(self):
+        return self._code
+
+    def details(self):
+        return self._text
+
+    def trailing_metadata(self):
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "recvmsg:Connection reset by peer"),
+        (grpc.StatusCode.INTERNAL, "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"),
+    ],
+)
+def test_an_answer_that_is_cut_off_on_its_way_is_a_lost_connection_also_through_a_proxy(code, text):
+    error = from_rpc_error(ScriptedError(code, text), Peer("edge:443", None), 1.0, "t")
+    assert isinstance(error, Unavailable)
+    assert (error.reason, error.trace_id) == ("CONNECTION_LOST", "t")
+
+
+def test_a_bug_stays_a_bug():
+    assert isinstance(from_rpc_error(ScriptedError(grpc.StatusCode.INTERNAL, "oh"), Peer("x:1", None), 1.0), Internal)
