@@ -150,10 +150,17 @@ class GatewaySettings(ServiceSettings):
         description="Processes that share the port. Each has its own near cache, limits and breakers, and its metrics "
         "on the port of `metrics_address` plus its number, from 1.",
     )
-    cache_address: str = Field("127.0.0.1:50051", description="The cache service. Empty: no cache.")
-    router_address: str = Field("127.0.0.1:50052", description="The router. Empty: no routing.")
-    vision_address: str = Field("", description="The vision service. Empty: no pictures.")
-    audio_address: str = Field("", description="The audio service. Empty: no recordings and no conversations.")
+    cache_address: str = Field(
+        "127.0.0.1:50051",
+        description="The cache service, also as xds:///name or ipv4:host:port,host:port. Empty: no cache.",
+    )
+    router_address: str = Field(
+        "127.0.0.1:50052", description="The router, also as xds:///name or a list. Empty: no routing."
+    )
+    vision_address: str = Field("", description="The vision service, likewise. Empty: no pictures.")
+    audio_address: str = Field(
+        "", description="The audio service, likewise. Empty: no recordings and no conversations."
+    )
     llm_addresses: dict[str, Addresses] = Field(
         description="The llm services of each model, as JSON: {name: host:port, name: [host:port, …]}, or xds:///name "
         "for those that the control plane lists. The first model stands in without a router.",
