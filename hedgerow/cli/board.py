@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -77,9 +77,11 @@ class Board:
 
 
 @asynccontextmanager
-async def started(specs: Sequence[ServiceSpec], state_dir: Path, board: Board) -> AsyncIterator[Mesh]:
+async def started(
+    specs: Sequence[ServiceSpec], state_dir: Path, board: Board, prepare: Callable[[], None] = lambda: None
+) -> AsyncIterator[Mesh]:
     """A mesh whose start the board shows."""
     async with AsyncExitStack() as stack:
         with board:
-            mesh = await stack.enter_async_context(Mesh(specs, state_dir, board))
+            mesh = await stack.enter_async_context(Mesh(specs, state_dir, board, prepare))
         yield mesh

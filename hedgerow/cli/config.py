@@ -11,6 +11,8 @@ import typer
 from hedgerow.cli import options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
 _UNFOLDED = 1_000  # columns: into a file or a pipe, one setting is one line
@@ -47,8 +49,9 @@ def explain(
     """Print the settings a service would start with here: value, unit, and where each comes from.
 
     They come from this shell's environment (HEDGEROW_GATEWAY_… and so on) and from the YAML file it names. Where it
-    says nothing of the service, they are those of the mesh that "hedgerow up" starts. For the gateway, its plan
-    follows: what each stage gets of a budget. Exits with 2 when the service would not start with these settings.
+    says nothing of the service, they are those of the mesh that "hedgerow up" starts, or "hedgerow up --mesh" for the
+    control plane. For the gateway, its plan follows: what each stage gets of a budget. Exits with 2 when the service
+    would not start with these settings.
 
     \b
     Examples:
@@ -57,24 +60,30 @@ def explain(
       hedgerow config explain gateway --budget-ms 300 --json
     """
     import json
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
 
     if budget_ms is not None and service is not ServiceName.GATEWAY:
         raise typer.BadParameter("only the gateway splits a budget", param_hint="--budget-ms")
-    environment = _demo_environment(service)
-    said, problem = _ask(service, budget_ms, environment)
+    with TemporaryDirectory(prefix="hedgerow-explain-") as folder:
+        environment = _demo_environment(service, Path(folder))
+        said, problem = _ask(service, budget_ms, environment)
     if problem:
         _refuse(problem, as_json)
     for row in said["settings"]:
         if environment and row["source"] == "environment":
-            row["source"] = "hedgerow up"
+            _as_up_does(row, service, folder)
     if as_json:
         print(json.dumps(said))
     else:
         _print(said)
 
 
-def _demo_environment(service: ServiceName) -> Mapping[str, str]:
-    """What `hedgerow up` tells the service (of the two models: the larger); nothing when this shell says something."""
+def _demo_environment(service: ServiceName, folder: Path) -> Mapping[str, str]:
+    """What `hedgerow up` tells the service (of the two models: the larger); nothing when this shell says something.
+
+    The control plane reads its topology before it accepts its settings: that of the demo is written into `folder`.
+    """
     import os
 
     from hedgerow.cli.failures import fail
@@ -82,11 +91,31 @@ def _demo_environment(service: ServiceName) -> Mapping[str, str]:
 
     if any(name.upper().startswith(f"HEDGEROW_{service.upper()}_") for name in os.environ):
         return {}
+    if service is ServiceName.CONTROL:
+        return _control_environment(folder)
     try:
         specs = demo_mesh(DEFAULT_BASE_PORT, DEFAULT_STATE_DIR, default_models_dir())
     except MeshError as error:
         fail(str(error))
     return next(spec.environment for spec in reversed(specs) if spec.name.partition("-")[0] == service)
+
+
+def _control_environment(folder: Path) -> Mapping[str, str]:
+    from hedgerow.cli.mesh import DEFAULT_BASE_PORT, default_models_dir
+    from hedgerow.cli.replicas import TOPOLOGY_FILE, ReplicatedMesh, ports_from
+
+    planned = ReplicatedMesh(ports_from(DEFAULT_BASE_PORT, replicas=2), folder, default_models_dir())
+    (folder / TOPOLOGY_FILE).write_text(planned.topology())
+    return planned.control().environment
+
+
+def _as_up_does(row: dict[str, Any], service: ServiceName, folder: str) -> None:
+    """Name the command in the place of the environment, and its state folder in the place of ours."""
+    from hedgerow.cli.mesh import DEFAULT_STATE_DIR
+
+    row["source"] = "hedgerow up --mesh" if service is ServiceName.CONTROL else "hedgerow up"
+    if isinstance(row["value"], str):
+        row["value"] = row["value"].replace(folder, str(DEFAULT_STATE_DIR.resolve()))
 
 
 def _ask(service: ServiceName, budget_ms: int | None, environment: Mapping[str, str]) -> tuple[dict[str, Any], str]:

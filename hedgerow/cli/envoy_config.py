@@ -13,6 +13,8 @@ CONTROL_IDENTITY = "control"
 MAX_HEAP_BYTES = 512 * 1024 * 1024
 MAX_CONNECTIONS = 20_000  # of the process; the topology's `edge.limits.connections` bounds the listener
 
+# How soon it asks a control plane that was not there again; by default up to half a minute later.
+_RETRY = {"base_interval": "0.2s", "max_interval": "2s"}
 _TYPES = "type.googleapis.com/envoy"
 _TLS = f"{_TYPES}.extensions.transport_sockets.tls.v3"
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -68,7 +70,7 @@ def _dynamic() -> dict[str, Any]:
             "api_type": "DELTA_GRPC",
             "transport_api_version": "V3",
             "set_node_on_first_message_only": True,
-            "grpc_services": [{"envoy_grpc": {"cluster_name": "control"}}],
+            "grpc_services": [{"envoy_grpc": {"cluster_name": "control", "retry_policy": {"retry_back_off": _RETRY}}}],
         },
         "lds_config": over_ads,
         "cds_config": over_ads,

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -73,36 +73,51 @@ def demo_mesh(
     `ports` is the first of as many in a row as there are `SERVICES`, or one for each in their order. `overrides` are
     environment variables by service name. Raises `MeshError` where the demo models are missing.
     """
+    settings = demo_settings(models_dir)
+    numbers = range(ports, ports + len(SERVICES)) if isinstance(ports, int) else ports
+    at = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, numbers, strict=True)}
+    settings["cache"]["DATABASE"] = str(state_dir.resolve() / "cache.db")
+    settings["gateway"] = found_at(at)
+    everywhere = {"OTLP_ENDPOINT": otlp_endpoint} if otlp_endpoint else {}
+    return [
+        service_spec(name, name, at[name], {**everywhere, **own}, (overrides or {}).get(name, {}))
+        for name, own in settings.items()
+    ]
+
+
+def demo_settings(models_dir: Path) -> dict[str, dict[str, str]]:
+    """What each of `SERVICES` is told in every mesh, the gateway last. Raises `MeshError` where a model is missing."""
     for name in (*(model["name"] for model in DEMO_MODELS), VISION_MODEL, AUDIO_MODEL):
         if not (models_dir / name).is_dir():
             raise MeshError(f"no model {name} in {models_dir}; set HEDGEROW_MODELS_DIR to the folder that has it")
-    numbers = range(ports, ports + len(SERVICES)) if isinstance(ports, int) else ports
-    at = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, numbers, strict=True)}
     fast, quality = (models_dir / model["name"] for model in DEMO_MODELS)
     draft = {"method": "draft_model", "model": str(fast), "num_speculative_tokens": 4}
-    settings: dict[str, dict[str, str]] = {
-        "cache": {"DATABASE": str(state_dir.resolve() / "cache.db")},
+    return {
+        "cache": {},
         "router": {"MODELS": json.dumps(DEMO_MODELS)},
         "llm-fast": _llm(fast),
         "llm-quality": {**_llm(quality), "VLLM__SPECULATIVE_CONFIG": json.dumps(draft)},
         "vision": {"MODELS_DIR": str(models_dir), "DEFAULT_MODEL": VISION_MODEL, "RELOAD": "false"},
         "audio": {"MODEL": str(models_dir / AUDIO_MODEL)},
-        "gateway": {
-            "VISION_ADDRESS": at["vision"],
-            "AUDIO_ADDRESS": at["audio"],
-            "CACHE_ADDRESS": at["cache"],
-            "ROUTER_ADDRESS": at["router"],
-            "LLM_ADDRESSES": json.dumps({fast.name: at["llm-fast"], quality.name: at["llm-quality"]}),
-        },
+        "gateway": {},
     }
-    specs = []
-    for name, own in settings.items():
-        service = name.partition("-")[0]
-        everywhere = {"ADDRESS": at[name], **({"OTLP_ENDPOINT": otlp_endpoint} if otlp_endpoint else {})}
-        environment = {f"HEDGEROW_{service.upper()}_{key}": value for key, value in {**everywhere, **own}.items()}
-        environment.update((overrides or {}).get(name, {}))
-        specs.append(ServiceSpec(name, f"services.{service}", at[name], environment))
-    return specs
+
+
+def found_at(addresses: Mapping[str, str]) -> dict[str, str]:
+    """What a gateway is told of the others; their addresses by the names of `SERVICES`."""
+    fast, quality = (model["name"] for model in DEMO_MODELS)
+    models = {fast: addresses["llm-fast"], quality: addresses["llm-quality"]}
+    alone = {f"{name.upper()}_ADDRESS": addresses[name] for name in ("vision", "audio", "cache", "router")}
+    return {**alone, "LLM_ADDRESSES": json.dumps(models)}
+
+
+def service_spec(
+    name: str, service: str, address: str, settings: Mapping[str, str], environment: Mapping[str, str]
+) -> ServiceSpec:
+    """One of our own services under a name of its own; `environment` overrules `settings`."""
+    kind = service.partition("-")[0]
+    told = {f"HEDGEROW_{kind.upper()}_{key}": value for key, value in {"ADDRESS": address, **settings}.items()}
+    return ServiceSpec(name, f"services.{kind}", address, {**told, **environment})
 
 
 def _llm(model: Path) -> dict[str, str]:
@@ -120,17 +135,25 @@ class Mesh:
     """`async with Mesh(specs, state_dir)`: all services serve inside, and none is left after.
 
     All start at once, and one that ends later is started again. The last of `specs` is the front: it is stopped first,
-    so that calls in flight still find the others. `report` hears of each change. Raises `MeshError` or `ServiceFailed`.
+    so that calls in flight still find the others. `report` hears of each change. `prepare` is called before any starts,
+    once the state folder is this mesh's alone. Raises `MeshError` or `ServiceFailed`.
     """
 
-    def __init__(self, specs: Sequence[ServiceSpec], state_dir: Path, report: Report = lambda _: None):
-        self._state_dir, self._report = state_dir, report
+    def __init__(
+        self,
+        specs: Sequence[ServiceSpec],
+        state_dir: Path,
+        report: Report = lambda _: None,
+        prepare: Callable[[], None] = lambda: None,
+    ):
+        self._state_dir, self._report, self._prepare = state_dir, report, prepare
         self.services = [Supervisor(spec, state_dir / "logs", self._on_change) for spec in specs]
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             self._claim(stack)
+            self._prepare()
             stack.push_async_callback(self._stop)
             await self._start(stack)
             self._stack = stack.pop_all()
@@ -176,7 +199,12 @@ class Mesh:
 
     def _write_mesh_file(self) -> None:
         services = [
-            {"name": service.spec.name, "address": service.spec.address, "pid": service.process.pid}
+            {
+                "name": service.spec.name,
+                "address": service.spec.address,
+                "speaks": service.spec.speaks,
+                "pid": service.process.pid,
+            }
             for service in self.services
             if service.process
         ]

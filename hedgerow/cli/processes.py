@@ -9,24 +9,35 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from hedgerow import Tls
+from hedgerow.channel import open_channel
+from hedgerow.cli.tether import tethered
+
+Protocol = Literal["grpc", "redis"]
+
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """One service process: `python -m module`, told its settings by `environment`."""
+    """One process: `python -m module`, told its settings by `environment`; or `command`, which is not ours."""
 
     name: str  # unique in the mesh, for example `llm-fast`
-    module: str  # for example `services.llm`
+    module: str  # for example `services.llm`; empty where there is a `command`
     address: str  # host:port
     environment: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()  # for example `redis-server --port …`
+    speaks: Protocol = "grpc"  # how it is asked whether it serves
+    tls: Tls | None = None  # with what it is asked, where it wants to know who asks
+    folder: Path | None = None  # where it runs; None: here
+    before_stop: Callable[[], Awaitable[object]] | None = None  # awaited before it is told to stop
 
 
 class ServiceFailed(Exception):
@@ -36,7 +47,8 @@ class ServiceFailed(Exception):
 class ServiceProcess:
     """A running service, whose output goes to `<log_dir>/<name>.log`.
 
-    It gets a session of its own: Ctrl-C in the terminal reaches the caller alone, which then stops it in order.
+    It gets a session of its own: Ctrl-C in the terminal reaches the caller alone, which then stops it in order. Should
+    the caller be killed instead, the kernel kills it too.
     """
 
     def __init__(self, spec: ServiceSpec, log_dir: Path):
@@ -45,7 +57,8 @@ class ServiceProcess:
         log_dir.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as output:  # what it said before a restart stays
             self._process = subprocess.Popen(
-                [sys.executable, "-m", spec.module],
+                tethered(spec.command or [sys.executable, "-m", spec.module]),
+                cwd=spec.folder,
                 env={**os.environ, **spec.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -72,7 +85,7 @@ class ServiceProcess:
     async def wait_serving(self, timeout_s: float = 120.0) -> None:
         """Return when health says SERVING; raise `ServiceFailed` when the process ends or the time is over."""
         deadline = time.monotonic() + timeout_s
-        while await check_health(self.spec.address, 0.5) != "SERVING":
+        while await check(self.spec.speaks, self.spec.address, 0.5, self.spec.tls) != "SERVING":
             if self.exit_code is not None:
                 raise ServiceFailed(f"{self.spec.name} ended with exit code {self.exit_code}:\n{self.tail()}")
             if time.monotonic() > deadline:
@@ -90,6 +103,8 @@ class ServiceProcess:
 
     async def stop(self, timeout_s: float = 15.0) -> int:
         """SIGTERM, then SIGKILL to its whole session after `timeout_s`. Returns the exit code."""
+        if self.spec.before_stop and self.exit_code is None:
+            await self.spec.before_stop()
         self.signal(signal.SIGTERM)
         try:
             return await asyncio.wait_for(self.wait(), timeout_s)
@@ -102,14 +117,36 @@ class ServiceProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
 
-async def check_health(address: str, timeout_s: float) -> str:
-    """SERVING, NOT_SERVING, … as `grpc.health.v1` says, or UNREACHABLE."""
-    async with grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+async def check(protocol: Protocol, address: str, timeout_s: float, tls: Tls | None = None) -> str:
+    """`check_health`, asked in the protocol that the process speaks."""
+    if protocol == "redis":
+        return await check_redis(address, timeout_s)
+    return await check_health(address, timeout_s, tls)
+
+
+async def check_redis(address: str, timeout_s: float) -> str:
+    """SERVING when it answers PING, NOT_SERVING when it says anything else (it loads its data), or UNREACHABLE."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(timeout_s):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            with closing(writer):
+                writer.write(b"PING\r\n")
+                answer = await reader.readline()
+    except (OSError, TimeoutError):
+        return "UNREACHABLE"
+    return "SERVING" if answer == b"+PONG\r\n" else "NOT_SERVING"
+
+
+async def check_health(address: str, timeout_s: float, tls: Tls | None = None) -> str:
+    """SERVING, NOT_SERVING, … as `grpc.health.v1` says; PERMISSION_DENIED where it does not answer this caller; or
+    UNREACHABLE."""
+    async with open_channel(address, tls=tls) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             reply = await stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
-        except grpc.aio.AioRpcError:
-            return "UNREACHABLE"
+        except grpc.aio.AioRpcError as error:
+            return "PERMISSION_DENIED" if error.code() is grpc.StatusCode.PERMISSION_DENIED else "UNREACHABLE"
         return health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
 
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hedgerow.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 TIMEOUT_S = 0.6
 
 
-def status(state_dir: options.StateDir = Path(".hedgerow"), as_json: options.AsJson = False) -> None:
+def status(
+    state_dir: options.StateDir = Path(".hedgerow"), tls_dir: options.TlsDir = None, as_json: options.AsJson = False
+) -> None:
     """Show the health of every service.
 
     Asks the services of the mesh that `hedgerow up` started from this folder, else the default addresses. Exits with 0
-    only when all of them serve.
+    only when all of them serve. Where services prove to each other who they are, --tls-dir says who asks.
 
     \b
     Example:
@@ -28,9 +30,10 @@ def status(state_dir: options.StateDir = Path(".hedgerow"), as_json: options.AsJ
     import asyncio
     import json
 
-    addresses = known_addresses(state_dir)
-    health = asyncio.run(_ask_all(addresses))
-    services = [{"name": name, "address": addresses[name], "health": health[name]} for name in addresses]
+    services = known_services(state_dir)
+    for service, health in zip(services, asyncio.run(_ask_all(services, tls_dir)), strict=True):
+        del service["speaks"]
+        service["health"] = health
     if as_json:
         print(json.dumps({"services": services}))
     else:
@@ -40,6 +43,11 @@ def status(state_dir: options.StateDir = Path(".hedgerow"), as_json: options.AsJ
 
 def known_addresses(state_dir: Path) -> dict[str, str]:
     """Address by name: of the mesh that runs in `state_dir`, else the defaults."""
+    return {service["name"]: service["address"] for service in known_services(state_dir)}
+
+
+def known_services(state_dir: Path) -> list[dict[str, str]]:
+    """`name`, `address`, and the protocol that it `speaks`: of the mesh that runs in `state_dir`, else the defaults."""
     import json
 
     from hedgerow.cli.mesh import DEFAULT_BASE_PORT, MESH_FILE, SERVICES
@@ -47,17 +55,22 @@ def known_addresses(state_dir: Path) -> dict[str, str]:
     try:
         services = json.loads((state_dir / MESH_FILE).read_text())["services"]
     except FileNotFoundError:
-        return {name: f"127.0.0.1:{DEFAULT_BASE_PORT + offset}" for offset, name in enumerate(SERVICES)}
-    return {service["name"]: service["address"] for service in services}
+        ports = enumerate(SERVICES, DEFAULT_BASE_PORT)
+        services = [{"name": name, "address": f"127.0.0.1:{port}"} for port, name in ports]
+    return [{"name": s["name"], "address": s["address"], "speaks": s.get("speaks", "grpc")} for s in services]
 
 
-async def _ask_all(addresses: Mapping[str, str]) -> dict[str, str]:
+async def _ask_all(services: Sequence[Mapping[str, Any]], tls_dir: Path | None) -> list[str]:
     import asyncio
 
-    from hedgerow.cli.processes import check_health
+    from hedgerow import Tls
+    from hedgerow.cli.processes import check
 
-    answers = await asyncio.gather(*(check_health(address, TIMEOUT_S) for address in addresses.values()))
-    return dict(zip(addresses, answers, strict=True))
+    def tls(name: str) -> Tls | None:
+        identity = "edge" if name == "envoy" else name.partition("-")[0]
+        return Tls.from_folder(tls_dir, identity) if tls_dir else None
+
+    return await asyncio.gather(*(check(s["speaks"], s["address"], TIMEOUT_S, tls(s["name"])) for s in services))
 
 
 def _print(services: list[dict[str, str]]) -> None:

@@ -6,12 +6,16 @@ import asyncio
 import json
 import os
 import signal
+import sys
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hedgerow.cli.mesh import MESH_FILE, Mesh, MeshError, PortInUse
-from hedgerow.cli.processes import ServiceFailed, ServiceSpec, check_health, free_ports
+from hedgerow.cli.processes import ServiceFailed, ServiceSpec, check, check_health, free_ports
+from hedgerow.cli.replicas import redis_binary
 from hedgerow.cli.supervisor import Change
 
 
@@ -51,7 +55,8 @@ async def test_all_serve_inside_and_none_is_left_after(tmp_path: Path) -> None:
         pids = [service.process.pid for service in mesh.services if service.process]
         listed = json.loads((tmp_path / MESH_FILE).read_text())["services"]
         assert listed == [
-            {"name": spec.name, "address": spec.address, "pid": pid} for spec, pid in zip(specs, pids, strict=True)
+            {"name": spec.name, "address": spec.address, "speaks": "grpc", "pid": pid}
+            for spec, pid in zip(specs, pids, strict=True)
         ]
     assert changes.of("stopped")[0] == "front"
     assert not (tmp_path / MESH_FILE).exists()
@@ -103,6 +108,71 @@ async def test_a_state_folder_belongs_to_one_mesh(tmp_path: Path) -> None:
             async with Mesh(scripted("two"), tmp_path):
                 pass
         assert (tmp_path / MESH_FILE).exists()
+
+
+async def test_files_are_written_once_the_folder_is_ours_and_before_anything_starts(tmp_path: Path) -> None:
+    changes, written = Changes(), tmp_path / "written"
+
+    def write() -> None:
+        assert changes.seen == []
+        written.write_text("first")
+
+    async with Mesh(scripted("one"), tmp_path, changes, write):
+        assert written.exists()
+        with pytest.raises(MeshError, match="another mesh uses"):
+            async with Mesh(scripted("two"), tmp_path, changes, lambda: written.unlink()):
+                pass
+    assert written.exists()
+
+
+async def test_what_is_not_ours_is_kept_running_too(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    command = (redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", "")
+    spec = ServiceSpec("redis", "", f"127.0.0.1:{port}", command=command, speaks="redis")
+    changes = Changes()
+    async with Mesh([spec], tmp_path, changes) as mesh:
+        assert await check("redis", spec.address, 1) == "SERVING"
+        assert mesh.services[0].process
+        os.kill(mesh.services[0].process.pid, signal.SIGKILL)
+        await changes.reach("serving", 2)
+    assert await check("redis", spec.address, 1) == "UNREACHABLE"
+
+
+async def test_a_redis_that_loads_its_data_does_not_serve_yet() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"-LOADING Redis is loading the dataset in memory\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        assert await check("redis", f"{host}:{port}", 5) == "NOT_SERVING"
+
+
+async def test_a_service_may_ask_for_something_before_it_is_told_to_stop(tmp_path: Path) -> None:
+    [spec], asked = scripted("one"), []
+
+    async def drain() -> None:
+        asked.append(await check_health(spec.address, 1))
+
+    async with Mesh([replace(spec, before_stop=drain)], tmp_path):
+        assert asked == []
+    assert asked == ["SERVING"]
+
+
+async def test_a_mesh_whose_starter_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    starter = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.integration.scripted_mesh", str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
+    assert starter.stdout
+    children = [psutil.Process(int(pid)) for pid in (await starter.stdout.readline()).split()]
+    assert len(children) == 2
+    starter.kill()
+    await starter.wait()
+    async with asyncio.timeout(30):
+        while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children):
+            await asyncio.sleep(0.01)
 
 
 async def test_an_error_inside_comes_out_as_it_is_and_stops_the_mesh(tmp_path: Path) -> None:

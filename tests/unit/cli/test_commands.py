@@ -21,9 +21,9 @@ from hedgerow.cli.status import known_addresses
 from tests.unit.cli.answers import an_answer
 
 
-@pytest.mark.parametrize("command", ["up", "ask", "chat", "transcribe", "classify", "status", "bench"])
+@pytest.mark.parametrize("command", ["up", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"])
 def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
-    result = CliRunner().invoke(app, [command, "--help"])
+    result = CliRunner().invoke(app, [*command.split(), "--help"])
     assert result.exit_code == 0
     assert f"    hedgerow {command}" in result.stdout
 
@@ -43,6 +43,9 @@ def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
         ["classify"],
         ["fly"],
         ["up", "--port"],
+        ["up", "--mesh", "--replicas", "0"],
+        ["up", "--tls"],
+        ["mesh", "status", "extra"],
     ],
 )
 def test_wrong_use_exits_with_2(arguments: list[str]) -> None:

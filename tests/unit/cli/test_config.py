@@ -37,6 +37,14 @@ def test_where_nothing_is_set_it_is_the_mesh_of_up_that_is_explained() -> None:
     assert settings(run("llm", "--json"))["vllm.speculative_config.method"]["value"] == "draft_model"
 
 
+def test_of_the_control_plane_it_is_the_one_of_up_with_a_mesh_that_is_explained() -> None:
+    result = run("control", "--json")
+    assert result.exit_code == 0
+    topology = settings(result)["topology"]
+    assert (topology["source"], topology["origin"]) == ("hedgerow up --mesh", "HEDGEROW_CONTROL_TOPOLOGY")
+    assert topology["value"].endswith("/.hedgerow/topology.yaml")
+
+
 def test_what_this_shell_says_is_explained_alone() -> None:
     own = {"HEDGEROW_GATEWAY_LLM_ADDRESSES": '{"mine": "127.0.0.1:1"}', "HEDGEROW_CACHE_GRACE_MS": "7"}
     rows = settings(run("--json", **own))

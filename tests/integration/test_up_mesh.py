@@ -1,0 +1,160 @@
+"""`hedgerow up --mesh` with the real services, the real Envoy and the real Redis.
+
+One of each, so that it loads no more models than `hedgerow up`. What a second replica is for is shown with simulated
+models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import hedgerow
+from hedgerow.cli.mesh import Mesh, default_models_dir
+from hedgerow.cli.processes import ServiceProcess, ServiceSpec, check, check_health, free_ports
+from hedgerow.cli.replicas import ReplicatedMesh, ports_from
+from hedgerow.cli.supervisor import Supervisor
+from tests.integration.command import run
+from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
+
+pytestmark = pytest.mark.timeout(900)  # two engines load, on a machine that may be busy
+WITHIN_S = 30  # a change of the topology, or of a process, has reached everybody
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with running_up(tmp_path_factory.mktemp("mesh"), ports_in_a_row(20), "--mesh", "--replicas", "1") as running:
+        yield running
+    assert running.stopped[0] == "envoy"
+
+
+def mesh_status(up: Up, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """What `hedgerow mesh status --json` says once it is as wanted. Its exit code says whether all is well."""
+    ends_at = time.monotonic() + WITHIN_S
+    while True:
+        code, out = cli("mesh", "status", "--json", "--state-dir", str(up.state_dir))
+        said: dict[str, Any] = json.loads(out)
+        if wanted(said):
+            assert (code, said["ok"]) == ((0, True) if said["problems"] == [] else (1, False))
+            return said
+        assert time.monotonic() < ends_at, said
+
+
+def well(said: Mapping[str, Any]) -> bool:
+    return bool(said["ok"])
+
+
+def test_everything_serves_and_everybody_has_taken_the_configuration(up: Up) -> None:
+    code, out = cli("status", "--json", "--state-dir", str(up.state_dir))
+    services = json.loads(out)["services"]
+    assert (code, {service["health"] for service in services}) == (0, {"SERVING"})
+    assert {"control", "redis", "cache-1", "gateway-1", "vision", "envoy"} <= {service["name"] for service in services}
+    said = mesh_status(up, well)
+    assert {client["node"] for client in said["clients"]} == {"gateway-1", "envoy"}
+    for client in said["clients"]:
+        for held in client["subscriptions"]:
+            assert held["acked_version"] == held["sent_version"] != ""
+
+
+def test_a_question_that_comes_in_through_envoy_is_answered(up: Up) -> None:
+    code, out = cli("ask", "--gateway", up.target, "What is the capital of Norway?")
+    assert code == 0
+    assert out.splitlines()[0] == "The capital of Norway is Oslo."
+    assert "kill -9 " + str(up.pid("llm-quality-1")) in "\n".join(up.lines)
+
+
+def test_an_edited_topology_is_followed_and_a_bad_one_refused(up: Up) -> None:
+    file = up.state_dir / "topology.yaml"
+    good = file.read_text()
+    file.write_text(good.replace("balance: ring_hash", "drill: {delay_ms: 5}\n    balance: ring_hash"))
+    mesh_status(up, lambda said: any(service["drill"] for service in said["services"]))
+    file.write_text("services: none")
+    said = mesh_status(up, lambda said: bool(said["topology_problem"]))
+    assert said["problems"] == [f"the topology was refused: {said['topology_problem']}"]
+    assert cli("ask", "--gateway", up.target, "What is the capital of Italy?")[0] == 0
+    file.write_text(good)
+    mesh_status(up, well)
+
+
+def test_envoy_and_redis_are_kept_running_too(up: Up) -> None:
+    for name in ("redis", "envoy"):
+        os.kill(up.pid(name), signal.SIGKILL)
+        up.wait_for(f"{name} serving", 2)
+    assert cli("ask", "--gateway", up.target, "What is the capital of Spain?")[0] == 0
+
+
+# Two of each, with simulated models.
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
+    state_dir: Path = tmp_path_factory.mktemp("pairs")
+    names = ports_from(0, 2)
+    planned = ReplicatedMesh(dict(zip(names, free_ports(len(names)), strict=True)), state_dir, default_models_dir())
+    async with Mesh(list(map(simulated, planned.specs())), state_dir, prepare=planned.write_files) as mesh:
+        yield mesh
+
+
+def simulated(spec: ServiceSpec) -> ServiceSpec:
+    """With a simulated model in the place of a language model."""
+    if not spec.name.startswith("llm-"):
+        return spec
+    told = {name: spec.environment.get(f"HEDGEROW_LLM_{name}", "") for name in ("ADDRESS", "TLS_DIR")}
+    environment = {f"HEDGEROW_SIMULATED_LLM_{name}": value for name, value in told.items()}
+    return replace(spec, module="bench.simulated_llm", environment=environment)
+
+
+def of(mesh: Mesh) -> Mapping[str, Supervisor]:
+    return {service.spec.name: service for service in mesh.services}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", ["llm-quality-1", "cache-1", "router-1", "gateway-1", "control", "redis"])
+async def test_killing_one_costs_no_answer(pairs: Mesh, name: str) -> None:
+    victim = of(pairs)[name]
+    killed: ServiceProcess | None = victim.process
+    assert killed
+    async with hedgerow.AsyncClient(pairs.services[-1].spec.address) as client:
+        assert (await client.ask("Are you there?", tier="quality", cache="bypass")).text
+        killed.signal(signal.SIGKILL)
+        answers = [await client.ask(f"Number {n}?", tier="quality", cache="bypass") for n in range(20)]
+        assert [answer.finish_reason for answer in answers] == ["stop"] * 20
+        async with asyncio.timeout(WITHIN_S):
+            while victim.process is killed or await health(victim) != "SERVING":
+                await asyncio.sleep(0.05)
+        assert (await client.ask("And now?", tier="quality", cache="bypass")).finish_reason == "stop"
+
+
+async def health(service: Supervisor) -> str:
+    return await check(service.spec.speaks, service.spec.address, 1)
+
+
+async def test_with_certificates_everybody_proves_who_it_is_and_a_caller_without_one_reaches_envoy_alone(
+    tmp_path: Path,
+) -> None:
+    names = ports_from(0, 1)
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
+    planned = ReplicatedMesh(ports, tmp_path, default_models_dir(), replicas=1, tls=True)
+    async with Mesh(list(map(simulated, planned.specs())), tmp_path, prepare=planned.write_files) as mesh:
+        known = ("--state-dir", str(tmp_path), "--tls-dir", str(tmp_path / "certs" / "operator"))
+        for command in (("status",), ("mesh", "status")):
+            async with asyncio.timeout(WITHIN_S):  # the control plane may not have seen yet what we have
+                while (await run(*command, *known))[0]:
+                    pass
+        authority = hedgerow.Tls(tmp_path / "certs" / "ca.crt")
+        async with hedgerow.AsyncClient(of(mesh)["envoy"].spec.address, tls=authority) as client:
+            assert (await client.ask("Who are you?")).finish_reason == "stop"
+        async with hedgerow.AsyncClient(of(mesh)["gateway-1"].spec.address, tls=authority) as client:
+            with pytest.raises(hedgerow.Unavailable):
+                await client.ask("Who are you?")
+        assert await check_health(of(mesh)["cache-1"].spec.address, 1) == "UNREACHABLE"
