@@ -35,7 +35,7 @@ class ControlSettings(ServiceSettings):
         description="How long a look-up may take before the last answer stands, in milliseconds.",
     )
     health_timeout_ms: int = Field(
-        1_000,
+        3_000,
         ge=50,
         le=60_000,
         description="How long an endpoint may take to say how it is before it counts as unreachable, in milliseconds. "

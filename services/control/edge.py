@@ -155,10 +155,11 @@ def _access_log(edge: Edge) -> dict[str, Any]:
         "upstream": "%UPSTREAM_HOST%",
         "attempts": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
         "tenant": f"%REQ({TENANT_HEADER}):128%",
-        "trace_id": "%TRACE_ID%" if edge.otlp_endpoint else TRACE_ID,
+        # The caller's; else the gateway says in a trailer which one it made. One of the two is there.
+        "trace_id": "%TRACE_ID%" if edge.otlp_endpoint else f"{TRACE_ID}%TRAILER(x-hedgerow-trace-id)%",
     }
     return {
         "name": "envoy.access_loggers.stdout",
         "filter": {"not_health_check_filter": {}},
-        "typed_config": packed(StdoutAccessLog(log_format={"json_format": line})),
+        "typed_config": packed(StdoutAccessLog(log_format={"json_format": line, "omit_empty_values": True})),
     }

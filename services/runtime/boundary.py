@@ -32,6 +32,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
 from services.runtime.malformed import explain
 
+TRACE_ID_HEADER = "x-hedgerow-trace-id"
 DOMAIN = "hedgerow"  # of google.rpc.ErrorInfo
 _log = logging.getLogger(__name__)
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
@@ -136,6 +137,8 @@ class _Method:
         started, code = time.perf_counter(), "OK"
         metadata = tuple(context.invocation_metadata() or ())
         with telemetry.server_span(f"{self._service}/{self._name}", metadata) as span:
+            if told := _trace_told(metadata, span):
+                context.set_trailing_metadata(told)
             remaining = context.time_remaining()
             deadline = Deadline.never() if remaining is None else Deadline.after(remaining)
             try:
@@ -147,9 +150,16 @@ class _Method:
                 status = to_status(error)
                 code = code_pb2.Code.Name(status.code)
                 span.set_status(StatusCode.ERROR, code)
-                await context.abort(_STATUS[status.code], status.message, trailers(status))
+                await context.abort(_STATUS[status.code], status.message, (*trailers(status), *told))
             finally:
                 _SECONDS.labels(self._service, self._name, code).observe(time.perf_counter() - started)
+
+
+def _trace_told(metadata: Iterable[tuple[str, str | bytes]], span: Span) -> telemetry.Metadata:
+    """The trace id, for the log of a proxy (Envoy gives each request an id) whose caller has sent none."""
+    keys = {key for key, _ in metadata}
+    wanted = "x-request-id" in keys and "traceparent" not in keys
+    return ((TRACE_ID_HEADER, telemetry.trace_id(span)),) if wanted else ()
 
 
 def parser(cls: type[M]) -> Callable[[bytes], M]:

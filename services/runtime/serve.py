@@ -1,10 +1,10 @@
 """One service process, from its first log line to its exit code.
 
 The server listens at once; health says NOT_SERVING and calls get UNAVAILABLE until the service is assembled (its
-engine loaded and warm). On SIGTERM or SIGINT health says NOT_SERVING first, and for `lame_duck_ms` calls are still taken
-from those who have not heard of it. Then a servicer that has a `drain` method is told to end the streams that would
-never end by themselves, calls in flight get the rest of `grace_ms` to finish, the service is taken apart in reverse
-order and the process exits with 0.
+engine loaded and warm). On SIGTERM or SIGINT health says NOT_SERVING first, and for `lame_duck_ms` calls are still
+taken from those who have not heard of it. Then a servicer that has a `drain` method is told to end the streams that
+would never end by themselves, calls in flight get the rest of `grace_ms` to finish, the service is taken apart in
+reverse order and the process exits with 0.
 
 With `tls_dir`, callers prove who they are, and `callers.py` says who may call whom. API keys are another matter: health
 asks for none, because probes carry none. Reflection says as much as the contract, so it asks whom the service asks:

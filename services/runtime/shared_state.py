@@ -145,7 +145,13 @@ class SharedState:
 async def connected(url: str, timeout_s: float = 0.25) -> AsyncIterator[SharedState]:
     """A `SharedState` that is kept up inside. It may not be `up` yet: nothing waits for Redis."""
     client: Any = Redis.from_url(
-        url, retry=Retry(NoBackoff(), 0), socket_connect_timeout=timeout_s, socket_keepalive=True
+        url,
+        retry=Retry(NoBackoff(), 0),
+        # With one of its own the client sends inside `asyncio.wait_for`, which in Python 3.11 swallows a cancellation
+        # that comes when it is just done: a task that was cancelled would go on for ever.
+        socket_timeout=None,
+        socket_connect_timeout=timeout_s,
+        socket_keepalive=True,
     )
     state = SharedState(client, timeout_s)
     running = asyncio.create_task(state.run())

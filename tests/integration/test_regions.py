@@ -14,11 +14,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import pytest
 import pytest_asyncio
 
 from hedgerow.cli.processes import ServiceProcess
-from tests.fault.asking import MODEL, Asker, Outcome, asking
+from tests.fault.asking import MODEL, Asker, Outcome, asking, question
 from tests.fault.mesh import processes
 from tests.fault.replicated import Replicated, address, bootstrap, start_envoy, write_topology
 
@@ -152,6 +153,17 @@ async def test_answers_that_a_region_was_writing_when_it_died_are_finished_by_th
     assert all(outcome.whole for outcome in outcomes), [outcome for outcome in outcomes if not outcome.whole]
     assert {len(outcome.text.split()) for outcome in outcomes} == {100}
     assert all("llm:resumed" in outcome.final.degraded for outcome in outcomes)
+
+
+async def test_a_call_without_a_trace_is_in_envoys_log_with_the_one_that_the_gateway_made(regions: Regions):
+    call = regions.caller.stub.Generate(question("Which trace?"), timeout=10)
+    accepted = (await call.read()).events[0].accepted
+    while await call.read() is not grpc.aio.EOF:
+        pass
+    assert dict(await call.trailing_metadata())["x-hedgerow-trace-id"] == accepted.trace_id
+    async with asyncio.timeout(10):
+        while f'"trace_id":"{accepted.trace_id}"' not in regions.mesh.envoy.log.read_text():
+            await asyncio.sleep(0.05)
 
 
 async def test_a_control_plane_that_is_gone_leaves_the_regions_as_they_are(regions: Regions):

@@ -243,9 +243,9 @@ def test_envoy_makes_spans_only_where_somebody_collects_them() -> None:
     assert tracing.random_sampling.value == 5
 
 
-def test_the_access_log_has_the_trace_id_of_the_span_or_of_the_caller() -> None:
+def test_the_access_log_has_the_trace_id_of_the_span_or_of_the_caller_or_of_the_gateway() -> None:
     assert access_log(otlp_endpoint="http://collector:4317")["trace_id"] == "%TRACE_ID%"
-    assert access_log()["trace_id"] == "%DYNAMIC_METADATA(hedgerow:trace_id)%"
+    assert access_log()["trace_id"] == "%DYNAMIC_METADATA(hedgerow:trace_id)%%TRAILER(x-hedgerow-trace-id)%"
     assert access_log().keys() >= {"grpc_status", "duration_ms", "upstream", "bytes_sent", "flags", "tenant"}
 
 

@@ -96,8 +96,11 @@ def test_no_secret_is_shown(environment: pytest.MonkeyPatch, variable: str) -> N
 
 
 @pytest.mark.parametrize("cls", settings_classes(), ids=lambda cls: cls.__name__)
-def test_every_setting_of_every_service_is_there(cls: Any, environment: pytest.MonkeyPatch) -> None:
+def test_every_setting_of_every_service_is_there(cls: Any, environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
     service = cls.__module__.split(".")[1]
+    if service == "control":
+        (tmp_path / "topology.yaml").write_text('services: {llm: {endpoints: [{address: "127.0.0.1:1"}]}}')
+        environment.setenv("HEDGEROW_CONTROL_TOPOLOGY", str(tmp_path / "topology.yaml"))
     if service == "router":
         environment.setenv("HEDGEROW_ROUTER_MODELS", json.dumps([MODEL]))
     missing = {each.path for each in settings(cls) if "[]" not in each.path} - explained(service).keys()
