@@ -81,8 +81,8 @@ class SimulatedLlm:
         )
 
     def _tokens(self, request: pb.GenerateRequest) -> int:
-        """How many are to be sent: as many as are asked for, else what an answer that was begun elsewhere lacks, but one
-        at least."""
+        """How many are to be sent: as many as are asked for, else what an answer that was begun elsewhere lacks, at
+        least one."""
         if request.prefix and not self._settings.continues:
             raise NotContinued("prefix: this engine cannot go on from the beginning of an answer")
         return request.sampling.max_tokens or max(1, self._settings.tokens - len(request.prefix.split()))

@@ -111,8 +111,6 @@ class ReplicatedMesh:
                 more = {"LAME_DUCK_MS": str(LAME_DUCK_MS)}
                 if service in SHARING:
                     more["REDIS_URL"] = f"redis://{self._at('redis')}/0"
-                if service == "cache":
-                    more["DATABASE"] = str(self.state_dir / f"{name}.db")
                 yield self._own(name, service, {**told, **more})
 
     def _own(self, name: str, service: str, told: Mapping[str, str]) -> ServiceSpec:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
+from services.runtime.shared_state import RedisUrl
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -19,7 +20,22 @@ class CacheSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_CACHE_")
 
     address: str = Field("127.0.0.1:50051", description="Where to serve gRPC, host:port.")
-    database: str = Field("", description="SQLite file that keeps the entries. Empty: forgotten when the process ends.")
+    database: str = Field(
+        "", description="SQLite file that keeps the entries, unless Redis does. Empty: forgotten when the process ends."
+    )
+    redis_url: RedisUrl = ""
+    redis_timeout_ms: float = Field(
+        250,
+        ge=1,
+        description="With `redis_url`: Redis counts as away when it takes longer for a call. A lookup waits half of "
+        "the time it has left at most, and only after memory had to let entries go.",
+    )
+    max_queued: int = Field(
+        10_000,
+        ge=1,
+        description="Stores, and as many removals, that wait for Redis while it is away. The oldest stores make room; "
+        "a removal too many is refused.",
+    )
     default_ttl_ms: int = Field(_DAY_MS, ge=1, description="How long an answer is kept when the caller does not say.")
     max_ttl_ms: int = Field(30 * _DAY_MS, ge=1, description="The longest an answer is kept, whatever the caller says.")
     stale_ms: int = Field(

@@ -37,7 +37,7 @@ class Entries:
     """Entries within `max_entries` and `max_bytes`, ordered by their last use; kept for `stale_ms` after their time."""
 
     def __init__(self, max_entries: int, max_bytes: int, stale_ms: int = 0):
-        self._max_entries, self._max_bytes, self._stale_ms = max_entries, max_bytes, stale_ms
+        self.max_entries, self.max_bytes, self._stale_ms = max_entries, max_bytes, stale_ms
         self._entries: OrderedDict[str, Entry] = OrderedDict()  # least recently used first
         self._tenants: defaultdict[str, set[str]] = defaultdict(set)
         self._due: list[tuple[int, str]] = []  # a heap of when to look at an entry; holds pairs of some that are gone
@@ -45,6 +45,14 @@ class Entries:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def keys(self) -> list[str]:
+        """Of all entries held, expired or not."""
+        return list(self._entries)
+
+    def held(self, key: str) -> Entry | None:
+        """The entry, expired or not."""
+        return self._entries.get(key)
 
     def get(self, key: str, now_ms: int) -> Entry | None:
         """The entry, unless its time is over."""
@@ -101,7 +109,7 @@ class Entries:
         return lapsed, gone
 
     def _evict(self) -> Iterator[Entry]:
-        while len(self) > self._max_entries or self.bytes > self._max_bytes:
+        while len(self) > self.max_entries or self.bytes > self.max_bytes:
             entry = self.pop(next(iter(self._entries)))
             assert entry
             yield entry

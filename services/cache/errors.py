@@ -16,13 +16,14 @@ class EmbeddingTooLate(TooLate):
 
 
 class NotKept(Unavailable):
-    """The disk refused a write. The entry is not served either."""
+    """The disk refused a write: the entry is not served either. Or a removal is made here, and there is no room to
+    remember it for the Redis that is away."""
 
     reason: ClassVar[str] = "NOT_KEPT"
 
 
 class Overtaken(ServiceError):
-    """While the answer was on its way to the disk, its entry or its tenant was invalidated: it was not stored."""
+    """While the answer was on its way its entry or its tenant was invalidated, here or elsewhere: it was not stored."""
 
     code: ClassVar[int] = code_pb2.ABORTED
     reason: ClassVar[str] = "OVERTAKEN"

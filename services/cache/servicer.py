@@ -35,24 +35,31 @@ class CacheServicer:
             call.span.set_attribute("hedgerow.cache.similarity", found.similarity)
         if found.stale is not None:
             call.span.set_attribute("hedgerow.cache.stale", True)
+        if found.alone:
+            call.span.set_attribute("hedgerow.cache.local_only", True)
         return _found(found)
 
     async def Store(self, request: cache_pb2.StoreRequest, call: Call) -> cache_pb2.StoreResponse:
         question = self._identify(request.question)
         validation.check_answer(request.answer, self._settings)
         ttl_ms = validation.check_ttl_ms(request, self._settings)
-        await self._answers.store(question, request.answer.SerializeToString(), ttl_ms, call.deadline)
-        return cache_pb2.StoreResponse(key=question.key, ttl_ms=ttl_ms)
+        alone = await self._answers.store(question, request.answer.SerializeToString(), ttl_ms, call.deadline)
+        if alone:
+            call.span.set_attribute("hedgerow.cache.local_only", True)
+        return cache_pb2.StoreResponse(key=question.key, ttl_ms=ttl_ms, local_only=alone)
 
     async def Invalidate(self, request: cache_pb2.InvalidateRequest, call: Call) -> cache_pb2.InvalidateResponse:
         validation.check_target(request)
         by_key = request.WhichOneof("target") == "key"
-        removed = await (self._answers.remove(request.key) if by_key else self._answers.remove_tenant(request.tenant))
-        return cache_pb2.InvalidateResponse(removed=removed)
+        made = await (self._answers.remove(request.key) if by_key else self._answers.remove_tenant(request.tenant))
+        if made.alone:
+            call.span.set_attribute("hedgerow.cache.local_only", True)
+        return cache_pb2.InvalidateResponse(removed=made.entries, local_only=made.alone)
 
     async def WatchInvalidations(
         self, request: cache_pb2.WatchInvalidationsRequest, call: Call
     ) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
+        await self._answers.watchers.in_force()
         with self._answers.watchers.watch() as removals:
             yield cache_pb2.WatchInvalidationsResponse()
             async for removal in removals:
@@ -88,6 +95,7 @@ class CacheServicer:
             bytes=entries.bytes,
             embedding_hits=embedder.hits,
             embedding_misses=embedder.misses,
+            local_only=stats.alone,
         )
 
     def drain(self) -> None:
@@ -100,7 +108,9 @@ class CacheServicer:
 
 
 def _found(found: Found) -> cache_pb2.LookupResponse:
-    reply = cache_pb2.LookupResponse(verdict=_VERDICTS[found.verdict], ttl_ms=found.ttl_ms, refused=found.refused)
+    reply = cache_pb2.LookupResponse(
+        verdict=_VERDICTS[found.verdict], ttl_ms=found.ttl_ms, refused=found.refused, local_only=found.alone
+    )
     if found.similarity is not None:
         reply.similarity = found.similarity
     if found.entry:

@@ -26,6 +26,22 @@ class Watchers:
         self._limit = limit
         self._watchers: set[_Watcher] = set()
         self._closed = False
+        self._in_force = asyncio.Event()
+        self._in_force.set()
+
+    async def in_force(self) -> None:
+        """Return when every removal is heard of here, or never will be: before that a watch is worth nothing."""
+        await self._in_force.wait()
+
+    def pause(self) -> None:
+        """Removals may be missed from now on: end every watch, so that all copies go."""
+        self._in_force.clear()
+        for watcher in self._watchers:
+            watcher.end()
+
+    def resume(self) -> None:
+        """Every removal is heard of again."""
+        self._in_force.set()
 
     @contextmanager
     def watch(self) -> Iterator[AsyncIterator[Removal]]:
@@ -46,6 +62,7 @@ class Watchers:
     def close(self) -> None:
         """End every watch, and those to come."""
         self._closed = True
+        self._in_force.set()
         for watcher in self._watchers:
             watcher.end()
 

@@ -76,7 +76,8 @@ class Aftermath:
             try:
                 stored = await cache.store(request, _STORE_TIMEOUT_S)
                 tenant = request.question.tenant
-                self._near.put(question, request.answer, stored.key, tenant, stored.ttl_ms)
+                if not stored.local_only:
+                    self._near.put(question, request.answer, stored.key, tenant, stored.ttl_ms)
             except ServiceError:
                 _DROPPED.labels("store").inc()
             finally:

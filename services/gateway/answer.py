@@ -247,7 +247,7 @@ class Answer:
             return
         exact = verdict == pb.CACHE_VERDICT_EXACT
         self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
-        if exact:
+        if exact and not found.local_only:  # else a removal by others would not be heard of
             self._backends.near.put(self._question_key, found.answer, found.key, self._tenant.name, found.ttl_ms)
 
     def _take(self, answer: cache_pb2.Answer, verdict: pb.CacheVerdict, key: str, similarity: float | None) -> None:

@@ -32,8 +32,8 @@ class Fault:
 
     def words(self) -> str:
         """For people."""
-        delay = f"by {self.delay_s * 1000:.0f} ms" if self.delay_s else ""
-        return f"a drill: {' '.join(filter(None, (delay, self.code and self.code.name)))}"
+        delay = f"{self.delay_s * 1000:.0f} ms" if self.delay_s else ""
+        return f"{' and '.join(filter(None, (delay, self.code and self.code.name)))}, by a drill"
 
 
 @dataclass(frozen=True, slots=True)

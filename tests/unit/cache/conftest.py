@@ -15,8 +15,9 @@ from services.cache.answers import Answers
 from services.cache.database import Database
 from services.cache.embedding import Embedder
 from services.cache.entries import Entries
+from services.cache.file_store import FileStore
 from services.cache.identity import Identity, identify
-from services.cache.journal import Journal
+from services.cache.memory import Memory
 from services.cache.vectors import Vector, VectorIndex
 from services.cache.watch import Watchers
 
@@ -63,14 +64,14 @@ class Bench:
     answers: Answers
     engine: BagOfWords
     clock: Clock
-    journal: Journal
+    store: FileStore
     running: asyncio.Task[None]
 
     async def close(self) -> None:
         if not self.running.cancelled():
             self.running.cancel()
             await asyncio.wait([self.running])
-            await self.journal.close()
+            await self.store.close()
             self.answers.close()
 
 
@@ -92,17 +93,11 @@ async def open_cache() -> AsyncIterator[OpenCache]:
         stale_ms: int = 0,
     ) -> Bench:
         database, clock, engine = database or Database(""), clock or Clock(), BagOfWords()
-        journal = Journal(database)
-        answers = Answers(
-            Entries(max_entries, max_bytes, stale_ms),
-            journal,
-            Embedder(engine, 100),
-            VectorIndex(DIMENSION),
-            Watchers(watch_queue),
-            now_ms=clock,
-        )
-        answers.load(database.load(engine.name, clock() - stale_ms))
-        bench = Bench(answers, engine, clock, journal, asyncio.create_task(journal.run()))
+        memory = Memory(Entries(max_entries, max_bytes, stale_ms), VectorIndex(DIMENSION), Watchers(watch_queue))
+        store = FileStore(database, memory, engine.name, stale_ms, clock)
+        answers = Answers(memory, store, Embedder(engine, 100), now_ms=clock)
+        memory.load(database.load(engine.name, clock() - stale_ms), clock())
+        bench = Bench(answers, engine, clock, store, asyncio.create_task(store.run()))
         opened.append(bench)
         return bench
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from services.cache.errors import FellBehind
@@ -32,5 +34,27 @@ async def test_a_watcher_that_falls_behind_is_cut_off_and_the_others_are_not() -
 async def test_a_watch_begun_after_the_close_ends_at_once() -> None:
     watchers = Watchers(limit=2)
     watchers.close()
+    with watchers.watch() as removals:
+        assert [removal async for removal in removals] == []
+
+
+async def test_a_pause_ends_every_watch_and_none_is_in_force_before_it_is_over() -> None:
+    watchers = Watchers(3)
+    with watchers.watch() as removals:
+        watchers.publish(Removal(key="a"))
+        watchers.pause()
+        assert [removal async for removal in removals] == [Removal(key="a")]
+    waiting = asyncio.create_task(watchers.in_force())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    watchers.resume()
+    await waiting
+
+
+async def test_nobody_waits_for_a_pause_to_be_over_when_all_watches_end() -> None:
+    watchers = Watchers(3)
+    watchers.pause()
+    watchers.close()
+    await watchers.in_force()
     with watchers.watch() as removals:
         assert [removal async for removal in removals] == []

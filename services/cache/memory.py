@@ -1,0 +1,192 @@
+"""What this process serves from: the entries, the index of their questions, and those who hear of removals.
+
+Every change is made to the entries at once and queued for the index in the same step of the event loop, so both go
+through the same order of changes. Where entries are kept beyond this process is a store's affair, which tells memory
+what to hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from services.cache.entries import Entries, Entry
+from services.cache.identity import Identity
+from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
+from services.cache.watch import Removal, Watchers
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts since the start."""
+
+    exact_hits: int = 0
+    semantic_hits: int = 0
+    misses: int = 0
+    refused: int = 0
+    stores: int = 0
+    evictions: int = 0
+    expirations: int = 0
+    fetched: int = 0
+    reloads: int = 0
+    alone: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Arriving:
+    """An entry that has not reached memory yet: a store, or a copy from the shared store."""
+
+    question: Identity
+    overtaken: bool = False  # its entry or its tenant was removed since
+    changed: bool = False  # or another entry took its place
+
+
+class Memory:
+    """The entries held, which may be searched by meaning. `close` ends its thread."""
+
+    def __init__(self, entries: Entries, vectors: VectorIndex, watchers: Watchers):
+        self.entries, self.watchers, self.stats = entries, watchers, Stats()
+        self._vectors = vectors
+        self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=scan_on_one_core)
+        self._arriving: set[Arriving] = set()
+        self.overflowed = False  # something had to leave for lack of room
+
+    def load(self, stored: Iterable[tuple[Entry, Vector | None]], now_ms: int) -> list[Entry]:
+        """Take over what a store holds, least recently used first, before anything is served. Returns those for which
+        there was no room."""
+        partitions: defaultdict[bytes, list[tuple[str, Vector]]] = defaultdict(list)
+        evicted: list[Entry] = []
+        for entry, vector in stored:
+            evicted += self.entries.put(entry)
+            if vector is not None and entry.expires_at_ms > now_ms:
+                partitions[entry.partition].append((entry.key, vector))
+        for partition, rows in partitions.items():
+            self._vectors.add(partition, rows)
+        self._retire(evicted)
+        return evicted
+
+    def put(self, entry: Entry, vector: Vector | None, told: bool = False) -> list[Entry]:
+        """Hold an entry in place of any of the same key, of which watchers are `told` already or else hear now. Returns
+        those that had to go for it. `settled` tells when it may be found by meaning."""
+        replaced = self.entries.pop(entry.key)
+        if replaced and not (replaced.lapsed or told):
+            self.watchers.publish(Removal(key=entry.key))
+        for arriving in self._arriving:
+            arriving.changed |= arriving.question.key == entry.key
+        evicted = self.entries.put(entry)
+        self._on_vectors_thread(partial(self._index, entry, vector))
+        self._retire(evicted)
+        self.stats.evictions += len(evicted)
+        self.overflowed |= bool(evicted)
+        return evicted
+
+    def learn(self, entry: Entry, vector: Vector | None, now_ms: int, told: bool = False) -> None:
+        """Hold an entry as others have it; one that is held as it is stays as it is."""
+        if not self.same(entry):
+            self.put(entry, vector if entry.expires_at_ms > now_ms else None, told)
+
+    def same(self, entry: Entry) -> Entry | None:
+        """The entry held, where it is this one but for its last use."""
+        held = self.entries.held(entry.key)
+        if held and (held.answer, held.expires_at_ms) == (entry.answer, entry.expires_at_ms):
+            return held
+        return None
+
+    async def settled(self) -> None:
+        """Return when what was changed so far may be found by meaning, or no more."""
+        await self._on_vectors_thread(lambda: None)
+
+    def discard(self, entry: Entry) -> bool:
+        """Let go of this very entry, and say whether it was held: it is not kept, or no more."""
+        if self.entries.held(entry.key) is not entry:
+            return False
+        self.entries.pop(entry.key)
+        self._retire([entry])
+        return True
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Let go of what is not kept any more, though nobody removed it."""
+        self._retire([entry for key in keys if (entry := self.entries.pop(key))])
+
+    def remove(self, key: str) -> Entry | None:
+        """An entry may not be served any more, wherever it is held or on its way to."""
+        self._overtake(lambda question: question.key == key)
+        entry = self.entries.pop(key)
+        if entry:
+            self._drop([entry])
+        self.watchers.publish(Removal(key=key))
+        return entry
+
+    def remove_tenant(self, tenant: str) -> list[Entry]:
+        """No entry of a tenant may be served any more."""
+        self._overtake(lambda question: question.tenant == tenant)
+        gone = self.entries.pop_tenant(tenant)
+        self.watchers.publish(Removal(tenant=tenant))
+        self._drop(gone)
+        return gone
+
+    def expire(self, now_ms: int) -> list[Entry]:
+        """Retire what has lapsed, and let go of what was kept long enough after that, which is returned.
+
+        Lapsed entries leave the index: there they would only hide others.
+        """
+        lapsed, gone = self.entries.expire(now_ms)
+        self.stats.expirations += len(gone)
+        self._retire(lapsed)
+        return gone
+
+    def may_be_near(self, question: Identity) -> bool:
+        """Whether there is anything to compare a question with."""
+        return question.partition in self._vectors
+
+    async def nearest(self, question: Identity, vector: Vector, count: int) -> Sequence[tuple[str, float]]:
+        """Up to `count` (key, cosine similarity) in the question's partition, nearest first."""
+        return await self._on_vectors_thread(partial(self._vectors.nearest, question.partition, vector, count))
+
+    @contextmanager
+    def on_its_way(self, question: Identity) -> Iterator[Arriving]:
+        """An entry that will be there soon: tells whether what happens inside overtakes it."""
+        arriving = Arriving(question)
+        self._arriving.add(arriving)
+        try:
+            yield arriving
+        finally:
+            self._arriving.discard(arriving)
+
+    def close(self) -> None:
+        """End the thread. Nothing may be asked of memory any more."""
+        self._vectors_thread.shutdown()
+
+    def _overtake(self, removed: Callable[[Identity], bool]) -> None:
+        for arriving in self._arriving:
+            arriving.overtaken |= removed(arriving.question)
+
+    def _index(self, entry: Entry, vector: Vector | None) -> None:
+        self._vectors.remove(entry.partition, [entry.key])
+        if vector is not None:
+            self._vectors.add(entry.partition, [(entry.key, vector)])
+
+    def _retire(self, entries: Collection[Entry]) -> None:
+        """Entries that are hits no more leave the index and the watchers' copies."""
+        for entry in entries:
+            self.watchers.publish(Removal(key=entry.key))
+        self._drop(entries)
+
+    def _drop(self, gone: Collection[Entry]) -> None:
+        partitions: defaultdict[bytes, list[str]] = defaultdict(list)
+        for entry in gone:
+            partitions[entry.partition].append(entry.key)
+        for partition, keys in partitions.items():
+            self._on_vectors_thread(partial(self._vectors.remove, partition, keys))
+
+    def _on_vectors_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Queued at once, so that changes reach the index in the order they were made."""
+        return asyncio.get_running_loop().run_in_executor(self._vectors_thread, work)

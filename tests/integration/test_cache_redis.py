@@ -1,0 +1,198 @@
+"""Cache services as processes that share a real Redis, with their real engine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
+from hedgerow.channel import open_channel
+from hedgerow.cli.processes import ServiceProcess
+from tests.conftest import Start
+from tests.integration.replicas import until
+from tests.integration.test_cache import CAPITAL, REWORDED, lookup, store
+from tests.redis import RedisProcess, redis_server
+
+Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
+StartCache = Callable[..., Awaitable[Running]]
+EXACT, SEMANTIC, MISS = cache_pb2.VERDICT_EXACT, cache_pb2.VERDICT_SEMANTIC, cache_pb2.VERDICT_MISS
+SPAIN = "What is the capital of Spain?"
+
+
+@pytest.fixture(scope="module")
+def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the model is converted, once for these tests."""
+    return tmp_path_factory.mktemp("model")
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    async with redis_server(tmp_path, appendonly=True) as server:
+        yield server
+
+
+@pytest.fixture
+async def start_cache(start: Start, model_cache: Path, redis: RedisProcess) -> AsyncIterator[StartCache]:
+    """Starts a cache service on the Redis and connects to it."""
+    async with AsyncExitStack() as stack:
+
+        async def start_cache(name: str, **settings: object) -> Running:
+            settings = {"redis_timeout_ms": 1_000, **settings}  # a busy machine is no Redis that is away
+            process = await start("cache", name, model_cache=model_cache, redis_url=redis.url, **settings)
+            channel = await stack.enter_async_context(open_channel(process.spec.address))
+            return process, cache_pb2_grpc.CacheServiceStub(channel)
+
+        yield start_cache
+
+
+async def finds(cache: cache_pb2_grpc.CacheServiceStub, text: str, verdict: int, alone: bool | None = False) -> None:
+    """Return when a lookup ends so. `alone` None: whatever it says of that."""
+
+    async def found() -> bool:
+        reply = await cache.Lookup(lookup(text))
+        return reply.verdict == verdict and alone in (None, reply.local_only)
+
+    await until(found)
+
+
+async def test_what_one_replica_stores_the_other_finds_by_question_and_by_meaning(start_cache: StartCache) -> None:
+    (_, a), (_, b) = await start_cache("a"), await start_cache("b")
+    stored = await a.Store(store(CAPITAL))
+    assert not stored.local_only
+    await finds(b, CAPITAL, EXACT)
+    await finds(b, REWORDED, SEMANTIC)
+    assert (await b.Lookup(lookup(CAPITAL, tenant="globex"))).verdict == MISS
+    assert (await b.GetStats(cache_pb2.GetStatsRequest())).embedding_misses == 1  # the question it was asked
+
+
+async def test_what_is_invalidated_or_replaced_on_one_replica_is_told_to_watchers_of_the_other(
+    start_cache: StartCache,
+) -> None:
+    (_, a), (process, b) = await start_cache("a"), await start_cache("b")
+    watch = b.WatchInvalidations(cache_pb2.WatchInvalidationsRequest())
+    assert (await watch.read()).WhichOneof("target") is None
+    key = (await a.Store(store(CAPITAL, "Lyon."))).key
+    await a.Store(store(CAPITAL))
+    assert (await watch.read()).key == key  # replaced
+    assert (await a.Invalidate(cache_pb2.InvalidateRequest(key=key))).removed == 1
+    assert (await watch.read()).key == key
+    await finds(b, CAPITAL, MISS)
+    await a.Store(store(CAPITAL))
+    await a.Store(store(SPAIN, "Madrid."))
+    assert (await a.Invalidate(cache_pb2.InvalidateRequest(tenant="acme"))).removed == 2
+    assert (await watch.read()).tenant == "acme"
+    await finds(b, REWORDED, MISS)
+    assert await process.stop() == 0
+    assert await watch.read() is grpc.aio.EOF
+
+
+async def test_every_store_that_was_answered_survives_the_kill_of_its_replica(start_cache: StartCache) -> None:
+    (process, a), (_, b) = await start_cache("a"), await start_cache("b")
+    answered: list[str] = []
+
+    async def keep(text: str) -> None:
+        try:
+            await a.Store(store(text))
+            answered.append(text)
+            if len(answered) == 40:
+                process.signal(signal.SIGKILL)
+        except grpc.aio.AioRpcError:
+            pass
+
+    await asyncio.gather(*(keep(f"What is {number} plus 1?") for number in range(200)))
+    await process.stop()
+    _, again = await start_cache("a")
+    assert len(answered) >= 40
+    for cache in (b, again):
+        for text in answered:
+            await finds(cache, text, EXACT)
+    assert (await again.GetStats(cache_pb2.GetStatsRequest())).embedding_misses == 0
+
+
+async def test_without_redis_replicas_go_on_alone_and_say_so_and_tell_each_other_when_it_is_back(
+    start_cache: StartCache, redis: RedisProcess
+) -> None:
+    (_, a), (_, b) = await start_cache("a"), await start_cache("b")
+    gone = (await a.Store(store(SPAIN, "Madrid."))).key
+    await a.Store(store(CAPITAL))
+    for text in (SPAIN, CAPITAL):
+        await finds(b, text, EXACT)
+    await redis.kill()
+    for cache in (a, b):
+        await finds(cache, CAPITAL, EXACT, alone=True)
+        await finds(cache, REWORDED, SEMANTIC, alone=True)
+    assert (await a.Store(store("What is the capital of Peru?", "Lima."))).local_only
+    removed = await a.Invalidate(cache_pb2.InvalidateRequest(key=gone))
+    assert (removed.removed, removed.local_only) == (1, True)
+    assert (await b.Lookup(lookup("What is the capital of Peru?"))).verdict != EXACT
+    assert (await b.GetStats(cache_pb2.GetStatsRequest())).local_only >= 2
+    await redis.start()
+    for cache in (a, b):
+        await finds(cache, "What is the capital of Peru?", EXACT)
+        await finds(cache, CAPITAL, EXACT)
+        assert (await cache.Lookup(lookup(SPAIN, min_similarity=1))).verdict == MISS
+    assert not (await b.Store(store(SPAIN, "Madrid."))).local_only
+    await finds(a, SPAIN, EXACT)
+
+
+async def test_a_frozen_redis_is_gone_for_lookups_and_stores_until_it_goes_on(
+    start_cache: StartCache, redis: RedisProcess
+) -> None:
+    (_, a), (_, b) = await start_cache("a", max_entries=1), await start_cache("b")
+    await a.Store(store(SPAIN, "Madrid."))
+    await a.Store(store(CAPITAL))  # here there is room for one
+    redis.stop()
+    found = await a.Lookup(lookup(CAPITAL))
+    assert found.verdict == EXACT
+    missed = await a.Lookup(lookup(SPAIN, min_similarity=1))
+    assert (missed.verdict, missed.local_only) == (MISS, True)
+    assert (await a.Store(store("What is the capital of Peru?", "Lima."))).local_only
+    redis.cont()
+    for cache in (a, b):
+        for text in ("What is the capital of Peru?", SPAIN, CAPITAL):
+            await finds(cache, text, EXACT)
+
+
+async def test_a_replica_starts_without_redis_and_shares_when_it_comes(
+    start_cache: StartCache, redis: RedisProcess
+) -> None:
+    _, a = await start_cache("a")
+    await a.Store(store(CAPITAL))
+    await redis.kill()
+    process, b = await start_cache("b")
+    assert (await b.Store(store(SPAIN, "Madrid."))).local_only
+    await finds(b, SPAIN, EXACT, alone=True)
+    watch = b.WatchInvalidations(cache_pb2.WatchInvalidationsRequest())
+    await redis.start()
+    assert (await watch.read()).WhichOneof("target") is None  # in force only now
+    watch.cancel()
+    for cache in (a, b):
+        for text in (CAPITAL, SPAIN):
+            await finds(cache, text, EXACT)
+    log = process.log.read_text()
+    assert log.count("Redis does not answer") == log.count("Redis is there") == 1
+
+
+async def test_a_flushed_redis_empties_the_replicas(start_cache: StartCache, redis: RedisProcess) -> None:
+    (_, a), (_, b) = await start_cache("a"), await start_cache("b")
+    await a.Store(store(CAPITAL))
+    await finds(b, REWORDED, SEMANTIC)
+    async with redis.client() as client:
+        await client.flushall()
+    for cache in (a, b):
+        await finds(cache, CAPITAL, MISS)
+    await b.Store(store(CAPITAL))
+    await finds(a, REWORDED, SEMANTIC)
+
+
+async def test_a_database_is_left_alone_where_redis_keeps_the_entries(start_cache: StartCache, tmp_path: Path) -> None:
+    process, cache = await start_cache("a", database=tmp_path / "cache.db")
+    await cache.Store(store(CAPITAL))
+    assert not (tmp_path / "cache.db").exists()
+    assert "is not used: redis_url is set" in process.log.read_text()

@@ -1,0 +1,411 @@
+"""What replicas agree on, whatever happens at once: several in one process, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from services.cache import redis_entries
+from services.cache.answers import Verdict
+from services.cache.entries import Entry
+from services.cache.errors import NotKept, Overtaken
+from services.cache.identity import Identity
+from services.cache.redis_entries import Writer
+from services.cache.redis_scripts import CHANGES, ENTRY, POSITION, TENANT, USED
+from services.cache.watch import Removal
+from tests.integration.replicas import Replica, kept, replica, until, up_to_date
+from tests.redis import RedisProcess, redis_server
+from tests.unit.cache.conftest import DIMENSION, identity
+
+CAPITAL = identity("what is the capital of france please")
+REWORDED = identity("what is the capital of france really")
+OTHER = identity("an entirely unrelated thing")
+THEIRS = identity(CAPITAL.asked, tenant="globex")
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    async with redis_server(tmp_path, appendonly=True) as server:
+        yield server
+
+
+@pytest.fixture
+async def pair(redis: RedisProcess) -> AsyncIterator[tuple[Replica, Replica]]:
+    async with replica(redis.url) as a, replica(redis.url) as b:
+        yield a, b
+
+
+def entry(question: Identity, answer: bytes = b"Paris", ttl_ms: int = 600_000) -> Entry:
+    now_ms = time.time_ns() // 1_000_000
+    return Entry(question.key, question.tenant, question.partition, question.asked, answer, now_ms + ttl_ms, now_ms)
+
+
+def writer() -> Writer:
+    """Another replica's, which does what a test wants of it."""
+    return Writer("another", "bag of words", 0, lambda: time.time_ns() // 1_000_000)
+
+
+async def test_an_entry_is_found_by_its_question_and_by_its_meaning_elsewhere(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    assert await a.keep(CAPITAL, b"Paris") is False
+    await up_to_date(redis, a, b)
+    exact, semantic = await b.look_up(CAPITAL), await b.look_up(REWORDED, 0.8)
+    assert (exact.verdict, semantic.verdict) == (Verdict.EXACT, Verdict.SEMANTIC)
+    assert not exact.alone
+    assert (await b.look_up(THEIRS, 0.5)).verdict is Verdict.MISS
+
+
+async def test_a_replica_does_not_make_its_own_change_twice(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+    a, b = pair
+    with a.memory.watchers.watch() as here, b.memory.watchers.watch() as there:
+        await a.keep(CAPITAL, b"Lyon")
+        await a.keep(CAPITAL, b"Paris")
+        await a.answers.remove(CAPITAL.key)
+        await a.keep(CAPITAL, b"Paris")
+        await up_to_date(redis, a, b)
+        for removals in (a, b):
+            removals.memory.watchers.close()
+        told = [Removal(key=CAPITAL.key)] * 2  # replaced, and removed
+        assert [removal async for removal in here] == told
+        assert [removal async for removal in there] == told
+    assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
+
+
+async def test_what_is_replaced_is_told_to_those_who_hold_no_such_entry(redis: RedisProcess) -> None:
+    async with replica(redis.url) as a, replica(redis.url, max_entries=1) as b:
+        await a.keep(CAPITAL, b"Lyon")
+        await a.keep(OTHER, b"a thing")
+        await up_to_date(redis, a, b)
+        assert list(b.holds()) == [OTHER.key]
+        with b.memory.watchers.watch() as removals:
+            await a.keep(CAPITAL, b"Paris")
+            assert await anext(removals) == Removal(key=CAPITAL.key)
+
+
+async def test_what_is_replaced_is_told_even_where_only_the_new_entry_was_ever_seen(redis: RedisProcess) -> None:
+    async with replica(redis.url) as one:
+        with one.memory.watchers.watch() as removals:
+            async with redis.client() as client:  # both news arrive together
+                changes = [redis_entries.Put(entry(CAPITAL, answer), None, 0) for answer in (b"Lyon", b"Paris")]
+                scripts = [writer()._script(change) for change in changes]
+                async with client.pipeline(transaction=True) as together:
+                    for script, arguments in scripts:
+                        together.eval(script, 0, "another", 1, 100, *arguments)
+                    await together.execute()
+            assert await anext(removals) == Removal(key=CAPITAL.key)
+        await up_to_date(redis, one)
+        assert one.holds() == {CAPITAL.key: b"Paris"}
+
+
+async def test_a_removal_anywhere_during_a_store_wins(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    for remove in (b.answers.remove(CAPITAL.key), b.answers.remove_tenant("acme")):
+        known = a.store.known  # the store begins
+        assert (await remove).alone is False
+        with pytest.raises(Overtaken):
+            await a.store.insert(entry(CAPITAL), None, known)
+        await up_to_date(redis, a, b)
+        assert a.holds() == b.holds() == await kept(redis) == {}
+        await a.keep(CAPITAL, b"Paris")  # what begins later is kept
+        await up_to_date(redis, a, b)
+        assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
+
+
+async def test_a_store_that_knows_less_than_is_remembered_of_removals_is_overtaken(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    known = a.store.known
+    with patch("services.cache.redis_entries._MAX_MARKS", 1):
+        await b.answers.remove(OTHER.key)
+        await b.answers.remove(REWORDED.key)  # the mark of the first is given up
+    with pytest.raises(Overtaken):
+        await a.store.insert(entry(CAPITAL), None, known)
+    await up_to_date(redis, a, b)
+    assert await a.keep(CAPITAL, b"Paris") is False
+
+
+async def test_an_entry_that_has_ended_when_it_is_heard_of_leaves_nothing(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, a, b)
+    async with redis.client() as client:
+        known = await redis_entries.position(client)
+        ended = redis_entries.Put(entry(CAPITAL, b"Lyon", ttl_ms=-1_000), None, known)
+        assert await writer().write(client, [(1, ended)]) == [True]
+        assert not await client.exists(ENTRY + CAPITAL.key)
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == {}
+    assert (await b.look_up(REWORDED, 0.8)).verdict is Verdict.MISS
+
+
+async def test_who_missed_a_change_reads_everything_again(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+    a, b = pair
+    await a.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    async with redis.client() as client:
+        known = await redis_entries.position(client)
+        script, arguments = writer()._script(redis_entries.Put(entry(CAPITAL), None, known))
+        async with client.pipeline(transaction=True) as together:
+            together.eval(script, 0, "another", 1, 100, *arguments)
+            together.xtrim(CHANGES, maxlen=0, approximate=False)
+            together.unlink(ENTRY + OTHER.key)
+            await together.execute()
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
+    assert [each.memory.stats.reloads for each in pair] == [2, 2]
+
+
+async def test_an_entry_without_room_here_is_asked_for_and_stays_in_redis(redis: RedisProcess) -> None:
+    async with replica(redis.url, max_entries=1) as small, replica(redis.url) as large:
+        await small.keep(CAPITAL, b"Paris")
+        assert not small.memory.overflowed
+        await small.keep(OTHER, b"a thing")
+        assert list(small.holds()) == [OTHER.key]
+        assert small.memory.overflowed
+        for question, answer in ((CAPITAL, b"Paris"), (OTHER, b"a thing")):
+            found = await small.look_up(question)
+            assert found.entry
+            assert (found.verdict, found.entry.answer) == (Verdict.EXACT, answer)
+        assert (await small.look_up(REWORDED, 0.8)).verdict is Verdict.MISS  # by meaning only what is here is found
+        assert len(await kept(redis)) == 2
+        await up_to_date(redis, small, large)
+        await large.answers.remove(CAPITAL.key)
+        assert (await small.look_up(CAPITAL)).verdict is Verdict.MISS
+
+
+async def test_a_replica_starts_with_what_was_used_last(redis: RedisProcess) -> None:
+    questions = [identity(f"what is {number}") for number in range(3)]
+    async with replica(redis.url) as before:
+        for question in questions:
+            await before.keep(question, b"x")
+        await asyncio.sleep(0.002)  # uses are told apart by the millisecond
+        await before.look_up(questions[0])
+        before.answers.sweep()
+
+        async def used_last() -> bool:
+            async with redis.client() as client:
+                return (await redis_entries.recent(client, 0, 1)) == [questions[0].key]
+
+        await until(used_last)
+    async with replica(redis.url, max_entries=1) as after:
+        assert list(after.holds()) == [questions[0].key]
+        assert (await after.look_up(questions[1])).verdict is Verdict.EXACT
+
+
+async def test_embeddings_of_another_engine_are_not_compared(redis: RedisProcess) -> None:
+    with patch("tests.unit.cache.conftest.BagOfWords.name", "another"):
+        async with replica(redis.url) as other:
+            await other.keep(CAPITAL, b"Paris")
+    async with replica(redis.url) as ours:
+        assert (await ours.look_up(REWORDED, 0.8)).verdict is Verdict.MISS
+        assert (await ours.look_up(CAPITAL)).verdict is Verdict.EXACT
+
+
+async def test_an_answer_whose_time_is_over_stands_in_on_every_replica_and_ends_in_redis_by_itself(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris", ttl_ms=1)
+    await up_to_date(redis, a, b)
+
+    async def stale() -> bool:
+        return (await b.look_up(CAPITAL)).stale is not None
+
+    await until(stale)
+    async with redis.client() as client:
+        assert 0 < await client.pttl(ENTRY + CAPITAL.key) <= 60_001
+
+
+async def test_what_found_an_ended_entry_goes_too(redis: RedisProcess) -> None:
+    async with redis.client() as client:
+        ended = redis_entries.Put(entry(CAPITAL, ttl_ms=-1_000), None, 0)
+        assert await writer().write(client, [(1, ended)]) == [True]
+        assert await client.zcard(USED) == 1
+        await writer().touch(client, [])
+        assert await client.zcard(USED) == await client.exists(TENANT + "acme") == 0
+
+
+async def test_what_was_done_without_redis_is_told_when_it_returns(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    gone, replaced, new = CAPITAL, OTHER, THEIRS
+    await a.keep(gone, b"old")
+    await a.keep(replaced, b"old")
+    await up_to_date(redis, a, b)
+    await redis.kill()
+    await until(lambda: _away(a))
+    assert (await a.answers.remove(gone.key)).alone
+    assert (await a.answers.remove_tenant("acme")).alone
+    assert await a.keep(replaced, b"new")
+    assert await a.keep(new, b"new")
+    assert a.store.queued == 4
+    assert (await a.look_up(gone)).verdict is Verdict.MISS
+    found = await b.look_up(gone)  # it cannot know
+    assert (found.verdict, found.alone) == (Verdict.EXACT, True)
+    await redis.start()
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == await kept(redis) == {replaced.key: b"new", new.key: b"new"}
+    assert not (await b.look_up(new)).alone
+
+
+async def test_what_was_stored_without_redis_is_overtaken_by_what_others_removed_meanwhile(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await redis.kill()
+    await until(lambda: _away(a))
+    await until(lambda: _away(b))
+    await a.keep(CAPITAL, b"old")
+    await a.keep(THEIRS, b"kept")
+    assert (await b.answers.remove_tenant("acme")).alone
+    await redis.start()
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == await kept(redis) == {THEIRS.key: b"kept"}
+
+
+async def test_a_removal_too_many_while_redis_is_away_is_refused_and_never_forgotten(redis: RedisProcess) -> None:
+    async with replica(redis.url, max_queued=2) as one:
+        await one.keep(CAPITAL, b"Paris")
+        await redis.kill()
+        await until(lambda: _away(one))
+        await one.answers.remove(CAPITAL.key)
+        await one.answers.remove_tenant("globex")
+        with pytest.raises(NotKept):
+            await one.answers.remove(OTHER.key)
+        await redis.start()
+        await up_to_date(redis, one)
+        assert one.holds() == await kept(redis) == {}
+
+
+async def test_watches_end_with_redis_and_are_in_force_again_when_it_is_back(redis: RedisProcess) -> None:
+    async with replica(redis.url) as one:
+        await one.memory.watchers.in_force()
+        with one.memory.watchers.watch() as removals:
+            await redis.kill()
+            assert [removal async for removal in removals] == []
+        again = asyncio.create_task(one.memory.watchers.in_force())
+        await redis.start()
+        await again
+
+
+async def test_a_redis_that_began_anew_is_taken_as_it_is(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, a, b)
+    async with redis.client() as client:
+        await client.flushall()
+    await until(lambda: _empty(a))
+    await until(lambda: _empty(b))
+    await up_to_date(redis, a, b)
+    await b.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == await kept(redis) == {OTHER.key: b"a thing"}
+
+
+async def test_a_damaged_entry_is_passed_over(redis: RedisProcess) -> None:
+    async with replica(redis.url) as before:
+        await before.keep(CAPITAL, b"Paris")
+        await before.keep(OTHER, b"a thing")
+    async with redis.client() as client:
+        await client.hset(ENTRY + CAPITAL.key, "expires_at_ms", "soon")
+    async with replica(redis.url) as after:
+        assert list(after.holds()) == [OTHER.key]
+
+
+async def test_news_that_nobody_understands_make_everything_be_read_again(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, a, b)
+    async with redis.client() as client:
+        last = await redis_entries.position(client)
+        await client.xadd(CHANGES, {"op": "rename"}, id=f"{last + 1}-0")  # as a later version might
+        await client.set(POSITION, last + 1)
+    await until(lambda: _reloaded(a, 2))
+    await b.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == await kept(redis)
+
+
+async def test_vectors_come_back_as_they_were(redis: RedisProcess) -> None:
+    vector = np.linspace(0, 1, DIMENSION, dtype=np.float32)
+    async with redis.client() as client:
+        await writer().write(client, [(1, redis_entries.Put(entry(CAPITAL), vector, 0))])
+        stored = await writer().read(client, [CAPITAL.key, OTHER.key])
+    assert stored[0]
+    assert stored[0][1] is not None
+    assert (stored[0][1] == vector).all()
+    assert stored[1] is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_replicas_end_alike_and_nothing_removed_returns_whatever_happens_at_once(
+    redis: RedisProcess, seed: int
+) -> None:
+    chance = random.Random(seed)
+    questions = [identity(f"what is {number}", tenant=tenant) for number in range(4) for tenant in ("acme", "globex")]
+    began: dict[bytes, float] = {}
+    removals: list[tuple[float, Identity, bool]] = []
+
+    async def change(answer: bytes, replicas: list[Replica]) -> None:
+        await asyncio.sleep(chance.random() * 1.5)
+        one, question, now = chance.choice(replicas), chance.choice(questions), asyncio.get_running_loop().time()
+        what = chance.choices(("store", "remove", "remove tenant"), (85, 13, 2))[0]
+        if what == "store":
+            began[answer] = now
+            with suppress(Overtaken):
+                await one.keep(question, answer)
+            return
+        by_tenant = what == "remove tenant"
+        removals.append((now, question, by_tenant))
+        await (one.answers.remove_tenant(question.tenant) if by_tenant else one.answers.remove(question.key))
+
+    async def disturb(replicas: list[Replica]) -> None:
+        for _ in range(6):
+            await asyncio.sleep(chance.random() * 0.4)
+            if chance.random() < 0.6:
+                chance.choice(replicas).state.lose("the test says so")
+            else:
+                await redis.restart()
+
+    async with AsyncExitStack() as stack:
+        replicas = [await stack.enter_async_context(replica(redis.url)) for _ in range(3)]
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(500):
+                tasks.create_task(change(b"%d" % number, replicas))
+            tasks.create_task(disturb(replicas))
+        await up_to_date(redis, *replicas)
+        left = await kept(redis)
+        assert [each.holds() for each in replicas] == [left] * 3
+    tenants = {question.key: question.tenant for question in questions}
+    for at, question, by_tenant in removals:
+        about = {key for key in left if key == question.key or (by_tenant and tenants[key] == question.tenant)}
+        assert not {key for key in about if began[left[key]] < at}
+
+
+async def _away(one: Replica) -> bool:
+    return one.store.alone
+
+
+async def _empty(one: Replica) -> bool:
+    return not one.holds()
+
+
+async def _reloaded(one: Replica, times: int) -> bool:
+    return one.memory.stats.reloads >= times and one.state.up

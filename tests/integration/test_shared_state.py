@@ -1,0 +1,118 @@
+"""The connection to what processes share, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from services.runtime.shared_state import SharedState, SharedStateLost, connected
+from tests.redis import RedisProcess, redis_server
+
+_WITHIN_S = 30
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    async with redis_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def state(redis: RedisProcess) -> AsyncIterator[SharedState]:
+    async with connected(redis.url, timeout_s=1) as state, asyncio.timeout(_WITHIN_S):
+        yield state
+
+
+async def ping(client: Redis) -> bool:
+    return bool(await client.ping())
+
+
+async def test_who_joined_hears_of_loss_and_return_each_time(
+    redis: RedisProcess, state: SharedState, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[tuple[str, bool]] = []
+
+    async def returned() -> None:
+        heard.append(("there", state.up))
+
+    state.on_return(returned)
+    state.on_loss(lambda: heard.append(("gone", state.up)))
+    with caplog.at_level(logging.INFO, "services.runtime.shared_state"):
+        await state.back()
+        await redis.kill()
+        with pytest.raises(SharedStateLost):
+            await state.ask(ping)
+        with pytest.raises(SharedStateLost):  # at once
+            await state.ask(ping)
+        await redis.start()
+        await state.back()
+    assert await state.ask(ping)
+    assert heard == [("there", False), ("gone", False), ("there", False)]
+    assert ["there" in record.message for record in caplog.records] == [True, False, True]
+
+
+async def test_it_is_known_soon_that_redis_is_not_there(tmp_path: Path) -> None:
+    async with redis_server(tmp_path, started=False) as redis, connected(redis.url) as state:
+        await state.tried()
+        assert not state.up
+        await redis.start()
+        await state.back()
+        assert await state.ask(ping)
+
+
+async def test_a_call_that_began_before_a_loss_says_nothing_about_what_came_after(
+    redis: RedisProcess, state: SharedState
+) -> None:
+    await state.back()
+    began, end = asyncio.Event(), asyncio.Event()
+
+    async def fail_late(client: Redis) -> None:
+        began.set()
+        await end.wait()
+        raise ConnectionError("long ago")
+
+    late = asyncio.create_task(state.follow(fail_late, _WITHIN_S))
+    await began.wait()
+    state.lose("the test says so")
+    assert not state.up
+    await state.back()
+    end.set()
+    with pytest.raises(SharedStateLost):
+        await late
+    assert state.up
+
+
+async def test_a_fault_of_who_hears_of_the_return_does_not_end_the_asking(
+    redis: RedisProcess, state: SharedState, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = [ValueError("once")]
+
+    async def returned() -> None:
+        if faults:
+            raise faults.pop()
+
+    state.on_return(returned)
+    await state.back()
+    assert not faults
+    assert "ValueError: once" in caplog.text
+
+
+async def test_a_task_that_asks_all_the_time_ends_when_it_is_cancelled(state: SharedState) -> None:
+    await state.back()
+
+    async def ask_on() -> None:
+        while True:
+            await state.ask(ping)
+
+    for turns in range(100):  # wherever in a call it is
+        asking = asyncio.create_task(ask_on())
+        for _ in range(turns % 40):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking})
+        assert asking.cancelled()
