@@ -15,16 +15,27 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
 from prometheus_client import Gauge
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from redis.asyncio import Redis
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 T = TypeVar("T")
+
+
+def _usable(url: str) -> str:
+    """Raises ValueError for what is no address of a Redis."""
+    if url:
+        parse_url(url)
+    return url
+
+
 RedisUrl = Annotated[
     str,
     Field(description="Redis that holds what replicas share, redis://host:port/db. Empty: each keeps its own."),
+    AfterValidator(_usable),
 ]
 PREFIX = "hedgerow:"  # of every key
 _ASK_EVERY_S = 0.2
