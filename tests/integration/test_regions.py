@@ -42,22 +42,18 @@ class Regions:
         return self.mesh.caller
 
     def kill(self, region: str, *services: str) -> None:
-        for service in services or self.of[region]:
-            self.of[region][service].signal(signal.SIGKILL)
+        killed = [self.of[region][service] for service in services or self.of[region]]
+        for process in killed:
+            process.signal(signal.SIGKILL)
+        while any(process.exit_code is None for process in killed):
+            time.sleep(0.001)
 
     async def again(self, region: str) -> None:
         """Start what ended there, and return when the control plane has it in service."""
         for service, process in self.of[region].items():
-            if process.exit_code is not None or await _ended(process):
+            if process.exit_code is not None:
                 self.of[region][service] = self.mesh.starter.run(process.spec)
         await self.mesh.well()
-
-
-async def _ended(process: ServiceProcess) -> bool:
-    try:
-        return await asyncio.wait_for(process.wait(), 1) is not None
-    except TimeoutError:
-        return False
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -480,10 +480,12 @@ async def test_a_gateway_makes_second_calls_that_another_has_saved(starter: Proc
     saving = await starter.gateway(quick.spec.address, redis_url=redis.url, hedge=hedge)
     late = await starter.gateway(*slow, redis_url=redis.url, hedge=hedge)
     async with asking(saving.spec.address) as one, asking(late.spec.address) as other, redis.client() as client:
-        for number in range(60):  # earn three; one stays
+        for number in range(
+            80
+        ):  # earn four: one stays, one is for the other to have at hand, and the pool has the rest
             await one.ask(f"Question {number}?")
         await until(lambda: _holds(client, "hedgerow:hedges", 1))
-        assert (await other.ask()).decided("hedge")[0] == "started"
+        assert "started" in (await other.ask()).decided("hedge")
 
 
 async def _holds(client: Any, key: str, least: float) -> bool:
