@@ -54,7 +54,8 @@ def _failover(result: Mapping[str, Any]) -> Table:
 
 
 def _prefixes(result: Mapping[str, Mapping[str, float]]) -> Table:
-    table = _table("Prompts that begin alike", "routing", "first token p50, ms", "cached tokens", "requests")
+    names = ("first token p50, ms", "mean", "p95", "cached tokens", "requests")
+    table = _table("Prompts that begin alike", "routing", *names)
     for row in prefixes.rows(result):
         table.add_row(*row)
     return table

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.mesh.cluster import Cluster, Progress
+from bench.stats import percentiles
 from hedgerow import AsyncClient, Final, TextDelta
 from hedgerow.cli.mesh import default_models_dir
 
@@ -116,6 +117,8 @@ def _lines(rng: random.Random) -> Iterable[str]:
 def _summary(seen: _Seen) -> dict[str, float]:
     return {
         "ttft_p50_ms": round(statistics.median(seen.firsts_ms), 1),
+        "ttft_mean_ms": round(statistics.mean(seen.firsts_ms), 1),
+        "ttft_p95_ms": percentiles(seen.firsts_ms, digits=1)["p95"],
         "cached_tokens_share": round(seen.cached_tokens / seen.prompt_tokens, 3),
         "prompt_tokens": round(seen.prompt_tokens / len(seen.firsts_ms)),
         "requests": len(seen.firsts_ms),
@@ -125,4 +128,5 @@ def _summary(seen: _Seen) -> dict[str, float]:
 def rows(result: Mapping[str, Mapping[str, float]]) -> Iterable[tuple[str, ...]]:
     """Of the table."""
     for name, each in result.items():
-        yield name, f"{each['ttft_p50_ms']:.1f}", f"{each['cached_tokens_share']:.0%}", f"{each['requests']:.0f}"
+        times = (f"{each[key]:.1f}" for key in ("ttft_p50_ms", "ttft_mean_ms", "ttft_p95_ms"))
+        yield name, *times, f"{each['cached_tokens_share']:.0%}", f"{each['requests']:.0f}"
