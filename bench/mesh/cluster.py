@@ -12,6 +12,7 @@ import yaml
 
 from hedgerow.cli import envoy
 from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_ports
+from hedgerow.cli.replicas import xds_bootstrap
 
 Progress = Callable[[str], None]
 MODEL = "simulated"
@@ -71,17 +72,7 @@ class Cluster:
         """Where the control plane is, for a process that uses `xds:///` addresses."""
         if not self._control:
             return {}
-        given = {
-            "xds_servers": [
-                {
-                    "server_uri": self._control,
-                    "channel_creds": [{"type": "insecure"}],
-                    "server_features": ["xds_v3"],
-                }
-            ],
-            "node": {"id": name, "locality": {"region": "west"}},
-        }
-        return {"GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(given)}
+        return {"GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(self._control, name, region="west")}
 
 
 def an_address() -> str:

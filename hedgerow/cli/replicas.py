@@ -180,10 +180,10 @@ def names_of(service: str, replicas: int) -> list[str]:
     return [f"{service}-{number}" for number in range(1, replicas + 1)] if service in REPLICATED else [service]
 
 
-def xds_bootstrap(control: str, node: str, certificates: Path | None = None) -> str:
+def xds_bootstrap(control: str, node: str, certificates: Path | None = None, region: str = REGION) -> str:
     """What gRPC's xDS client has to know; JSON (gRFC A27). `certificates` is the folder it proves itself with (A29)."""
     server = {"server_uri": control, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}
-    known: dict[str, object] = {"node": {"id": node, "locality": {"region": REGION}}}
+    known: dict[str, object] = {"node": {"id": node, "locality": {"region": region}}}
     if certificates:
         files = {
             "ca_certificate_file": str(certificates / "ca.crt"),

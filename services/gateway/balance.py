@@ -6,7 +6,8 @@
 
 `prefix` is bounded: a replica with more than 1.25 × the mean of calls in flight is full, whatever it has read
 (consistent hashing with bounded loads, Mirrokni et al., https://arxiv.org/abs/1608.01350). Without it one popular
-prefix would have one replica crawl while others idle.
+prefix would have one replica crawl while others idle. Beginnings that are new to all are bounded the same way by what
+each has read: chance alone would soon give one replica three quarters of eight.
 """
 
 from __future__ import annotations
@@ -91,10 +92,11 @@ def _prefix(members: Sequence[C], prompt: Blocks, rng: random.Random) -> Sequenc
     if not prompt:
         return _least_request(members, prompt, rng)
     bound = math.ceil(_BOUND * (sum(each.in_flight for each in members) + 1) / len(members))
+    known = _BOUND * (sum(len(each.prefixes) for each in members) + len(prompt)) / len(members)
 
     def rank(each: C) -> tuple[Any, ...]:
         claim = int.from_bytes(rendezvous(prompt[0], each.address), "big")
-        return each.in_flight >= bound, -each.prefixes.matched(prompt), -claim
+        return each.in_flight >= bound, -each.prefixes.matched(prompt), len(each.prefixes) >= known, -claim
 
     return sorted(members, key=rank)
 

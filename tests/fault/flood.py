@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from tests.fault.asking import asking
 
@@ -23,6 +25,22 @@ async def flood(address: str) -> None:
             for stream in asked:
                 stream.cancel()
             await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def flooding(address: str) -> AsyncIterator[None]:
+    """The abuser is at work inside."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.fault.flood", address, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.readline(), 20)
+        yield
+        assert process.returncode is None
+    finally:
+        process.kill()
+        await process.wait()
 
 
 if __name__ == "__main__":

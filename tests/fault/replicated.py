@@ -9,7 +9,6 @@ All find each other over xDS. What stands before the second of each pair is a pr
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import yaml
 from hedgerow.channel import open_channel
 from hedgerow.cli import envoy
 from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from hedgerow.cli.replicas import xds_bootstrap
 from hedgerow.control.v1 import control_pb2, control_pb2_grpc
 from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.mesh import Processes, processes
@@ -107,9 +107,7 @@ def _serves(endpoint: control_pb2.Endpoint) -> bool:
 
 def bootstrap(control: str, region: str = "west") -> dict[str, str]:
     """The environment of a process that finds the others over xDS."""
-    server = {"server_uri": control, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}
-    given = {"xds_servers": [server], "node": {"id": f"test-{region}", "locality": {"region": region}}}
-    return {"GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(given)}
+    return {"GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(control, f"test-{region}", region=region)}
 
 
 def write_topology(file: Path, edge: str, endpoints: Mapping[str, Sequence[object]], **more: object) -> None:

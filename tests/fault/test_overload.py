@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ from bench import overload
 from bench.jagged.latency import Mixture, Profile
 from bench.load import Outcome as Came
 from tests.fault.asking import Asker, Outcome, asking, p99_ms
+from tests.fault.flood import flooding
 from tests.fault.mesh import Mesh, Processes
 from tests.fault.report import Report, Row
 
@@ -47,23 +47,8 @@ async def test_a_flood_of_cancelled_calls_leaves_a_healthy_caller_alone(starter:
     async with asking(gateway.spec.address) as caller:
         before = await _healthy(caller)
         with report.case(17, "flood of cancelled calls on one connection") as row:
-            async with _flooding(gateway.spec.address):
+            async with flooding(gateway.spec.address):
                 await _compare(caller, before, row)
-
-
-@asynccontextmanager
-async def _flooding(address: str) -> AsyncIterator[None]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.fault.flood", address, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        await asyncio.wait_for(process.stdout.readline(), 20)
-        yield
-        assert process.returncode is None
-    finally:
-        process.kill()
-        await process.wait()
 
 
 async def test_silent_connections_leave_a_healthy_caller_alone(mesh: Mesh, report: Report):

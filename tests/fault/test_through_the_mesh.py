@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import yaml
 from hedgerow.cli.processes import check_health
 from hedgerow.control.v1 import control_pb2
 from tests.fault.asking import Asker, Outcome, p99_ms
+from tests.fault.flood import flooding
 from tests.fault.proxy import Timeout
 from tests.fault.replicated import GRACE_MS, Replicated, replicated
 from tests.fault.report import Report
@@ -322,7 +322,7 @@ def _subscriptions(mesh: control_pb2.GetMeshResponse) -> list[control_pb2.Subscr
 async def test_a_flood_of_cancelled_calls_at_the_edge(replicas: Replicated, report: Report):
     before = await _healthy(replicas.caller)
     with report.case(17, "flood of cancelled calls on one connection, through the mesh") as row:
-        async with _flooding(replicas.edge):
+        async with flooding(replicas.edge):
             during = await _healthy(replicas.caller)
         row.count(*during)
         row.measured("p99", p99_ms(during) / p99_ms(before), 2, " ×")
@@ -347,18 +347,3 @@ async def _healthy(caller: Asker) -> list[Outcome]:
     """How one caller fares, asking one question after the other."""
     fields = {"bypass": True, "budget_ms": 5_000}
     return [await caller.ask(f"Healthy {time.monotonic_ns()}?", **fields) for _ in range(200)]
-
-
-@asynccontextmanager
-async def _flooding(address: str) -> AsyncIterator[None]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.fault.flood", address, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        await asyncio.wait_for(process.stdout.readline(), 20)
-        yield
-        assert process.returncode is None
-    finally:
-        process.kill()
-        await process.wait()

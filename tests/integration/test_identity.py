@@ -20,6 +20,7 @@ from hedgerow import Tls
 from hedgerow.channel import open_channel
 from hedgerow.cli.authority import make_authority
 from hedgerow.cli.processes import ServiceProcess, ServiceSpec, check_health, free_port
+from hedgerow.cli.replicas import xds_bootstrap
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
 from services.runtime import tls
@@ -265,24 +266,6 @@ async def test_the_command_line_speaks_tls_to_an_edge(certificates: Certificates
         assert (code, json.loads(out)["error"]["reason"]) == (1, "NOT_TRUSTED")
 
 
-def bootstrap(certificates: Certificates, control: str) -> str:
-    """gRPC's xDS bootstrap of a gateway: it proves itself to the control plane and to what that names."""
-    folder = certificates.folder / "gateway"
-    files = {
-        "ca_certificate_file": str(folder / "ca.crt"),
-        "certificate_file": str(folder / "tls.crt"),
-        "private_key_file": str(folder / "tls.key"),
-        "refresh_interval": "1s",
-    }
-    server = {
-        "server_uri": control,
-        "channel_creds": [{"type": "tls", "config": files}],
-        "server_features": ["xds_v3"],
-    }
-    watched = {"mesh": {"plugin_name": "file_watcher", "config": files}}
-    return json.dumps({"xds_servers": [server], "node": {"id": "gateway-test"}, "certificate_providers": watched})
-
-
 @asynccontextmanager
 async def calling(certificates: Certificates, control: str, target: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process that calls a router at `target` as the gateway, until its input is closed."""
@@ -291,7 +274,10 @@ async def calling(certificates: Certificates, control: str, target: str) -> Asyn
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": bootstrap(certificates, control)},
+        env={
+            **os.environ,
+            "GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(control, "gateway-test", certificates.folder / "gateway"),
+        },
     )
     try:
         yield process

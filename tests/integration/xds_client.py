@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import grpc
 import grpc.experimental
 
 from hedgerow.channel import CHANNEL_OPTIONS, open_channel
+from hedgerow.cli.replicas import xds_bootstrap
 from tests.conftest import REPOSITORY
 
 _TIMEOUT_S = 10.0
@@ -61,7 +62,7 @@ class XdsClient:
 async def xds_client(control: str, region: str = "", tls_dir: Path | None = None) -> AsyncIterator[XdsClient]:
     """A client that the control plane at `control` configures; with `tls_dir` it has that certificate."""
     environment = {
-        "GRPC_XDS_BOOTSTRAP_CONFIG": json.dumps(bootstrap(control, region, tls_dir)),
+        "GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(control, "client-1", tls_dir, region),
         "XDS_CLIENT_TLS": "1" if tls_dir else "",
     }
     process = await asyncio.create_subprocess_exec(
@@ -77,24 +78,6 @@ async def xds_client(control: str, region: str = "", tls_dir: Path | None = None
         with suppress(ProcessLookupError):
             process.kill()
         await process.communicate()
-
-
-def bootstrap(control: str, region: str, tls_dir: Path | None) -> Mapping[str, Any]:
-    server: dict[str, Any] = {"server_uri": control, "channel_creds": [{"type": "insecure"}]}
-    made: dict[str, Any] = {
-        "xds_servers": [server | {"server_features": ["xds_v3"]}],
-        "node": {"id": "client-1", "locality": {"region": region}},
-    }
-    if tls_dir:
-        files = {
-            "certificate_file": str(tls_dir / "tls.crt"),
-            "private_key_file": str(tls_dir / "tls.key"),
-            "ca_certificate_file": str(tls_dir / "ca.crt"),
-            "refresh_interval": "1s",
-        }
-        made["xds_servers"][0]["channel_creds"] = [{"type": "tls", "config": files}]
-        made["certificate_providers"] = {"mesh": {"plugin_name": "file_watcher", "config": files}}
-    return made
 
 
 class _Caller:

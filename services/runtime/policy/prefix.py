@@ -45,6 +45,10 @@ class Prefixes:
     def __init__(self, most_blocks: int = _MEMORY_BLOCKS):
         self._known: LRUCache[bytes, None] = LRUCache(most_blocks)
 
+    def __len__(self) -> int:
+        """In blocks."""
+        return len(self._known)
+
     def sent(self, prompt: Blocks) -> None:
         """The replica reads this prompt."""
         for block in reversed(prompt):  # the beginning is the last to be forgotten

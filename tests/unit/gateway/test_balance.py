@@ -108,6 +108,16 @@ def test_new_beginnings_are_spread():
     assert min(seen.values()) >= 25
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_few_beginnings_are_shared_out_evenly(seed: int):
+    calls = Calls(Replica("a:1"), Replica("b:1"), policy="prefix")
+    seen = Counter()
+    for number in range(8):
+        seen[calls.made(prompt(100 * seed + number))] += 1
+        calls.over()
+    assert max(seen.values()) <= 5
+
+
 def test_a_popular_beginning_does_not_overload_the_replica_that_has_it():
     a, b = Replica("a"), Replica("b")
     calls = Calls(a, b, policy="prefix")
