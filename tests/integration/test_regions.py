@@ -82,6 +82,7 @@ async def _start(stack: AsyncExitStack, folder: Path) -> Regions:
             "cache_address": "",
             "router_address": "xds:///router",
             "llm_addresses": {MODEL: "xds:///llm"},
+            "hedge": {"mode": "off"},  # a late answer may well be hedged to the other region
         }
         of[region] = {
             "router": starter.launch("router", own["router"], models=_CATALOGUE),
