@@ -15,6 +15,11 @@ MAX_CONNECTIONS = 20_000  # of the process; the topology's `edge.limits.connecti
 
 # How soon it asks a control plane that was not there again; by default up to half a minute later.
 _RETRY = {"base_interval": "0.2s", "max_interval": "2s"}
+# Of a caller that starts calls and cancels them at once, as fast as it can (CVE-2023-44487, "rapid reset"), one is begun
+# at a time, so those cancelled before their turn never reach a gateway; and its connection is closed once it has made
+# this many and cancelled more than half of them within a second. In place of: no limit, and 500.
+_RUNTIME = {"http.max_requests_per_io_cycle": 1, "overload.premature_reset_total_stream_count": 100}
+
 _TYPES = "type.googleapis.com/envoy"
 _TLS = f"{_TYPES}.extensions.transport_sockets.tls.v3"
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -42,8 +47,13 @@ def bootstrap(
         "dynamic_resources": _dynamic(),
         "static_resources": {"clusters": clusters},
         "overload_manager": _overload(max_heap_bytes, max_connections),
-        # Flags that an operator sets on a running Envoy, through its admin page, until it ends.
-        "layered_runtime": {"layers": [{"name": "admin", "admin_layer": {}}]},
+        "layered_runtime": {
+            "layers": [
+                {"name": "hedgerow", "static_layer": dict(_RUNTIME)},
+                # Flags that an operator sets on a running Envoy, through its admin page, until it ends.
+                {"name": "admin", "admin_layer": {}},
+            ]
+        },
     }
 
 

@@ -76,7 +76,8 @@ def _retry() -> dict[str, Any]:
         "typed_config": packed(PreviousPrioritiesConfig(update_frequency=1)),
     }
     return {
-        "retry_on": "connect-failure,refused-stream,reset",
+        # `cancelled`: how gRPC for Python ends a call that came when it had just stopped to take any.
+        "retry_on": "connect-failure,refused-stream,reset,cancelled",
         "num_retries": {"value": 2},
         "retry_host_predicate": [elsewhere],
         "retry_priority": next_region,

@@ -115,6 +115,8 @@ def write_topology(file: Path, edge: str, endpoints: Mapping[str, Sequence[objec
     services = {
         name: {
             "balance": _BALANCE.get(name, "round_robin"),
+            # Nobody is left out of a test for what was done to it in the one before.
+            "outliers": {"consecutive_failures": 0},
             "endpoints": [{"address": each} if isinstance(each, str) else each for each in given],
         }
         for name, given in endpoints.items()

@@ -15,7 +15,7 @@ import grpc
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2
 
-from hedgerow.channel import open_channel
+from hedgerow.channel import done_sending, open_channel, send
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.cli.processes import check_health
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -84,7 +84,7 @@ def _bearer(key: str) -> tuple[tuple[str, str], ...]:
 
 async def _codes(address: str, headers: tuple[tuple[str, str], ...]) -> dict[str, grpc.StatusCode]:
     """How each method of the gateway answers, health apart."""
-    listing = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    listing = reflection_pb2.ServerReflectionRequest(list_services="")
     request = question()
     batch = pb.GenerateBatchRequest(requests=[request])
     async with open_channel(address) as channel:
@@ -95,8 +95,10 @@ async def _codes(address: str, headers: tuple[tuple[str, str], ...]) -> dict[str
             "GenerateBatch": channel.unary_stream(f"{service}/GenerateBatch")(
                 batch.SerializeToString(), metadata=headers
             ),
-            "reflection": reflect(iter([listing]), metadata=headers),
+            "reflection": reflect(metadata=headers),
         }
+        await send(calls["reflection"], listing)  # gRPC's own iterator turns a refusal on the way into INTERNAL
+        await done_sending(calls["reflection"])
         return {name: await _code(call) for name, call in calls.items()}
 
 
