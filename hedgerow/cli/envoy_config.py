@@ -15,9 +15,9 @@ MAX_CONNECTIONS = 20_000  # of the process; the topology's `edge.limits.connecti
 
 # How soon it asks a control plane that was not there again; by default up to half a minute later.
 _RETRY = {"base_interval": "0.2s", "max_interval": "2s"}
-# Of a caller that starts calls and cancels them at once, as fast as it can (CVE-2023-44487, "rapid reset"), one is begun
-# at a time, so those cancelled before their turn never reach a gateway; and its connection is closed once it has made
-# this many and cancelled more than half of them within a second. In place of: no limit, and 500.
+# Of a caller that starts calls and cancels them at once, as fast as it can (CVE-2023-44487, "rapid reset"), one is
+# begun at a time, so those cancelled before their turn never reach a gateway; and its connection is closed once it has
+# made this many and cancelled more than half of them within a second. In place of: no limit, and 500.
 _RUNTIME = {"http.max_requests_per_io_cycle": 1, "overload.premature_reset_total_stream_count": 100}
 
 _TYPES = "type.googleapis.com/envoy"

@@ -203,7 +203,8 @@ def test_calls_go_to_the_edges_service_and_only_what_it_serves() -> None:
 
 def test_a_call_is_tried_again_elsewhere_only_while_its_caller_has_heard_nothing() -> None:
     policy = routes().virtual_hosts[0].routes[0].route.retry_policy
-    assert policy.retry_on == "connect-failure,refused-stream,reset,cancelled"  # `reset`: before the first response header
+    # `reset`: before the first response header; `cancelled`: in it
+    assert policy.retry_on == "connect-failure,refused-stream,reset,cancelled"
     assert policy.num_retries.value == 2
     assert [found.name for found in policy.retry_host_predicate] == ["envoy.retry_host_predicates.previous_hosts"]
     assert policy.retry_priority.name == "envoy.retry_priorities.previous_priorities"
