@@ -80,13 +80,13 @@ async def run(
             metrics = _serve_metrics(settings.metrics_address)
             try:
                 await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended)
-            except asyncio.CancelledError:
-                if not stop.is_set():
-                    raise
             finally:
                 await server.stop(0)
                 if metrics:
                     metrics()
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
     finally:
         await asyncio.to_thread(telemetry.shutdown)
         _log.info("stopped")
