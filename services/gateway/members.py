@@ -63,16 +63,17 @@ class Members:
         balance.joined(replica, self._pool.replicas)
         self._pool.replicas.append(replica)
         self._left[address] = left
-        task = self._group.create_task(_look_after(replica, channel, left))
+        task = self._group.create_task(self._look_after(replica, channel, left))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-
-async def _look_after(replica: Replica, channel: grpc.aio.Channel, left: asyncio.Event) -> None:
-    """Watch a replica's connection until it has left, and close it when its calls are over."""
-    grace_s: float | None = None
-    try:
-        await until_set(left, watch(channel, replica.breaker))
-        grace_s = _FINISH_S
-    finally:
-        await channel.close(grace_s)
+    async def _look_after(self, replica: Replica, channel: grpc.aio.Channel, left: asyncio.Event) -> None:
+        """Watch a replica's connection until it has left, and close it when its calls are over."""
+        grace_s: float | None = None
+        try:
+            await until_set(left, watch(channel, replica.breaker))
+            grace_s = _FINISH_S
+        finally:
+            await channel.close(grace_s)
+            if replica.address not in self._left:  # else it has come back meanwhile, under the same name
+                replica.breaker.forget()

@@ -19,6 +19,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -168,6 +169,15 @@ class Breaker:
         """The connection is there again: the next call may probe, unless the backend itself asked to be left alone."""
         if self._state is State.OPEN and not self._throttled:
             self._until = self.clock()
+
+    def forget(self) -> None:
+        """The backend is gone for good: take it out of the metrics, which would else grow with every one that comes."""
+        for metric, labels in [
+            (_OPEN, (self.name,)),
+            *((_CHANGES, (self.name, state.name.lower())) for state in State),
+        ]:
+            with suppress(KeyError):
+                metric.remove(*labels)
 
     def refusal(self) -> BreakerOpen:
         """What to tell a caller that gets no leave."""

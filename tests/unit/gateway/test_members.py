@@ -2,6 +2,7 @@ import asyncio
 
 import grpc
 import pytest
+from prometheus_client import REGISTRY
 
 from services.gateway.balance import Place
 from services.gateway.config import GatewaySettings
@@ -77,6 +78,18 @@ async def test_one_that_leaves_is_closed_when_its_calls_are_over(scene: Scene):
     scene.listed()
     await asyncio.wait_for(scene.channels["a:1"].closed.wait(), 5)
     assert scene.channels["a:1"].grace_s > 120, "longer than the longest budget"
+
+
+async def test_one_that_left_is_in_no_metric_any_more(scene: Scene):
+    def told() -> bool:
+        return REGISTRY.get_sample_value("hedgerow_breaker_open", {"backend": "small@gone:1"}) is not None
+
+    scene.listed("gone:1")
+    assert told()
+    scene.listed()
+    async with asyncio.timeout(5):
+        while told():
+            await asyncio.sleep(0)
 
 
 async def test_one_that_stays_keeps_what_is_known_of_it_and_hears_of_its_new_place(scene: Scene):
