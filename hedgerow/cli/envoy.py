@@ -6,6 +6,7 @@ named relative to it.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import shutil
 import sys
@@ -151,4 +152,8 @@ class _Repeating(yaml.SafeDumper):
 
 
 if __name__ == "__main__":
-    write_bootstrap(Path(sys.argv[1]), **COMPOSE)
+    parser = argparse.ArgumentParser(
+        prog="python -m hedgerow.cli.envoy", description="Write the compose mesh's bootstrap."
+    )
+    parser.add_argument("folder", type=Path, help="deploy/envoy")
+    write_bootstrap(parser.parse_args().folder, **COMPOSE)
