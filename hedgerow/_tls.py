@@ -8,8 +8,7 @@ from typing import Self
 
 from hedgerow._errors import invalid
 from hedgerow._options import Media
-
-_TRUST_DOMAIN = "hedgerow"
+from hedgerow.identities import server_name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +41,6 @@ class Tls:
     def pem(self) -> tuple[bytes | None, bytes | None, bytes | None]:
         """(CA, certificate, key). Raises `InvalidArgument` for a file that cannot be read."""
         return _read("ca", self.ca), _read("certificate", self.certificate), _read("key", self.key)
-
-
-def server_name_of(identity: str) -> str:
-    """The DNS name that stands in the certificate of an identity of the mesh."""
-    return f"{identity}.{_TRUST_DOMAIN}"
 
 
 def _read(name: str, given: Media | None) -> bytes | None:

@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from hedgerow.identities import server_name_of, uri_of
+
 # The identities of a mesh. `edge` is what comes in from outside, `operator` people and probes.
 IDENTITIES = ("gateway", "cache", "router", "llm", "vision", "audio", "control", "edge", "operator")
-TRUST_DOMAIN = "hedgerow"
 _CA_NAME = "Hedgerow development CA"
 _CA_DAYS = 3_650
 _SKEW = timedelta(minutes=5)  # clocks differ
@@ -55,11 +56,11 @@ class Authority:
 
         It holds on this machine (localhost) too, and for `names`: more host names and IP addresses.
         """
-        now, key, uri = now or datetime.now(UTC), _new_key(), f"spiffe://{TRUST_DOMAIN}/{identity}"
+        now, key, uri = now or datetime.now(UTC), _new_key(), uri_of(identity)
         until = now + timedelta(days=days)
         alternatives: list[x509.GeneralName] = [
             x509.UniformResourceIdentifier(uri),
-            x509.DNSName(f"{identity}.{TRUST_DOMAIN}"),
+            x509.DNSName(server_name_of(identity)),
             *map(_general, dict.fromkeys((*_HERE, *names))),
         ]
         usage = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)

@@ -7,6 +7,8 @@ import ipaddress
 from pathlib import Path
 from typing import Any
 
+from hedgerow.identities import server_name_of, uri_of
+
 # The secrets that the control plane names, and the files beside the bootstrap that they come from.
 SECRETS = {"mesh_cert": "sds_cert.yaml", "mesh_ca": "sds_ca.yaml", "edge": "sds_edge.yaml"}
 CONTROL_IDENTITY = "control"
@@ -110,12 +112,12 @@ def _cluster(name: str, address: str, identity: str = "") -> dict[str, Any]:
 
 
 def _mtls(identity: str) -> dict[str, Any]:
-    uri = {"san_type": "URI", "matcher": {"exact": f"spiffe://hedgerow/{identity}"}}
+    uri = {"san_type": "URI", "matcher": {"exact": uri_of(identity)}}
     return {
         "name": "envoy.transport_sockets.tls",
         "typed_config": {
             "@type": f"{_TLS}.UpstreamTlsContext",
-            "sni": f"{identity}.hedgerow",
+            "sni": server_name_of(identity),
             "common_tls_context": {
                 "tls_certificate_sds_secret_configs": [_secret("mesh_cert")],
                 "combined_validation_context": {

@@ -11,6 +11,7 @@ from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from envoy.type.matcher.v3 import string_pb2
 
 from hedgerow.channel import CHANNEL_OPTIONS
+from hedgerow.identities import server_name_of, uri_of
 from services.control.members import identity
 from services.control.routes import ads, packed
 from services.control.topology import Outliers, Service
@@ -54,7 +55,7 @@ def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> clus
     limits.max_connections.value = service.limits.connections
     limits.max_retries.value = service.limits.retries
     if mtls:
-        server = f"{identity(name, service)}.hedgerow"
+        server = server_name_of(identity(name, service))
         context = tls_pb2.UpstreamTlsContext(common_tls_context=_envoy_tls(name, service, sds_dir), sni=server)
         cluster.transport_socket.CopyFrom(_socket(context))
     return cluster
@@ -119,7 +120,7 @@ def _grpc_tls(name: str, service: Service) -> tls_pb2.CommonTlsContext:
     provider = common_pb2.CertificateProviderPluginInstance(instance_name=PROVIDER)
     validation = common_pb2.CertificateValidationContext(ca_certificate_provider_instance=provider)
     who = identity(name, service)
-    for alternative in (f"spiffe://hedgerow/{who}", f"{who}.hedgerow"):  # either one will do
+    for alternative in (uri_of(who), server_name_of(who)):  # either one will do
         validation.match_subject_alt_names.append(string_pb2.StringMatcher(exact=alternative))
     return tls_pb2.CommonTlsContext(tls_certificate_provider_instance=provider, validation_context=validation)
 
@@ -128,7 +129,7 @@ def _envoy_tls(name: str, service: Service, sds_dir: Path) -> tls_pb2.CommonTlsC
     validation = common_pb2.CertificateValidationContext()
     validation.match_typed_subject_alt_names.add(
         san_type=common_pb2.SubjectAltNameMatcher.URI,
-        matcher=string_pb2.StringMatcher(exact=f"spiffe://hedgerow/{identity(name, service)}"),
+        matcher=string_pb2.StringMatcher(exact=uri_of(identity(name, service))),
     )
     return tls_pb2.CommonTlsContext(
         alpn_protocols=["h2"],

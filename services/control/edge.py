@@ -23,7 +23,9 @@ from google.protobuf.message import Message
 from services.control import edge_filters, edge_routes
 from services.control.edge_filters import TRACE_ID
 from services.control.routes import ads, packed
-from services.control.topology import TENANT_HEADER, Edge, EdgeLimits, Topology
+from services.control.topology import Edge, EdgeLimits, Topology
+from services.runtime.boundary import TRACE_ID_HEADER
+from services.runtime.callers import TENANT_HEADER
 
 NAME = "edge"  # of the listener, of its routes and of the certificate's secret
 OTLP_CLUSTER = "otlp"  # in Envoy's bootstrap
@@ -156,7 +158,7 @@ def _access_log(edge: Edge) -> dict[str, Any]:
         "attempts": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
         "tenant": f"%REQ({TENANT_HEADER}):128%",
         # The caller's; else the gateway says in a trailer which one it made. One of the two is there.
-        "trace_id": "%TRACE_ID%" if edge.otlp_endpoint else f"{TRACE_ID}%TRAILER(x-hedgerow-trace-id)%",
+        "trace_id": "%TRACE_ID%" if edge.otlp_endpoint else f"{TRACE_ID}%TRAILER({TRACE_ID_HEADER})%",
     }
     return {
         "name": "envoy.access_loggers.stdout",

@@ -16,7 +16,8 @@ from envoy.extensions.filters.http.router.v3.router_pb2 import Router
 from google.protobuf.message import Message
 
 from services.control.routes import packed
-from services.control.topology import TENANT_HEADER, Edge, Jwt
+from services.control.topology import Edge, Jwt
+from services.runtime.callers import TENANT_HEADER
 
 HEALTH_PATH = "/healthz"  # of Envoy itself
 HEALTH_SERVICE = "/grpc.health.v1.Health/"  # of the gateway; who asks it has no token (a load balancer)

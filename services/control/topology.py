@@ -38,9 +38,8 @@ from pydantic import (
     model_validator,
 )
 
+from services.runtime.callers import TENANT_HEADER
 from services.runtime.errors import shorten
-
-TENANT_HEADER = "x-hedgerow-tenant"
 
 
 def _has_a_port(address: str) -> str:

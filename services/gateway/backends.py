@@ -27,12 +27,12 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.drill import Fault
+from services.runtime.callers import TENANT_HEADER
 from services.runtime.errors import Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
 from services.runtime.policy.breaker import Breaker
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
-TENANT_HEADER = "x-hedgerow-tenant"
 _DETAILS = "grpc-status-details-bin"
 _PIECE_BYTES = 256 * 1024  # of a recording, in one message
 _ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {

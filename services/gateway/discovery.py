@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ class Discovery:
             watcher.drill(found)
 
 
-class _Kind(Generic[M, T]):
+class _Kind(ABC, Generic[M, T]):
     """One type of resource on a stream. `tell` hears of each by name."""
 
     message: type[M]
@@ -149,9 +150,9 @@ class _Kind(Generic[M, T]):
         self.url = f"{_URL}{self.message.DESCRIPTOR.full_name}"
         self._tell, self._version = tell, ""
 
+    @abstractmethod
     def read(self, given: M) -> tuple[str, T]:
         """A resource's name, and what it says. Raises `BadAssignment` or `DecodeError`."""
-        raise NotImplementedError
 
     def ask(self, names: Sequence[str], node: base_pb2.Node) -> discovery_pb2.DiscoveryRequest:
         """The first request of a stream."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from services.gateway.config import TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.runtime.errors import shorten
 from services.runtime.policy.quota import Allowance
+from services.runtime.stamps import Stamps
 
 LOCAL = "local"  # the one tenant of a gateway without keys
 _POLL_S = 0.5
@@ -60,7 +60,7 @@ class Identity:
 
     def __init__(self, api_keys: Mapping[str, str], tenants: Mapping[str, TenantSettings], file: Path | None):
         self._api_keys, self._settings, self._file = api_keys, tenants, file
-        self._read = self._last = _stamp(file)
+        self._stamps = Stamps(*filter(None, [file]))
         self._known = settings = self._load()
         self._keys = _by_key(api_keys, settings)
         self._local = None if self._keys else _tenant(LOCAL, settings)
@@ -102,12 +102,8 @@ class Identity:
             await self.look()
 
     async def look(self) -> None:
-        """Read the file again, if it has changed and is as it was at the last look: who writes it may not be done."""
-        stamp = _stamp(self._file)
-        changed, still = stamp != self._read, stamp == self._last
-        self._last = stamp
-        if changed and still:
-            self._read = stamp
+        """Read the file again, if it has changed."""
+        if self._stamps.changed():
             await self._reload()
 
     async def _reload(self) -> None:
@@ -128,15 +124,6 @@ class Identity:
         for name in read.keys() & self._settings.keys():
             raise BadTenants(f"tenants_file: {name}: is in the setting `tenants` already")
         return {**self._settings, **read}
-
-
-def _stamp(file: Path | None) -> tuple[int, int, int] | None:
-    """Differs when a file was written or replaced; None where there is none."""
-    try:
-        status = os.stat(file) if file else None
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
 
 
 def _parse(file: Path) -> dict[str, TenantSettings]:

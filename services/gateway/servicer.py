@@ -15,7 +15,6 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admit import check, check_conversation
 from services.gateway.answer import Answer, Backends, Messages
-from services.gateway.backends import TENANT_HEADER
 from services.gateway.config import GatewaySettings
 from services.gateway.converse import Conversation
 from services.gateway.door import Door
@@ -27,7 +26,7 @@ from services.gateway.senses import recording_is
 from services.gateway.targets import Targets
 from services.runtime import telemetry
 from services.runtime.boundary import Call, header, to_status
-from services.runtime.callers import EDGE
+from services.runtime.callers import EDGE, TENANT_HEADER
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from hedgerow.identities import identity_of
 from services.runtime.errors import CallerRefused
 
 EDGE = "edge"  # what comes in from outside
 _OPERATOR = "operator"  # people and their tools
-TRUST_DOMAIN = "hedgerow"
-_PREFIX = f"spiffe://{TRUST_DOMAIN}/"
+# The tenant that the edge has proven; of the calls to a ring of caches, whose they are.
+TENANT_HEADER = "x-hedgerow-tenant"
 
 CALLERS: Mapping[str, frozenset[str]] = {
     "gateway": frozenset({EDGE, _OPERATOR}),
@@ -55,8 +56,3 @@ def _only(allowed: frozenset[str], service: str) -> Admit:
         return identity
 
     return admit
-
-
-def identity_of(uri: str) -> str:
-    """`gateway` of `spiffe://hedgerow/gateway`; an URI of another trust domain as it is, which is in nobody's row."""
-    return uri.removeprefix(_PREFIX)

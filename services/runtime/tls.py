@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -25,12 +24,12 @@ from prometheus_client import Gauge
 
 from hedgerow import Tls
 from hedgerow.channel import open_channel
-from services.runtime.callers import TRUST_DOMAIN, identity_of
+from hedgerow.identities import identity_of, server_name_of
 from services.runtime.renewed import RenewedChannel
+from services.runtime.stamps import Stamps
 
 _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S = 0.5
-_Stamp = tuple[tuple[int, int, int] | None, ...]
 _EXPIRES = Gauge(
     "hedgerow_certificate_expires_seconds", "When the process's own certificate is over, in Unix time.", ["identity"]
 )
@@ -57,7 +56,7 @@ class Credentials:
 
     def client(self, service: str) -> Tls:
         """For a caller of `service`, which must prove that it is."""
-        return Tls(self.ca, self.certificate, self.key, f"{service}.{TRUST_DOMAIN}")
+        return Tls(self.ca, self.certificate, self.key, server_name_of(service))
 
 
 class Dial(Protocol):
@@ -118,7 +117,7 @@ class Folder:
 
     def __init__(self, path: Path):
         self.path = path
-        self._read = self._last = _stamp(path)
+        self._stamps = Stamps(*(path / name for name in _NAMES))
         self.current = self._load()
 
     async def changes(self) -> AsyncIterator[Credentials]:
@@ -139,14 +138,10 @@ class Folder:
         _log.info("certificate of %s: good until %s", self.current.identity or "nobody", until)
 
     async def look(self) -> bool:
-        """Read the folder again, if it has changed and is as it was at the last look: who writes it may not be done.
-        Whether `current` changed."""
-        stamp = _stamp(self.path)
-        changed, still = stamp != self._read, stamp == self._last
-        self._last = stamp
-        if not (changed and still):
+        """Read the folder again, if it has changed. Whether `current` did."""
+        if not self._stamps.changed():
             return False
-        self._read, before = stamp, self.current
+        before = self.current
         try:
             self.current = await asyncio.to_thread(self._load)
         except BadTls as error:
@@ -180,18 +175,6 @@ def server_credentials(folder: Folder) -> grpc.ServerCredentials:
 
     # None is allowed and means: as before. The stubs do not say so.
     return grpc.dynamic_ssl_server_credentials(given.server(), fetch, True)  # type: ignore[arg-type]
-
-
-def _stamp(path: Path) -> _Stamp:
-    """Differs when one of the files was written or replaced."""
-
-    def one(file: Path) -> tuple[int, int, int] | None:
-        with suppress(OSError):
-            status = os.stat(file)
-            return status.st_mtime_ns, status.st_size, status.st_ino
-        return None
-
-    return tuple(one(path / name) for name in _NAMES)
 
 
 def _try_out(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:

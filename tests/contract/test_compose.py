@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from docs.settings import settings_classes
-from hedgerow._tls import server_name_of
 from hedgerow.cli.authority import IDENTITIES
 from hedgerow.cli.mesh import DEMO_MODELS
+from hedgerow.identities import server_name_of
 from services.control import topology
 from services.gateway.discovery import bootstrap
 from services.runtime.config import load

@@ -8,8 +8,9 @@ import pytest
 from google.rpc import code_pb2
 
 from hedgerow.cli.authority import IDENTITIES
+from hedgerow.identities import identity_of
 from services.runtime.boundary import to_status
-from services.runtime.callers import CALLERS, anyone, callers_of, identity_of, probes_of
+from services.runtime.callers import CALLERS, anyone, callers_of, probes_of
 from services.runtime.errors import CallerRefused
 
 

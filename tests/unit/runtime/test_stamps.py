@@ -1,0 +1,25 @@
+from pathlib import Path
+
+from services.runtime.stamps import Stamps
+
+
+def test_a_file_is_read_again_once_it_has_stopped_changing_and_then_not_again(tmp_path: Path):
+    (file := tmp_path / "file").write_text("1")
+    stamps = Stamps(file)
+    assert not stamps.changed()
+    file.write_text("22")
+    assert not stamps.changed(), "who writes it may not be done"
+    assert stamps.changed()
+    assert not stamps.changed()
+
+
+def test_one_of_several_is_enough_and_a_file_may_come_and_go(tmp_path: Path):
+    stamps = Stamps(one := tmp_path / "one", tmp_path / "other")
+    one.write_text("1")
+    assert [stamps.changed(), stamps.changed()] == [False, True]
+    one.unlink()
+    assert [stamps.changed(), stamps.changed()] == [False, True]
+
+
+def test_no_file_never_changes():
+    assert not Stamps().changed()
