@@ -24,6 +24,7 @@ from tests.fault.faulty_llm import WORD, Behaviour, FaultyLlm, serving
 from tests.fault.mesh import Mesh, Processes
 from tests.fault.proxy import FaultProxy
 from tests.fault.report import Report
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _LONG = Behaviour(tokens=2_000, each_ms=20)
@@ -44,17 +45,11 @@ async def test_the_engine_stops_when_its_caller_leaves(mesh: Mesh, report: Repor
                 proxy.cut()
             for stream in asked:
                 stream.cancel()
-            await _until(lambda: not mesh.llm.running)
+            await until(lambda: not mesh.llm.running, 10)
             row.tally(failed=len(asked))
             assert len(mesh.llm.cancelled) == 20
             row.detected(max(mesh.llm.cancelled) - left, 0.1)
-            await _until(lambda: not any(_gauges(mesh.gateway).values()))
-
-
-async def _until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
+            await until(lambda: not any(_gauges(mesh.gateway).values()), 10)
 
 
 def _gauges(gateway: ServiceProcess) -> dict[str, float]:
@@ -96,11 +91,11 @@ async def test_a_lookup_stops_when_its_caller_leaves(starter: Processes, llm: Fa
         async with asking(gateway.spec.address) as caller:
             with report.case(13, "the client cancels while the cache is asked, 20 calls") as row:
                 asked = [caller.start(f"Looking up {number}?") for number in range(20)]
-                await _until(lambda: cache.lookups == 20)
+                await until(lambda: cache.lookups == 20, 10)
                 left = time.monotonic()
                 for stream in asked:
                     stream.cancel()
-                await _until(lambda: len(cache.cancelled) == 20)
+                await until(lambda: len(cache.cancelled) == 20, 10)
                 row.tally(failed=len(asked))
                 row.detected(max(cache.cancelled) - left, 0.1)
                 assert llm.attempts == []
@@ -185,7 +180,7 @@ async def test_a_stream_longer_than_the_gateways_grace_has_a_typed_end(
                 assert not outcome.whole
                 assert outcome.unavailable or outcome.final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED
             row.measured("exit", seconds * 1000, 800)
-            await _until(lambda: not llm.running)
+            await until(lambda: not llm.running, 10)
 
 
 async def test_a_stream_longer_than_the_models_grace_has_a_typed_end(starter: Processes, report: Report):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.conftest import Start
 from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.report import Report, Row
 from tests.unit.audio.sounds import encoded, hours_of_silence, wav_claiming, written
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 _CODES = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -135,7 +136,7 @@ async def test_a_file_without_end_is_refused_while_it_comes_in(audio: _Audio, re
         with suppress(grpc.aio.AioRpcError):
             async for _ in audio.stub.Transcribe(endless(), timeout=30):
                 pass
-        await _until(lambda: _has_ended(audio, "Transcribe", "INVALID_ARGUMENT"))
+        await until(lambda: _has_ended(audio, "Transcribe", "INVALID_ARGUMENT"), 30)
         row.detected(time.monotonic() - began, limit_s=5)
         row.measured("sent", sent, 48, " MiB")  # of which 32 MiB may come, and some is on its way
         row.measured("memory", peak_mib(audio.process) - before, 96, " MiB")
@@ -173,7 +174,7 @@ async def test_a_stream_that_is_too_fast_is_throttled_and_then_ended(audio: _Aud
         with suppress(grpc.aio.AioRpcError):  # to gRPC's client it may look like a failure of what it was sending
             async for _ in audio.stub.TranscribeStream(eager(), timeout=60):
                 pass
-        await _until(lambda: _has_ended(audio, "TranscribeStream", "INVALID_ARGUMENT"))
+        await until(lambda: _has_ended(audio, "TranscribeStream", "INVALID_ARGUMENT"), 30)
         row.detected(time.monotonic() - began, limit_s=_MAX_STREAM_S + 1)
         row.measured("sent", sent * len(_SECOND) / 2**20, 24, " MiB")  # mostly into gRPC's windows
         row.measured("memory", peak_mib(audio.process) - before, 32, " MiB")
@@ -204,9 +205,3 @@ async def _well(audio: _Audio, row: Row) -> None:
 
 async def _has_ended(audio: _Audio, method: str, code: str) -> bool:
     return (await audio.ended(method)).get(code, 0) > 0
-
-
-async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while not await condition():
-            await asyncio.sleep(0.02)

@@ -12,6 +12,14 @@ import hedgerow
 from hedgerow.cli.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
 from hedgerow.cli.processes import free_ports
 from tests.integration.collector import Collector, collecting
+from tests.redis import RedisProcess, redis_server
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    """A real Redis of the test's own."""
+    async with redis_server(tmp_path) as running:
+        yield running
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from services.cache import redis_entries
 from services.cache.answers import Answers, Found
@@ -23,6 +22,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.unit.cache.conftest import DIMENSION, BagOfWords
+from tests.waiting import until
 
 WITHIN_S = 30
 _PATIENT_S = 5  # a busy machine is no Redis that is away
@@ -67,13 +67,6 @@ async def replica(url: str, *, max_entries: int = 1_000, max_queued: int = 100) 
             await store.close()
             answers.close()
     assert running.cancelled(), running.exception()
-
-
-async def until(condition: Callable[[], Awaitable[Any]]) -> None:
-    """Return when the condition holds."""
-    async with asyncio.timeout(WITHIN_S):
-        while not await condition():
-            await asyncio.sleep(0.01)
 
 
 async def up_to_date(redis: RedisProcess, *replicas: Replica) -> None:

@@ -21,9 +21,10 @@ from services.cache.identity import Identity
 from services.cache.redis_entries import Writer
 from services.cache.redis_scripts import CHANGES, ENTRY, POSITION, TENANT, USED
 from services.cache.watch import Removal
-from tests.integration.replicas import Replica, kept, replica, until, up_to_date
+from tests.integration.replicas import Replica, kept, replica, up_to_date
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import DIMENSION, identity
+from tests.waiting import until
 
 CAPITAL = identity("what is the capital of france please")
 REWORDED = identity("what is the capital of france really")

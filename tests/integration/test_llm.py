@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from hedgerow.cli.processes import ServiceProcess, ServiceSpec, check_health, fr
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 from services.llm.config import VllmSettings
 from services.llm.vllm_args import environment
+from tests.waiting import until
 
 START_S = 300  # an engine imports torch three times over: a minute or more where cores are few
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(2 * START_S)]
@@ -102,12 +103,6 @@ def spec(name: str, address: str, **settings: str) -> ServiceSpec:
         **settings,
     }
     return ServiceSpec(name, "services.llm", address, {f"HEDGEROW_LLM_{key}": value for key, value in settings.items()})
-
-
-async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float = 30) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not await condition():  # the condition is in another process
-            await asyncio.sleep(0.02)
 
 
 def family(process: ServiceProcess) -> list[psutil.Process]:
@@ -268,7 +263,7 @@ async def test_cancelling_a_call_stops_the_engine(service: Service) -> None:
     await call.read()
     assert (await service.model()).running == 1
     call.cancel()
-    await until(lambda: idle(service))
+    await until(lambda: idle(service), 30)
     generated = await service.gauge("vllm:generation_tokens_total")
     text, _ = await service.ask(FRANCE)  # the scheduler counts again when it next runs
     assert text == "The capital of France is Paris."
@@ -308,7 +303,7 @@ async def test_sigterm_while_loading_ends_everything(tmp_path: Path) -> None:
     assert await check_health(address, 5) == "NOT_SERVING"
     process.signal(signal.SIGTERM)
     assert await process.wait() == 0
-    await until(lambda: gone(started))
+    await until(lambda: gone(started), 30)
 
 
 async def has_engine(process: ServiceProcess) -> bool:
@@ -420,4 +415,4 @@ async def test_a_killed_service_leaves_no_engine_behind(service: Service) -> Non
     started = family(service.process)
     assert len(started) > 1
     psutil.Process(service.process.pid).kill()  # nobody watches over it now but the engine's own plugin
-    await until(lambda: gone(started))
+    await until(lambda: gone(started), 30)

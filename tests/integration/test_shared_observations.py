@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,16 +19,10 @@ from services.router.shared import KEY, SharedObservations
 from services.router.table import Table
 from services.runtime.shared_state import SharedState, connected
 from tests.conftest import Start
-from tests.redis import RedisProcess, redis_server
+from tests.redis import RedisProcess
 
 _WITHIN_S = 20.0
 _MODELS = [{"name": name, "tier": "fast", "context_tokens": 1_000} for name in ("small", "large")]
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path) as running:
-        yield running
 
 
 async def start_router(start: Start, redis: RedisProcess, name: str, **settings: str) -> ServiceProcess:

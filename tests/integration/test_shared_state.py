@@ -17,12 +17,6 @@ _WITHIN_S = 30
 
 
 @pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
-    async with redis_server(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
 async def state(redis: RedisProcess) -> AsyncIterator[SharedState]:
     async with connected(redis.url, timeout_s=1) as state, asyncio.timeout(_WITHIN_S):
         yield state

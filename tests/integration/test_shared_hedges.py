@@ -1,0 +1,92 @@
+"""The hedge budget of several gateways, on a real Redis that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from services.gateway.shared_hedges import HedgePool
+from services.runtime.policy.hedge import HedgeBudget
+from services.runtime.shared_state import SharedState, connected
+from tests.redis import RedisProcess
+from tests.waiting import until
+
+_WITHIN_S = 20.0
+
+
+@asynccontextmanager
+async def pooling(redis: RedisProcess, *budgets: HedgeBudget) -> AsyncIterator[list[SharedState]]:
+    """Each budget as a gateway of its own has it."""
+    async with AsyncExitStack() as stack:
+        states, tasks = [], []
+        for budget in budgets:
+            state = await stack.enter_async_context(connected(redis.url, 2))
+            states.append(state)
+            tasks.append(asyncio.create_task(HedgePool(state, budget, every_s=0.02).run()))
+        try:
+            for state in states:
+                await until(lambda state=state: state.up)
+            yield states
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+async def _spent(budget: HedgeBudget) -> bool:
+    news = asyncio.Event()
+    spent = budget.spend(news)
+    budget.leave(news)
+    return spent
+
+
+async def test_a_gateway_spends_the_second_calls_that_another_saved(redis: RedisProcess):
+    saving, slow = HedgeBudget(0.1, 10), HedgeBudget(0.1, 10)
+    async with pooling(redis, saving, slow):
+        for _ in range(60):
+            saving.request()
+        for _ in range(5):  # of six: one stays where it was earned
+            await until(lambda: _spent(slow))
+        async with redis.client() as client:
+            assert float(await client.get("hedgerow:hedges")) == pytest.approx(0, abs=1e-6)
+
+
+async def test_who_waits_in_line_is_called_when_others_have_saved(redis: RedisProcess):
+    saving, slow = HedgeBudget(0.5, 10), HedgeBudget(0.5, 10)
+    async with pooling(redis, saving, slow):
+        line = [asyncio.Event() for _ in range(3)]
+        assert not any(slow.spend(news) for news in line)
+        for _ in range(8):
+            saving.request()
+        for news in line:
+            await asyncio.wait_for(news.wait(), _WITHIN_S)
+            assert slow.spend(news)
+
+
+async def test_second_calls_of_all_gateways_stay_within_their_share_though_redis_comes_and_goes(redis: RedisProcess):
+    budgets = [HedgeBudget(0.2, 5) for _ in range(3)]
+    requests = spent = 0
+    async with pooling(redis, *budgets):
+        for turn in range(300):
+            for index, budget in enumerate(budgets):
+                if index != turn % 2:
+                    budget.request()
+                    requests += 1
+                spent += await _spent(budget)
+            await asyncio.sleep(0.001)
+            if turn in (100, 200):
+                await redis.restart()
+    assert 0 < spent <= 0.2 * requests + 1e-6
+
+
+async def test_the_pool_holds_no_more_than_the_burst(redis: RedisProcess):
+    saving = HedgeBudget(1, 3)
+    async with pooling(redis, saving), redis.client() as client:
+        for _ in range(10):
+            for _ in range(3):
+                saving.request()
+            await until(lambda: saving.missing() == 0 and not saving.draw())
+        assert float(await client.get("hedgerow:hedges") or 0) <= 3
