@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
+from hedgerow._sending_aio import Sender
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import open_channel
 from hedgerow.cli.processes import ServiceProcess, free_port
@@ -74,12 +75,7 @@ class _Audio:
         return {line.split('code="')[1].split('"')[0]: int(float(line.split()[-1])) for line in found}
 
     async def transcribe(self, data: bytes) -> grpc.StatusCode:
-        try:
-            async for _ in self.stub.Transcribe(_file(data), timeout=30):
-                pass
-        except grpc.aio.AioRpcError as error:
-            return error.code()
-        return grpc.StatusCode.OK
+        return await _code(self.stub.Transcribe(timeout=30), _file(data))
 
 
 @pytest.fixture
@@ -101,7 +97,21 @@ async def audio(start: Start, models: Path) -> AsyncIterator[_Audio]:
         yield running
 
 
-async def _file(data: bytes) -> AsyncIterator[audio_pb2.TranscribeRequest]:
+async def _code(call: Any, requests: AsyncGenerator[Any, None]) -> grpc.StatusCode:
+    """How a call ends that is sent `requests` as our clients send them: a refusal in mid-sending keeps its reason."""
+    sending = asyncio.create_task(Sender(call).run(requests))
+    try:
+        async for _ in call:
+            pass
+        return grpc.StatusCode.OK
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    finally:
+        sending.cancel()
+        await asyncio.wait([sending])
+
+
+async def _file(data: bytes) -> AsyncGenerator[audio_pb2.TranscribeRequest, None]:
     for at in range(0, len(data), 65_536):
         yield audio_pb2.TranscribeRequest(data=data[at : at + 65_536])
 
@@ -146,12 +156,8 @@ async def test_a_file_without_end_is_refused_while_it_comes_in(audio: _Audio, re
 
 async def test_a_stream_without_end_is_ended_by_what_it_has_sent(audio: _Audio, report: Report):
     with report.case(22, "stream without end, at real time") as row:
-        began, code = time.monotonic(), grpc.StatusCode.OK
-        try:
-            async for _ in audio.stub.TranscribeStream(_spoken(_MAX_STREAM_S * 3), timeout=60):
-                pass
-        except grpc.aio.AioRpcError as error:
-            code = error.code()
+        began = time.monotonic()
+        code = await _code(audio.stub.TranscribeStream(timeout=60), _spoken(_MAX_STREAM_S * 3))
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         row.detected(time.monotonic() - began, limit_s=_MAX_STREAM_S + 1)
         row.tally(failed=1)
@@ -187,7 +193,7 @@ def _begin() -> audio_pb2.TranscribeStreamRequest:
     return audio_pb2.TranscribeStreamRequest(options=audio_pb2.StreamOptions(format=form))
 
 
-async def _spoken(seconds: float) -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
+async def _spoken(seconds: float) -> AsyncGenerator[audio_pb2.TranscribeStreamRequest, None]:
     """Silence as a microphone would send it, in tenths of a second."""
     yield _begin()
     began = time.monotonic()
