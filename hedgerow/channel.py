@@ -21,12 +21,12 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # one message, either way; gRPC's own defau
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    # A ping after 0.7 s of silence; no answer within 1.2 s: the peer is gone, in less than 2 s altogether. Shorter
-    # would take a peer whose cores are busy for a dead one. `keepalive_timeout_ms` alone leaves a frozen peer in place
-    # for a minute: the HTTP/2 layer has a ping timeout of its own.
+    # A ping after 0.7 s of silence, though gRPC sends one a second at most; no answer within 0.9 s: the peer is gone,
+    # in less than 2 s altogether. Shorter would take a peer whose cores are busy for a dead one. `keepalive_timeout_ms`
+    # alone leaves a frozen peer in place for a minute: the HTTP/2 layer has a ping timeout of its own.
     ("grpc.keepalive_time_ms", 700),
-    ("grpc.keepalive_timeout_ms", 1_200),
-    ("grpc.http2.ping_timeout_ms", 1_200),
+    ("grpc.keepalive_timeout_ms", 900),
+    ("grpc.http2.ping_timeout_ms", 900),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.keepalive_permit_without_calls", 1),
     # A backend that came back is found within half a second. `min_reconnect_backoff_ms` is also the time that one

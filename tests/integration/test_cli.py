@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.cli.processes import free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.integration.command import launch, run
+from tests.integration.running_up import ports_in_a_row
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_gateway import (
     TRACE_ID,
@@ -166,9 +168,10 @@ async def test_status_fails_when_a_service_does_not_serve(tmp_path: Path) -> Non
     assert json.loads(out) == {"services": [{"name": "cache", "address": address, "health": "UNREACHABLE"}]}
 
 
-async def test_up_names_a_busy_port_and_how_to_choose_others(gateway: ScriptedGateway, tmp_path: Path) -> None:
-    port = int(gateway.target.rpartition(":")[2])
-    code, _, err = await run("up", "--base-port", str(port), "--state-dir", str(tmp_path))
+async def test_up_names_a_busy_port_and_how_to_choose_others(tmp_path: Path) -> None:
+    port = ports_in_a_row(7)
+    with socket.create_server(("127.0.0.1", port)):
+        code, _, err = await run("up", "--base-port", str(port), "--state-dir", str(tmp_path))
     assert code == 1
     assert err == (
         f"hedgerow: port {port}, which gateway needs, is in use; "
