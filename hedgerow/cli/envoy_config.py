@@ -51,7 +51,7 @@ def bootstrap(
         "overload_manager": _overload(max_heap_bytes, max_connections),
         "layered_runtime": {
             "layers": [
-                {"name": "hedgerow", "static_layer": dict(_RUNTIME)},
+                {"name": "hedgerow", "static_layer": _RUNTIME},
                 # Flags that an operator sets on a running Envoy, through its admin page, until it ends.
                 {"name": "admin", "admin_layer": {}},
             ]

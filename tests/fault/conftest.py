@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest_asyncio
 from tests.fault.faulty_llm import FaultyLlm, faulty_llm
 from tests.fault.mesh import Mesh, Processes, processes, shared_mesh
 from tests.fault.report import Report
+from tests.waiting import until
 
 _PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 _REPORT = pytest.StashKey[Report]()
@@ -73,9 +73,7 @@ async def mesh(started_mesh: Mesh) -> AsyncIterator[Mesh]:
     await _well(started_mesh)
     yield started_mesh
     started_mesh.heal()
-    async with asyncio.timeout(10):
-        while started_mesh.llm.running:  # what a test has begun ends with it
-            await asyncio.sleep(0.01)
+    await until(lambda: not started_mesh.llm.running, 10)  # what a test has begun ends with it
 
 
 async def _well(mesh: Mesh) -> None:

@@ -26,6 +26,7 @@ from services.runtime import tls
 from services.runtime.renewed import RenewedChannel
 from tests.certificates import Certificates, mutual
 from tests.fault.report import Report, Row
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _ROUTER = router_pb2.DESCRIPTOR.services_by_name["RouterService"]
@@ -182,9 +183,7 @@ async def _taken_up(router: ServiceProcess, channel: RenewedChannel) -> AsyncIte
     before, known = channel.current, router.log.read_text().count(_TAKEN)
     yield
     await _logged(router, _TAKEN, known + 1)
-    async with asyncio.timeout(20):
-        while channel.current is before:
-            await asyncio.sleep(0.01)
+    await until(lambda: channel.current is not before)
 
 
 async def _keep_calling(channel: grpc.aio.Channel, over: asyncio.Event) -> list[grpc.StatusCode]:
@@ -204,9 +203,7 @@ def _spoil(certificates: Certificates, identity: str) -> None:
 
 
 async def _logged(process: ServiceProcess, text: str, times: int) -> None:
-    async with asyncio.timeout(20):
-        while process.log.read_text().count(text) < times:
-            await asyncio.sleep(0.05)
+    await until(lambda: process.log.read_text().count(text) >= times)
 
 
 async def test_a_tenants_name_counts_from_the_edge_alone(

@@ -29,6 +29,7 @@ from tests.integration.collector import Collector, collecting
 from tests.integration.edge import Edge, Gateway, Issuer, edge_before, gateway
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_gateway import TRACE_ID, answer
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -139,9 +140,7 @@ async def refusal(channel: grpc.aio.Channel, metadata: Any = (), timeout_s: floa
 
 async def seen(gateway: Gateway, calls: int = 1) -> None:
     """Return when the gateway has been asked so often."""
-    async with asyncio.timeout(10):
-        while len(gateway.requests) < calls:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(gateway.requests) >= calls, 10)
 
 
 def frames(body: bytes) -> Iterator[tuple[bool, bytes]]:

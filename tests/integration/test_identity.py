@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from services.runtime.renewed import RenewedChannel
 from tests.certificates import Certificates, mutual
 from tests.integration.command import run
 from tests.integration.scripted_gateway import ScriptedGateway, answer
+from tests.waiting import until
 
 MODELS = json.dumps([{"name": "m", "tier": "fast", "context_tokens": 1000}])
 WAIT_S = 30
@@ -50,12 +51,6 @@ async def router(certificates: Certificates, stack: AsyncExitStack, tmp_path: Pa
     return await mutual(stack, certificates, tmp_path, "router", models=MODELS)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 def stub(channel: grpc.aio.Channel) -> Any:
     return router_pb2_grpc.RouterServiceStub(channel)
 
@@ -70,12 +65,12 @@ async def test_channels_are_renewed_with_the_certificate_and_streams_go_on(
         tables = stub(channel).WatchTable(router_pb2.WatchTableRequest())
         await tables.read()
         certificates.renew("gateway")
-        await until(lambda: channel.current is not first)
+        await until(lambda: channel.current is not first, WAIT_S)
         await stub(channel).Route(router_pb2.RouteRequest(), timeout=5)
         assert not tables.done()
         assert first.get_state() is not grpc.ChannelConnectivity.SHUTDOWN
         tables.cancel()
-        await until(lambda: first.get_state() is grpc.ChannelConnectivity.SHUTDOWN)
+        await until(lambda: first.get_state() is grpc.ChannelConnectivity.SHUTDOWN, WAIT_S)
 
 
 async def test_a_renewed_channel_still_notices_that_its_service_goes_and_comes_back(
@@ -92,15 +87,15 @@ async def test_a_renewed_channel_still_notices_that_its_service_goes_and_comes_b
     async with tls.dial(certificates.folder / "gateway") as dial, dial(router.spec.address, "router") as channel:
         assert isinstance(channel, RenewedChannel)
         watching = asyncio.create_task(watch(channel))
-        await until(lambda: seen and seen[-1] is grpc.ChannelConnectivity.READY)
+        await until(lambda: seen and seen[-1] is grpc.ChannelConnectivity.READY, WAIT_S)
         first = channel.current
         certificates.renew("gateway")
-        await until(lambda: channel.current is not first)
+        await until(lambda: channel.current is not first, WAIT_S)
         assert seen[-1] is grpc.ChannelConnectivity.READY
         await router.stop()
-        await until(lambda: seen[-1] is grpc.ChannelConnectivity.TRANSIENT_FAILURE)
+        await until(lambda: seen[-1] is grpc.ChannelConnectivity.TRANSIENT_FAILURE, WAIT_S)
         await mutual(stack, certificates, tmp_path, "router", router.spec.address, models=MODELS)
-        await until(lambda: seen[-1] is grpc.ChannelConnectivity.READY)
+        await until(lambda: seen[-1] is grpc.ChannelConnectivity.READY, WAIT_S)
         watching.cancel()
         await asyncio.wait({watching})
 
@@ -314,7 +309,7 @@ async def test_over_xds_services_prove_who_they_are_too(
         assert (await caller.stdout.readline()) == b"ready\n"
         certificates.renew("router")
         certificates.renew("gateway")
-        await until(lambda: router.log.read_text().count("certificate of router") == 2)
+        await until(lambda: router.log.read_text().count("certificate of router") == 2, WAIT_S)
         out, _ = await caller.communicate(b"")
         said = json.loads(out)
         assert said["OK"] > 0

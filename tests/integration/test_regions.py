@@ -22,6 +22,7 @@ from hedgerow.cli.processes import ServiceProcess
 from tests.fault.asking import MODEL, Asker, Outcome, asking, question
 from tests.fault.mesh import processes
 from tests.fault.replicated import Replicated, address, bootstrap, start_envoy, write_topology
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 _HOSTS = {"west": "127.0.1.1", "east": "127.0.2.1"}
@@ -158,9 +159,7 @@ async def test_a_call_without_a_trace_is_in_envoys_log_with_the_one_that_the_gat
     while await call.read() is not grpc.aio.EOF:
         pass
     assert dict(await call.trailing_metadata())["x-hedgerow-trace-id"] == accepted.trace_id
-    async with asyncio.timeout(10):
-        while f'"trace_id":"{accepted.trace_id}"' not in regions.mesh.envoy.log.read_text():
-            await asyncio.sleep(0.05)
+    await until(lambda: f'"trace_id":"{accepted.trace_id}"' in regions.mesh.envoy.log.read_text(), 10)
 
 
 async def test_a_control_plane_that_is_gone_leaves_the_regions_as_they_are(regions: Regions):

@@ -22,6 +22,7 @@ from tests.integration.scripted_gateway import (
     transcript,
     turn,
 )
+from tests.waiting import until
 
 PARTS = ["SpeechStarted", "Transcript", "Transcript", "Accepted", "StageReport", "TextDelta", "TextDelta", "Final"]
 
@@ -259,9 +260,7 @@ async def test_leaving_a_sync_conversation_ends_the_call_and_its_thread(gateway:
     try:
         await asyncio.to_thread(leave)
         await asyncio.wait_for(gateway.cancelled.wait(), 5)
-        async with asyncio.timeout(5):
-            while any(thread.name == "hedgerow-sending" for thread in threading.enumerate()):
-                await asyncio.sleep(0.01)
+        await until(lambda: all(thread.name != "hedgerow-sending" for thread in threading.enumerate()), 5)
     finally:
         stop.set()
 

@@ -131,9 +131,8 @@ async def test_a_gateway_makes_second_calls_that_another_has_saved(starter: Proc
     saving = await starter.gateway(quick.spec.address, redis_url=redis.url, hedge=hedge)
     late = await starter.gateway(*slow, redis_url=redis.url, hedge=hedge)
     async with asking(saving.spec.address) as one, asking(late.spec.address) as other, redis.client() as client:
-        for number in range(
-            80
-        ):  # earn four: one stays, one is for the other to have at hand, and the pool has the rest
+        # They earn four: one stays, one is for the other to have at hand, and the pool has the rest.
+        for number in range(80):
             await one.ask(f"Question {number}?")
         await until(lambda: _holds(client, "hedgerow:hedges", 1))
         assert "started" in (await other.ask()).decided("hedge")

@@ -17,9 +17,10 @@ from hedgerow.router.v1 import router_pb2_grpc
 from services.router.config import ModelSettings
 from services.router.shared import KEY, SharedObservations
 from services.router.table import Table
-from services.runtime.shared_state import SharedState, connected
+from services.runtime.shared_state import connected
 from tests.conftest import Start
 from tests.redis import RedisProcess
+from tests.waiting import until
 
 _WITHIN_S = 20.0
 _MODELS = [{"name": name, "tier": "fast", "context_tokens": 1_000} for name in ("small", "large")]
@@ -132,17 +133,11 @@ async def listening(redis: RedisProcess, window_s: float, heard: Heard) -> Async
         shared = SharedObservations(state, window_s, heard.take)
         running = asyncio.create_task(shared.run())
         try:
-            await _up(state)
+            await until(lambda: state.up)
             yield shared
         finally:
             running.cancel()
             await asyncio.wait({running})
-
-
-async def _up(state: SharedState) -> None:
-    async with asyncio.timeout(_WITHIN_S):
-        while not state.up:
-            await asyncio.sleep(0.01)
 
 
 async def _add(redis: RedisProcess, ages_s: Sequence[float], **fields: bytes) -> None:
@@ -168,20 +163,18 @@ async def test_an_entry_that_cannot_be_read_is_passed_over(redis: RedisProcess):
     await _add(redis, [5], batch=b"\xff\xff")
     await _add(redis, [3])
     heard = Heard(300)
-    async with listening(redis, 300, heard), asyncio.timeout(_WITHIN_S):
-        while not heard.totals_ms:
-            await asyncio.sleep(0.01)
+    async with listening(redis, 300, heard):
+        await until(lambda: heard.totals_ms)
     assert heard.totals_ms == [3]
 
 
 async def test_a_router_does_not_hear_itself_and_keeps_the_stream_as_long_as_the_window(redis: RedisProcess):
     await _add(redis, range(600, 900))
     mine, others = Heard(300), Heard(300)
-    async with listening(redis, 300, mine) as one, listening(redis, 300, others), asyncio.timeout(_WITHIN_S):
+    async with listening(redis, 300, mine) as one, listening(redis, 300, others):
         for total_ms in range(5):
             one.tell(seen("small", total_ms))
-        while len(others.totals_ms) < 5:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(others.totals_ms) >= 5)
     assert (mine.totals_ms, others.totals_ms) == ([], [0, 1, 2, 3, 4])
     async with redis.client() as client:
         entries = await client.xrange(KEY)

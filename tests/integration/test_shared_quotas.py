@@ -18,7 +18,6 @@ from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.waiting import until
 
-_WITHIN_S = 20.0
 _SLOW = 0.001  # requests a second: none comes back while a test runs
 
 

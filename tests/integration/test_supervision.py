@@ -17,6 +17,8 @@ from hedgerow.cli.mesh import MESH_FILE, Mesh, MeshError, PortInUse
 from hedgerow.cli.processes import ServiceFailed, ServiceSpec, check, check_health, free_ports
 from hedgerow.cli.replicas import redis_binary
 from hedgerow.cli.supervisor import Change
+from tests.integration.running_up import runs
+from tests.waiting import until
 
 
 def scripted(*names: str, **environment: str) -> list[ServiceSpec]:
@@ -170,9 +172,7 @@ async def test_a_mesh_whose_starter_is_killed_leaves_nothing(tmp_path: Path) -> 
     assert len(children) == 2
     starter.kill()
     await starter.wait()
-    async with asyncio.timeout(30):
-        while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children):
-            await asyncio.sleep(0.01)
+    await until(lambda: not any(map(runs, children)), 30)
 
 
 async def test_an_error_inside_comes_out_as_it_is_and_stops_the_mesh(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import hedgerow
 from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
 from services.runtime.workers import PortTaken, claim
 from tests.conftest import Start
+from tests.waiting import until
 
 QUESTION = "What is the capital of France?"
 WAIT_S = 30
@@ -50,7 +51,7 @@ async def gateway(start: Start, tmp_path: Path) -> AsyncIterator[Launch]:
                 near_cache_entries="0",
                 **settings,
             )
-            await until(lambda: process.log.read_text().count("] serving") == workers)
+            await until(lambda: process.log.read_text().count("] serving") == workers, WAIT_S)
             return process
 
         yield launch
@@ -67,12 +68,6 @@ def free_row(count: int) -> int:
         except (OSError, OverflowError):
             continue
         return first
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def workers(gateway: ServiceProcess) -> list[psutil.Process]:
@@ -120,7 +115,7 @@ async def test_a_worker_that_dies_is_replaced_and_the_others_go_on(gateway: Laun
         for client in theirs:
             assert (await client.ask(QUESTION)).text
         assert theirs
-    await until(lambda: mesh.log.read_text().count("gateway/1 services.runtime.serve [-] serving") == 2)
+    await until(lambda: mesh.log.read_text().count("gateway/1 services.runtime.serve [-] serving") == 2, WAIT_S)
     after = workers(mesh)
     assert before[1] in after
     assert before[0] not in after
@@ -152,7 +147,7 @@ async def test_workers_do_not_outlive_a_parent_that_was_killed(gateway: Launch) 
     mesh = await gateway()
     processes = workers(mesh)
     os.kill(mesh.pid, signal.SIGKILL)
-    await until(lambda: not any(process.is_running() for process in processes))
+    await until(lambda: not any(process.is_running() for process in processes), WAIT_S)
     claim(mesh.spec.address).close()
 
 

@@ -9,6 +9,7 @@ from services.gateway.config import GatewaySettings
 from services.gateway.discovery import Assignment, Endpoint
 from services.gateway.members import Members
 from tests.unit.gateway.scripted import fleet
+from tests.waiting import until
 
 SETTINGS = GatewaySettings(llm_addresses={"small": "xds:///llm"})
 
@@ -87,9 +88,7 @@ async def test_one_that_left_is_in_no_metric_any_more(scene: Scene):
     scene.listed("gone:1")
     assert told()
     scene.listed()
-    async with asyncio.timeout(5):
-        while told():
-            await asyncio.sleep(0)
+    await until(lambda: not told(), 5)
 
 
 async def test_one_that_stays_keeps_what_is_known_of_it_and_hears_of_its_new_place(scene: Scene):
