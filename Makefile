@@ -13,7 +13,7 @@ UV := $(BIN)/uv
 UV_VERSION := 0.13.8
 BUF := npx --yes --loglevel=error @bufbuild/buf@1.75.0
 
-.PHONY: help setup demo up test faults check format proto docs lock clean
+.PHONY: help setup demo up test faults mutants check format proto docs lock clean
 
 help:  ## This list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ test: setup  ## Run every test
 
 faults: setup  ## Run the fault tests at full size and write docs/faults.md
 	@$(BIN)/python -m pytest tests/fault --faults-report
+
+mutants: setup  ## Bring each old fault back, in a copy, and see that its test notices
+	@$(BIN)/python -m tests.mutations $(WORDS)
 
 check: setup  ## Lint, types, imports, contracts
 	$(BIN)/ruff check .
