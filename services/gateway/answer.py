@@ -23,6 +23,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.aftermath import Aftermath
 from services.gateway.backends import WHOLE, Cache
+from services.gateway.config import TEMPLATE
 from services.gateway.fleet import Fleet
 from services.gateway.generation import Generation, Order, Report
 from services.gateway.identity import Tenant
@@ -32,12 +33,12 @@ from services.gateway.routes import Routes
 from services.gateway.senses import Asked, Perception, Senses
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError, TooLate
-from services.runtime.policy.breaker import Breaker
+from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
 from services.runtime.policy.flight import Reader, SingleFlight
-from services.runtime.policy.gate import Shed, Ticket
+from services.runtime.policy.gate import Ticket
 from services.runtime.policy.priority import score
 from services.runtime.policy.quota import Reservation
+from services.runtime.policy.shared_breaker import SharedBreaker
 from services.runtime.routing import Choice, Complexity, Demand, Tier
 
 _COMPANY_S = 0.002  # how long the plan waits for a first token to travel with
@@ -56,8 +57,8 @@ Messages = AsyncGenerator[pb.GenerateResponse, None]
 class StandIns:
     """What may take the place of a model's text, in this order: `stale`, `smaller`, `template`."""
 
-    order: Sequence[str] = ("stale", "smaller")
-    template: str = ""
+    order: Sequence[str] = ("stale", "smaller", "template")
+    template: str = TEMPLATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Backends:
     """What answers are made from. `flights` is None where equal requests do not share."""
 
     cache: Cache | None
-    cache_breaker: Breaker
+    cache_breaker: SharedBreaker
     fleet: Fleet
     routes: Routes
     near: NearCache
@@ -123,7 +124,11 @@ class Answer:
             async with aclosing(self._perceive()) as messages:
                 async for message in messages:
                     yield message
-        cache = None if self._request.cache.bypass or not self._asked.whole else self._backends.cache
+        shared = not self._request.cache.bypass and self._asked.whole
+        if shared and not ledger.finish_reason:
+            self._question = _question(self._request, self._asked, self._tenant.name)
+            self._question_key = self._question.SerializeToString(deterministic=True)
+        cache = self._backends.cache if shared else None
         if cache is None:
             ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
         elif not ledger.finish_reason:
@@ -146,7 +151,7 @@ class Answer:
         """Have the recording heard and the pictures seen."""
         senses = self._backends.senses
         assert senses is not None  # the servicer has them wherever a request may need them
-        self._perception = Perception(self._request, self._ledger, senses)
+        self._perception = Perception(self._request, self._tenant.name, self._ledger, senses)
         yield self._flush()
         try:
             async with aclosing(self._perception.events()) as events:
@@ -187,15 +192,13 @@ class Answer:
         return message
 
     async def _from_cache(self, cache: Cache) -> Messages:
-        self._question = _question(self._request, self._asked, self._tenant.name)
-        self._question_key = self._question.SerializeToString(deterministic=True)
         with self._ledger.stage("cache") as stage:
             if self._take_near(stage):
                 return
             if not self._ledger.worth_starting("cache", stage):
                 self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
                 return
-            permit = self._backends.cache_breaker.enter()
+            permit = self._backends.cache_breaker.enter(self._tenant.name)
             if permit is None:
                 self._skip_cache(stage)
                 return
@@ -204,20 +207,21 @@ class Answer:
                 self._choice = self._route()
                 yield self._flush()
                 self._take_verdict(await lookup.reply(), stage)
-                permit.succeeded(None)
+                permit.replied()
             except ServiceError as error:
                 late = isinstance(error, TooLate)
                 stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
                 stage.detail = error.message
                 self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
                 self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.message)
-                permit.failed()
+                permit.ended(error)
             finally:
                 permit.abandoned()  # unless it has reported
                 lookup.cancel()
 
     def _skip_cache(self, stage: Running) -> None:
-        stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, self._backends.cache_breaker.why
+        why = self._backends.cache_breaker.why(self._tenant.name)
+        stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, why
         self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
         self._ledger.decide("breaker", "skipped", "cache", stage.detail)
 
@@ -294,6 +298,8 @@ class Answer:
                     if not self._ledger.finish_reason:
                         self._take_patch()
                         yield self._flush()
+                if not self._ledger.finish_reason:
+                    raise Unavailable(f"{generation.report.model}: ended without saying why")
             except ServiceError as problem:
                 self._end_early(problem, stage, generation.report)
             finally:
@@ -363,13 +369,14 @@ class Answer:
 
     def _stand_in(self, problem: ServiceError, stage: Running) -> bool:
         """Whether something takes the place of a text that did not come. A refusal of load stays one: callers must
-        hear of it; and what is wrong with a request no stand-in mends."""
+        hear of it; and what is wrong with a request no stand-in mends. The fixed text is for what is late: of what is
+        broken callers must hear, too, and who asked for an answer of a certain form can do nothing with a text."""
         if isinstance(problem, InvalidInput):
             return False
         for name in self._backends.stand_ins.order:
             if name == "stale" and self._stale:
                 self._take_whole(self._stale.text, self._stale.model, self._stale.finish_reason)
-            elif name == "template" and not isinstance(problem, Shed):
+            elif name == "template" and isinstance(problem, TooLate) and not self._request.HasField("response_format"):
                 self._take_whole(self._backends.stand_ins.template, "", chat_pb2.FINISH_REASON_BUDGET)
             else:
                 continue

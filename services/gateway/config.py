@@ -18,6 +18,9 @@ Addresses = Annotated[
 ]
 
 
+TEMPLATE = "I could not finish this answer in time. Please ask again."
+
+
 class StageBudget(BaseModel):
     """How much of the budget a stage may take: a share of the whole, but never more than the cap."""
 
@@ -54,7 +57,10 @@ class HedgeSettings(_Group):
     percentile: float = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")
     delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`: how long to wait for a first text.")
     min_samples: int = Field(
-        100, ge=1, description="For `adaptive`: fewer recent first-token times than this say nothing; no second calls."
+        100,
+        ge=1,
+        description="For `adaptive`: where there are fewer in the window, those of the last ten minutes count, or what "
+        "is expected.",
     )
     window_s: float = Field(60, gt=0, le=3_600, description="How far back they reach, in seconds.")
     max_share: float = Field(0.05, ge=0, le=1, description="The most second calls, as a share of all requests.")
@@ -68,6 +74,18 @@ class RetrySettings(_Group):
     max_share: float = Field(0.2, ge=0, le=1, description="The most retries, as a share of all requests.")
     burst: float = Field(10, ge=1, description="The most retries at once, saved up in quiet times.")
     base_ms: float = Field(5, ge=0, le=10_000, description="Backoff before the retry: a random time up to this.")
+
+
+class ExpectedSettings(_Group):
+    """How long each backend usually needs, until it has answered often enough to tell: a call that had less and brought
+    nothing says nothing of its backend. A router's table knows better for models."""
+
+    cache_ms: float = Field(50, gt=0, le=600_000, description="For a lookup.")
+    vision_ms: float = Field(250, gt=0, le=600_000, description="For the pictures of a request.")
+    audio_ms: float = Field(5_000, gt=0, le=600_000, description="For a recording.")
+    first_text_ms: float = Field(
+        300, gt=0, le=600_000, description="For a model's first text; also when to hedge while little is known."
+    )
 
 
 class BreakerSettings(_Group):
@@ -216,6 +234,7 @@ class GatewaySettings(ServiceSettings):
     hedge: HedgeSettings = Field(HedgeSettings(), description="Second calls for late first texts.")
     retry: RetrySettings = Field(RetrySettings(), description="Another call for a failed one.")
     breaker: BreakerSettings = Field(BreakerSettings(), description="When a backend gets no more calls.")
+    expected: ExpectedSettings = Field(ExpectedSettings(), description="How long backends usually need.")
     limit: LimitSettings = Field(LimitSettings(), description="How many calls a model gets at once.")
     shed: ShedSettings = Field(ShedSettings(), description="Who is refused first when it gets full.")
     single_flight: bool = Field(True, description="Whether equal requests at the same time share one generation.")
@@ -224,13 +243,20 @@ class GatewaySettings(ServiceSettings):
         ge=0,
         description="The most time to the first text, for requests that do not say. 0: as long as the answer has.",
     )
+    kept_share: float = Field(
+        0.4,
+        ge=0,
+        lt=1,
+        description="Share of an answer's time that a late first text leaves to another replica or model, where there "
+        "is one that is well. 0: none.",
+    )
     stand_ins: tuple[Literal["stale", "smaller", "template"], ...] = Field(
-        ("stale", "smaller"),
-        description="What may replace a model that is late or broken, in this order: an expired answer, the fastest "
-        "other model, a fixed text.",
+        ("stale", "smaller", "template"),
+        description="What may stand in for a model: an expired answer or the fastest other model where it is late or "
+        "broken, a fixed text where it is late. In this order.",
     )
     template: str = Field(
-        "I could not finish this answer in time. Please ask again.", min_length=1, description="The fixed text."
+        TEMPLATE, min_length=1, description="The fixed text. Never in the place of an answer of a required form."
     )
     floor_share: float = Field(
         0.5, ge=0, lt=1, description="Share of the budget that optional stages leave to generation; they are cut to it."

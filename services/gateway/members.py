@@ -58,7 +58,8 @@ class Members:
 
     def _join(self, address: str, place: balance.Place) -> None:
         channel, left = self._connect(address), asyncio.Event()
-        replica = make_replica(self._settings, self._pool.model, address, Llm(channel, self._pool.model))
+        llm = Llm(channel, self._pool.model)
+        replica = make_replica(self._settings, self._pool.model, address, llm, self._pool.usual)
         replica.place = place
         balance.joined(replica, self._pool.replicas)
         self._pool.replicas.append(replica)

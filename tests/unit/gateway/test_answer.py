@@ -11,7 +11,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.router.v1 import router_pb2
 from services.gateway.answer import Answer, Backends, StandIns
-from services.gateway.config import BreakerSettings, StageBudgets
+from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
 from services.gateway.fleet import make_breaker
 from services.gateway.identity import Tenant
@@ -22,6 +22,7 @@ from services.gateway.senses import Senses, recording_is
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from services.runtime.policy.flight import SingleFlight
 from services.runtime.policy.quota import Allowance, Quotas
+from services.runtime.policy.usual import Usual
 from tests.unit.gateway.scripted import (
     NotedAftermath,
     ScriptedCache,
@@ -56,7 +57,7 @@ class Scene:
         self.near, self.aftermath, self.quotas = NearCache(10, 30), NotedAftermath(), Quotas()
         self.near.watch_began()
         self.fleet = fleet(**self.llms)
-        self.breaker = make_breaker(BreakerSettings(), "cache")
+        self.breaker = make_breaker(BreakerSettings(), "cache", Usual(0.05))
         self.backends = Backends(
             cache,
             self.breaker,
@@ -227,8 +228,17 @@ async def test_an_answer_ends_at_the_budget_with_what_there_is():
 
 async def test_a_budget_without_a_word_is_still_an_answer():
     final = await Scene(routes=ScriptedRoutes(("small",)), small=ScriptedLlm(TooLate("late"))).final()
-    assert (final.text, final.finish_reason) == ("", chat_pb2.FINISH_REASON_BUDGET)
-    assert not final.HasField("ttft_ms")
+    assert (final.text, final.finish_reason) == (TEMPLATE, chat_pb2.FINISH_REASON_BUDGET)
+    assert list(final.degraded) == ["llm:template"]
+
+
+async def test_where_nothing_may_stand_in_a_budget_without_a_word_ends_without_one():
+    late = {"routes": ScriptedRoutes(("small",)), "small": ScriptedLlm(TooLate("late"))}
+    form = chat_pb2.ResponseFormat(json_object=True)
+    for final in (await Scene(**late, stand_ins=StandIns(())).final(), await Scene(**late).final(response_format=form)):
+        assert (final.text, final.finish_reason) == ("", chat_pb2.FINISH_REASON_BUDGET)
+        assert list(final.degraded) == ["llm:budget"]
+        assert not final.HasField("ttft_ms")
 
 
 async def test_what_the_model_refuses_is_refused():
@@ -287,9 +297,15 @@ async def test_an_expired_answer_stands_in_for_a_broken_model():
 
 
 async def test_a_fixed_text_stands_in_where_there_is_nothing_else():
-    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(Unavailable("gone")))
+    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(TooLate("late")))
     final = await scene.final()
     assert (final.text, list(final.degraded)) == ("Ask again.", ["llm:template"])
+
+
+async def test_of_a_model_that_is_broken_callers_hear_whatever_may_stand_in():
+    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(Unavailable("gone")))
+    with pytest.raises(ModelUnavailable):
+        await scene.final()
 
 
 async def test_a_first_text_that_is_late_is_replaced_by_the_other_model():

@@ -144,7 +144,7 @@ async def test_silence_is_no_question():
 
 
 async def test_a_question_that_is_not_heard_in_time_ends_at_its_budget_with_no_text():
-    scene = Scene(senses=senses(audio=ScriptedAudio("late", pause_s=5)))
+    scene = Scene(stand_ins=StandIns(()), senses=senses(audio=ScriptedAudio("late", pause_s=5)))
     final = await scene.final(messages=[], audio=RECORDING)
     assert (final.finish_reason, final.text) == (chat_pb2.FINISH_REASON_BUDGET, "")
     assert list(final.degraded) == ["audio:budget"]
