@@ -27,6 +27,8 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
         raise InvalidInput("attempt", "at least 0", request.attempt)
     if request.model and request.model not in settings.llm_addresses:
         raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
+    if request.HasField("max_cost_usd") and not 0 < request.max_cost_usd < math.inf:
+        raise InvalidInput("max_cost_usd", "above 0", f"{request.max_cost_usd:g}")
     if request.tier not in _TIERS:
         raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
     if request.cache.HasField("min_similarity"):

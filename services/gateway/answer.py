@@ -22,7 +22,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.aftermath import Aftermath
-from services.gateway.backends import WHOLE, Cache
+from services.gateway.backends import WHOLE, Cache, Pending
 from services.gateway.config import TEMPLATE
 from services.gateway.fleet import Fleet
 from services.gateway.generation import Generation, Order, Report
@@ -38,8 +38,8 @@ from services.runtime.policy.flight import Reader, SingleFlight
 from services.runtime.policy.gate import Ticket
 from services.runtime.policy.priority import score
 from services.runtime.policy.quota import Reservation
-from services.runtime.policy.shared_breaker import SharedBreaker
-from services.runtime.routing import Choice, Complexity, Demand, Tier
+from services.runtime.policy.shared_breaker import SharedBreaker, SharedPermit
+from services.runtime.routing import Choice, Complexity, Demand, Tier, affordable
 
 _COMPANY_S = 0.002  # how long the plan waits for a first token to travel with
 _BYTES_PER_TOKEN = 4  # of English text; the engine's own count is the truth
@@ -90,6 +90,7 @@ class Answer:
         self._request, self._tenant, self._ledger, self._backends = request, tenant, ledger, backends
         self._reservation = reservation
         self._outbox: list[pb.Event] = []
+        ledger.tell = self._tell_stage
         self._announced = False
         self._choice: Choice | None = None
         self._question = cache_pb2.Question()
@@ -191,6 +192,9 @@ class Answer:
         self._outbox.clear()
         return message
 
+    def _tell_stage(self, stage: pb.Stage) -> None:
+        self._outbox.append(pb.Event(stage=stage))
+
     async def _from_cache(self, cache: Cache) -> Messages:
         with self._ledger.stage("cache") as stage:
             if self._take_near(stage):
@@ -206,18 +210,22 @@ class Answer:
             try:
                 self._choice = self._route()
                 yield self._flush()
-                self._take_verdict(await lookup.reply(), stage)
-                permit.replied()
-            except ServiceError as error:
-                late = isinstance(error, TooLate)
-                stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-                stage.detail = error.message
-                self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
-                self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.message)
-                permit.ended(error)
+                await self._hear_verdict(lookup, permit, stage)
             finally:
                 permit.abandoned()  # unless it has reported
                 lookup.cancel()
+
+    async def _hear_verdict(self, lookup: Pending, permit: SharedPermit, stage: Running) -> None:
+        try:
+            self._take_verdict(await lookup.reply(), stage)
+            permit.replied()
+        except ServiceError as error:
+            late = isinstance(error, TooLate)
+            stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+            stage.detail = error.message
+            self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+            self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.message)
+            permit.ended(error)
 
     def _skip_cache(self, stage: Running) -> None:
         why = self._backends.cache_breaker.why(self._tenant.name)
@@ -268,10 +276,13 @@ class Answer:
         """Choose a model; microseconds, on the table the router pushed."""
         request, ledger = self._request, self._ledger
         with ledger.stage("router") as stage:
+            demand = _demand(request, self._asked, ledger.plan["llm"].budget_ms)
             if request.model:
+                if model := self._backends.routes.model(request.model):
+                    affordable([model], demand)
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{request.model}: asked for by name"
                 return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
-            choice = self._backends.routes.choose(_demand(request, self._asked, ledger.plan["llm"].budget_ms))
+            choice = self._backends.routes.choose(demand)
             if choice is None:
                 first, *others = self._backends.fleet.pools
                 if self._backends.routes.expected:
@@ -291,7 +302,7 @@ class Answer:
         with self._ledger.stage("llm") as stage:
             generation, reader = self._board(self._order(choice, stage), stage.budget_s)
             try:
-                if not self._announced and not await reader.begins(_COMPANY_S):
+                if (self._outbox or not self._announced) and not await reader.begins(_COMPANY_S):
                     yield self._flush()
                 while not self._ledger.finish_reason and (items := await reader.take()):
                     self._take_text(items, generation.report)
@@ -455,4 +466,5 @@ def _demand(request: pb.GenerateRequest, asked: Asked, budget_ms: float) -> Dema
         budget_ms=budget_ms,
         prompt_tokens=prompt_tokens(asked.messages),
         max_tokens=request.sampling.max_tokens,
+        max_cost_usd=request.max_cost_usd if request.HasField("max_cost_usd") else None,
     )

@@ -99,7 +99,10 @@ def outcomes(final: pb.Final) -> dict[str, str]:
 
 async def test_an_answer_is_accepted_then_text_then_final():
     events = await Scene(ScriptedCache(MISS)).events()
-    assert [event.WhichOneof("kind") for event in events] == ["accepted", "delta", "delta", "final"]
+    assert [event.WhichOneof("kind") for event in events] == [
+        *("accepted", "stage", "stage", "delta", "delta", "stage", "final")
+    ]
+    assert [event.stage for event in events if event.HasField("stage")] == list(events[-1].final.stages)
     assert [planned.name for planned in events[0].accepted.plan] == ["cache", "router", "llm"]
     final = events[-1].final
     assert (final.text, final.model) == ("Paris.", "small")
@@ -110,7 +113,7 @@ async def test_an_answer_is_accepted_then_text_then_final():
 
 async def test_the_last_text_and_the_account_travel_together():
     messages = await Scene(ScriptedCache(MISS)).messages()
-    assert [event.WhichOneof("kind") for event in messages[-1].events] == ["delta", "final"]
+    assert [event.WhichOneof("kind") for event in messages[-1].events] == ["delta", "stage", "final"]
 
 
 async def test_a_complete_answer_is_stored_under_its_tenant_and_class():
@@ -128,7 +131,7 @@ async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
     assert not scene.llms["small"].calls
     assert not scene.aftermath.stored
     (message,) = await scene.messages()  # the near copy: everything in one message, no lookup
-    assert [event.WhichOneof("kind") for event in message.events] == ["accepted", "delta", "final"]
+    assert [event.WhichOneof("kind") for event in message.events] == ["accepted", "delta", "stage", "final"]
     assert len(scene.cache.questions) == 1
 
 
@@ -326,3 +329,34 @@ async def test_a_broken_cache_is_left_out_after_some_calls():
     finals = [await scene.final() for _ in range(6)]
     assert [outcomes(final)["cache"] for final in finals] == ["FAILED"] * 5 + ["SKIPPED"]
     assert finals[-1].decisions[0].policy == "breaker"
+
+
+async def test_a_stage_that_has_ended_is_told_before_a_slow_model_says_anything():
+    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.05, text("Pa"), finish("ris.")))
+    kinds = [[event.WhichOneof("kind") for event in message.events] for message in await scene.messages()]
+    assert kinds == [["accepted", "stage"], ["stage"], ["delta"], ["delta", "stage", "final"]]
+
+
+async def test_a_cost_limit_leaves_out_models_that_may_cost_more_and_refuses_what_none_can_do():
+    with pytest.raises(InvalidInput, match="max_cost_usd: at least"):
+        await Scene(ScriptedCache(MISS)).final(max_cost_usd=1e-9)
+    with pytest.raises(InvalidInput, match="max_cost_usd: at least"):
+        await Scene().final(max_cost_usd=1e-9, model="small")
+    assert (await Scene().final(max_cost_usd=0.1)).text == "Paris."
+
+
+async def test_equal_requests_share_a_generation_where_there_is_no_cache():
+    scene = Scene()
+    finals = await asyncio.gather(*(scene.final() for _ in range(3)))
+    assert {final.text for final in finals} == {"Paris."}
+    assert len(scene.llms["small"].calls) == 1
+
+
+async def test_a_stream_that_ends_without_a_finish_is_an_error():
+    scene = Scene(routes=ScriptedRoutes(("small",)), small=ScriptedLlm(None))
+    answering = asyncio.create_task(scene.final())
+    await asyncio.sleep(0.05)
+    for pending in list(scene.backends.flights._flying.values()):
+        pending.flight._task.cancel()
+    with pytest.raises(Unavailable, match="cancelled"):
+        await answering
