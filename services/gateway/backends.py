@@ -29,7 +29,7 @@ from hedgerow.vision.v1 import vision_pb2
 from services.gateway.drill import Fault
 from services.runtime.callers import TENANT_HEADER
 from services.runtime.errors import Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
-from services.runtime.policy.breaker import Breaker
+from services.runtime.policy.shared_breaker import SharedBreaker
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
@@ -332,7 +332,7 @@ async def _both_ways(call: Any, requests: AsyncIterator[Message], who: str) -> A
         await asyncio.wait({sending})
 
 
-async def watch(channel: grpc.aio.Channel, breaker: Breaker) -> None:
+async def watch(channel: grpc.aio.Channel, breaker: SharedBreaker) -> None:
     """Keep connected, and tell the backend's breaker when its connection is lost and when it is back. Never returns."""
     while True:
         state = channel.get_state(try_to_connect=True)

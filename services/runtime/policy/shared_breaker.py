@@ -98,15 +98,15 @@ class SharedPermit:
         """Report to the breaker whose failure it is; to the other it says nothing."""
         if not self._once():
             return Blame.NOBODY
-        if self._breaker.is_its_own(self._tenant):
-            charged, spared, blame = self._own or self._breaker.own(self._tenant).enter(), self._common, Blame.TENANT
-        else:
-            charged, spared, blame = self._common, self._own, Blame.BACKEND
-        if spared:
-            spared.abandoned()
-        if charged:
-            report(charged)
-        return blame
+        if not self._breaker.is_its_own(self._tenant):
+            report(self._common)
+            if self._own:
+                self._own.abandoned()
+            return Blame.BACKEND
+        if own := self._own or self._breaker.own(self._tenant).enter():
+            report(own)
+        self._common.abandoned()
+        return Blame.TENANT
 
     def _once(self) -> bool:
         first, self._reported = not self._reported, True
