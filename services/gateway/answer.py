@@ -321,6 +321,7 @@ class Answer:
             messages=self._asked.for_model(),
             sampling=request.sampling if request.HasField("sampling") else None,
             response_format=request.response_format if request.HasField("response_format") else None,
+            cache_salt=self._tenant.prefix_salt,
         )
         deadline = Deadline.after(stage.budget_s, ledger.clock)
         rank = score(premium=self._tenant.premium, realtime=request.realtime, attempt=request.attempt)

@@ -127,6 +127,13 @@ class TenantSettings(_Group):
     tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
     concurrency: int = Field(0, ge=0, description="Requests at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
+    prefix_group: str = Field(
+        "",
+        max_length=256,
+        description="Tenants with the same name here reuse what a model has read of each other's prompts, as of a "
+        "system prompt that they share; each can then tell by time and by `cached_prompt_tokens` what the others' "
+        "prompts begin with. Empty: it shares with nobody.",
+    )
 
 
 class TargetSettings(_Group):

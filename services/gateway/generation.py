@@ -191,7 +191,9 @@ class Generation:
         if not pool.reads_prompts:
             return ()
         if self._prompt is None:
-            self._prompt = prefix.blocks(message.content for message in self.order.request.messages)
+            self._prompt = prefix.blocks(
+                (message.content for message in self.order.request.messages), self.order.request.cache_salt
+            )
         return self._prompt
 
     async def _race(self, first: Attempt, after_s: float | None, second: Callable[[], Attempt | None]) -> Attempt:

@@ -37,7 +37,7 @@ STORED = cache_pb2.Answer(text="Paris.", model="large", finish_reason=chat_pb2.F
 EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", similarity=1, ttl_ms=9_000)
 
 
-ACME = Tenant("acme", False, 1.0, Allowance(), 0)
+ACME = Tenant("acme", False, 1.0, Allowance(), 0, "salt")
 
 
 class Scene:
@@ -94,6 +94,13 @@ class Scene:
 
 def outcomes(final: pb.Final) -> dict[str, str]:
     return {stage.name: pb.StageOutcome.Name(stage.outcome).removeprefix("STAGE_OUTCOME_") for stage in final.stages}
+
+
+async def test_a_model_is_told_whose_prompts_it_may_reuse():
+    scene = Scene()
+    await scene.final()
+    (asked,) = scene.llms["small"].requests
+    assert asked.cache_salt == ACME.prefix_salt == "salt"
 
 
 async def test_an_answer_is_accepted_then_text_then_final():
