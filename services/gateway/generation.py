@@ -24,6 +24,7 @@ from services.gateway.attempt import Attempt
 from services.gateway.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
 from services.gateway.fleet import Fleet, Pool, Replica
+from services.gateway.removals import Known
 from services.runtime.deadline import Deadline, set_within
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from services.runtime.policy import prefix
@@ -53,6 +54,7 @@ class Order:
     metadata: Metadata = ()
     once: bool = False  # reach a model once at most
     others_when_late: bool = True  # another model may stand in for one whose first text is late
+    known: Known = field(default_factory=Known)  # of the cache, when it was asked before
 
 
 @dataclass(slots=True)

@@ -127,6 +127,31 @@ async def test_a_complete_answer_is_stored_under_its_tenant_and_class():
     assert stored.answer.text == "Paris."
 
 
+async def test_an_answer_is_stored_with_what_the_cache_knew_before_it_was_begun():
+    cache = ScriptedCache(MISS)
+    scene = Scene(cache)
+    await scene.messages()
+    cache.outcome = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=7, key="k")
+    await scene.messages(tier=pb.TIER_FAST)
+    cache.outcome = Unavailable("cache: UNAVAILABLE")
+    await scene.messages(tier=pb.TIER_QUALITY)
+    assert [(known.epoch, known.key) for known in scene.aftermath.known] == [(0, ""), (7, "k"), (7, "")]
+
+
+async def test_who_reads_along_has_an_answer_stored_with_what_was_known_when_it_was_begun():
+    cache = ScriptedCache(cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=7))
+    scene = Scene(cache, small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
+    leaving = scene.answer().messages()
+    while not scene.llms["small"].calls:
+        await anext(leaving)
+    cache.outcome = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=8)
+    staying = asyncio.create_task(scene.final())
+    await asyncio.sleep(0.005)
+    await leaving.aclose()
+    await staying
+    assert (len(scene.llms["small"].calls), [known.epoch for known in scene.aftermath.known]) == (1, [7])
+
+
 async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
     scene = Scene(ScriptedCache(EXACT))
     final = await scene.final()
