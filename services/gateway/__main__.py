@@ -58,9 +58,9 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             for name, addresses in settings.llm_addresses.items()
         }
         fleet, cache_breaker = make_fleet(settings, llms, pressure.value), _breaker(settings, "cache")
-        near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000)
+        near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000, settings.near_cache_bytes)
         routes = Routes(settings.llm_addresses.keys(), expected=router is not None, tell=fleet.expect)
-        aftermath = Aftermath(cache, router, near)
+        aftermath = Aftermath(cache, router, near, settings.aftermath_bytes)
         flights = SingleFlight[bytes, Generation]() if settings.single_flight else None
         stand_ins = StandIns(settings.stand_ins, settings.template)
         senses = _senses(settings, channels)
@@ -75,7 +75,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             work.append(watch(channels[settings.audio_address], senses.audio_breaker))
         if cache:
             work.append(watch(channels[settings.cache_address], cache_breaker))
-            work.append(keep_up(lambda: near.follow(cache)))
+            work += [keep_up(lambda: near.follow(cache)), near.run()]
         if router:
             work.append(keep_up(lambda: routes.follow(router)))
         async with asyncio.TaskGroup() as group:

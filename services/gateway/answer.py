@@ -13,9 +13,10 @@ the code here.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -28,7 +29,8 @@ from services.gateway.fleet import Fleet
 from services.gateway.generation import Generation, Order, Report
 from services.gateway.identity import Tenant
 from services.gateway.ledger import Ledger, Running
-from services.gateway.near import NearCache
+from services.gateway.near import Copy, NearCache
+from services.gateway.removals import Known
 from services.gateway.routes import Routes
 from services.gateway.senses import Asked, Perception, Senses
 from services.runtime import telemetry
@@ -95,6 +97,7 @@ class Answer:
         self._choice: Choice | None = None
         self._question = cache_pb2.Question()
         self._question_key = b""
+        self._known = Known()
         self._stale: cache_pb2.Answer | None = None
         self._generation: Generation | None = None
         self._reads_along = False
@@ -128,7 +131,7 @@ class Answer:
         shared = not self._request.cache.bypass and self._asked.whole
         if shared and not ledger.finish_reason:
             self._question = _question(self._request, self._asked, self._tenant.name)
-            self._question_key = self._question.SerializeToString(deterministic=True)
+            self._question_key = _digest(self._question)
         cache = self._backends.cache if shared else None
         if cache is None:
             ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
@@ -196,6 +199,7 @@ class Answer:
         self._outbox.append(pb.Event(stage=stage))
 
     async def _from_cache(self, cache: Cache) -> Messages:
+        self._known = self._backends.near.removals.known()
         with self._ledger.stage("cache") as stage:
             if self._take_near(stage):
                 return
@@ -235,11 +239,11 @@ class Answer:
 
     def _take_near(self, stage: Running) -> bool:
         """Whether this gateway has the answer itself."""
-        copy, pending = self._backends.near.get(self._question_key), None
+        copy, pending = self._backends.near.get(self._tenant.name, self._question_key), None
         if copy is not None:
-            self._take(copy.answer, pb.CACHE_VERDICT_EXACT, copy.key, 1.0)
+            self._take(copy, pb.CACHE_VERDICT_EXACT, copy.key, 1.0)
             stage.detail = "exact, kept in the gateway"
-        elif pending := self._backends.aftermath.pending(self._question_key):
+        elif pending := self._backends.aftermath.pending(self._tenant.name, self._question_key):
             self._take(pending, pb.CACHE_VERDICT_EXACT, "", 1.0)
             stage.detail = "exact, on its way to the cache"
         return bool(copy or pending)
@@ -253,6 +257,8 @@ class Answer:
         stage.detail = cache_pb2.Verdict.Name(found.verdict).removeprefix("VERDICT_").lower()
         if similarity is not None and verdict != pb.CACHE_VERDICT_EXACT:
             stage.detail += f", nearest {similarity:.3f}{f' refused: {found.refused}' if found.refused else ''}"
+        self._backends.near.removals.learn(found.epoch)
+        self._known = replace(self._known, epoch=found.epoch or self._known.epoch, key=found.key)
         if verdict == pb.CACHE_VERDICT_MISS:
             self._ledger.cache = pb.CacheReport(verdict=verdict, similarity=similarity)
             self._stale = found.stale if found.HasField("stale") else None
@@ -260,9 +266,12 @@ class Answer:
         exact = verdict == pb.CACHE_VERDICT_EXACT
         self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
         if exact and not found.local_only:  # else a removal by others would not be heard of
-            self._backends.near.put(self._question_key, found.answer, found.key, self._tenant.name, found.ttl_ms)
+            tenant, key = self._tenant.name, self._question_key
+            self._backends.near.put(key, found.answer, tenant, self._known, found.key, found.ttl_ms)
 
-    def _take(self, answer: cache_pb2.Answer, verdict: pb.CacheVerdict, key: str, similarity: float | None) -> None:
+    def _take(
+        self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None
+    ) -> None:
         self._ledger.cache = pb.CacheReport(verdict=verdict, key=key, similarity=similarity)
         self._take_whole(answer.text, answer.model, answer.finish_reason)
 
@@ -338,6 +347,7 @@ class Answer:
             messages=self._asked.for_model(),
             sampling=request.sampling if request.HasField("sampling") else None,
             response_format=request.response_format if request.HasField("response_format") else None,
+            cache_salt=self._tenant.prefix_salt,
         )
         deadline = Deadline.after(stage.budget_s, ledger.clock)
         rank = score(premium=self._tenant.premium, realtime=request.realtime, attempt=request.attempt)
@@ -350,6 +360,7 @@ class Answer:
             telemetry.propagate(stage.span),
             once=request.single_attempt,
             others_when_late="smaller" in self._backends.stand_ins.order,
+            known=self._known,
         )
 
     def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:
@@ -424,15 +435,15 @@ class Answer:
 
     def _store(self, final: pb.Final) -> None:
         """Have it stored, by the first of those who share it."""
-        report = self._generation.report if self._generation else None
-        if report is None or report.stored:
+        generation = self._generation
+        if generation is None or generation.report.stored:
             return
-        report.stored = True
+        generation.report.stored = True
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
         request = cache_pb2.StoreRequest(question=self._question, answer=answer)
-        self._backends.aftermath.store(self._question_key, request)
+        self._backends.aftermath.store(self._question_key, request, generation.order.known)
 
 
 def _question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:
@@ -445,6 +456,11 @@ def _question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_p
         response_format=request.response_format if request.HasField("response_format") else None,
         attachments=asked.attachments(),
     )
+
+
+def _digest(question: cache_pb2.Question) -> bytes:
+    """What stands for a question in this gateway's memory: what it says may be long."""
+    return hashlib.blake2b(question.SerializeToString(deterministic=True), digest_size=32).digest()
 
 
 def _is_storable(final: pb.Final) -> bool:

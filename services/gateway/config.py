@@ -145,6 +145,13 @@ class TenantSettings(_Group):
     tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
     concurrency: int = Field(0, ge=0, description="Requests at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
+    prefix_group: str = Field(
+        "",
+        max_length=256,
+        description="Tenants with the same name here reuse what a model has read of each other's prompts, as of a "
+        "system prompt that they share; each can then tell by time and by `cached_prompt_tokens` what the others' "
+        "prompts begin with. Empty: it shares with nobody.",
+    )
 
 
 class TargetSettings(_Group):
@@ -196,7 +203,19 @@ class GatewaySettings(ServiceSettings):
     )
     stages: StageBudgets = Field(StageBudgets(), description="The budget of each stage, as JSON.")
     ready_wait_ms: int = Field(5_000, ge=0, description="At start, how long to wait for the router's first table.")
-    near_cache_entries: int = Field(10_000, ge=0, description="Exact answers kept in the gateway. 0: none.")
+    near_cache_entries: int = Field(10_000, ge=0, description="The most exact answers kept in the gateway. 0: none.")
+    near_cache_bytes: int = Field(
+        67_108_864,
+        ge=0,
+        description="The most bytes they take, in each worker. When it is full, the tenant that has the most gives up "
+        "its least recently used. 0: none.",
+    )
+    aftermath_bytes: int = Field(
+        33_554_432,
+        ge=0,
+        description="The most bytes, in each worker, of answers that wait for the cache to keep them, with their "
+        "questions. When it is full, the oldest of the tenant that has the most is not kept.",
+    )
     near_cache_ttl_ms: int = Field(
         30_000, ge=1, description="How long one is kept before the cache is asked again, which keeps it from eviction."
     )

@@ -27,6 +27,7 @@ from services.gateway.attempt import Attempt
 from services.gateway.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
 from services.gateway.fleet import Fleet, Pool, Replica
+from services.gateway.removals import Known
 from services.runtime.deadline import Deadline, set_within
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from services.runtime.policy import prefix
@@ -57,6 +58,7 @@ class Order:
     metadata: Metadata = ()
     once: bool = False  # reach a model once at most
     others_when_late: bool = True  # another model may stand in for one whose first text is late
+    known: Known = field(default_factory=Known)  # of the cache, when it was asked before
 
 
 @dataclass(slots=True)
@@ -232,7 +234,9 @@ class Generation:
         if not pool.reads_prompts:
             return ()
         if self._prompt is None:
-            self._prompt = prefix.blocks(message.content for message in self.order.request.messages)
+            self._prompt = prefix.blocks(
+                (message.content for message in self.order.request.messages), self.order.request.cache_salt
+            )
         return self._prompt
 
     async def _race(

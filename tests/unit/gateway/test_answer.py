@@ -38,7 +38,7 @@ STORED = cache_pb2.Answer(text="Paris.", model="large", finish_reason=chat_pb2.F
 EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", similarity=1, ttl_ms=9_000)
 
 
-ACME = Tenant("acme", False, 1.0, Allowance(), 0)
+ACME = Tenant("acme", False, 1.0, Allowance(), 0, "salt")
 
 
 class Scene:
@@ -97,6 +97,13 @@ def outcomes(final: pb.Final) -> dict[str, str]:
     return {stage.name: pb.StageOutcome.Name(stage.outcome).removeprefix("STAGE_OUTCOME_") for stage in final.stages}
 
 
+async def test_a_model_is_told_whose_prompts_it_may_reuse():
+    scene = Scene()
+    await scene.final()
+    (asked,) = scene.llms["small"].requests
+    assert asked.cache_salt == ACME.prefix_salt == "salt"
+
+
 async def test_an_answer_is_accepted_then_text_then_final():
     events = await Scene(ScriptedCache(MISS)).events()
     assert [event.WhichOneof("kind") for event in events] == [
@@ -122,6 +129,31 @@ async def test_a_complete_answer_is_stored_under_its_tenant_and_class():
     (stored,) = scene.aftermath.stored
     assert (stored.question.tenant, stored.question.model_class) == ("acme", "tier:quality")
     assert stored.answer.text == "Paris."
+
+
+async def test_an_answer_is_stored_with_what_the_cache_knew_before_it_was_begun():
+    cache = ScriptedCache(MISS)
+    scene = Scene(cache)
+    await scene.messages()
+    cache.outcome = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=7, key="k")
+    await scene.messages(tier=pb.TIER_FAST)
+    cache.outcome = Unavailable("cache: UNAVAILABLE")
+    await scene.messages(tier=pb.TIER_QUALITY)
+    assert [(known.epoch, known.key) for known in scene.aftermath.known] == [(0, ""), (7, "k"), (7, "")]
+
+
+async def test_who_reads_along_has_an_answer_stored_with_what_was_known_when_it_was_begun():
+    cache = ScriptedCache(cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=7))
+    scene = Scene(cache, small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
+    leaving = scene.answer().messages()
+    while not scene.llms["small"].calls:
+        await anext(leaving)
+    cache.outcome = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=8)
+    staying = asyncio.create_task(scene.final())
+    await asyncio.sleep(0.005)
+    await leaving.aclose()
+    await staying
+    assert (len(scene.llms["small"].calls), [known.epoch for known in scene.aftermath.known]) == (1, [7])
 
 
 async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
