@@ -156,9 +156,8 @@ class Follower:
         self._memory.overflowed = False
         stored = await self._stored(ask)
         kept = {entry.key for entry, _ in stored}
-        held = map(self._memory.entries.held, self._memory.entries.keys())
         self._memory.forget(
-            [entry.key for entry in held if entry and entry.key not in kept and not self._ours_is(entry)]
+            [entry.key for entry in self._memory.entries if entry.key not in kept and not self._ours_is(entry)]
         )
         for some in _by(_READ, stored[::-1]):  # the most recently used last
             for entry, vector in some:

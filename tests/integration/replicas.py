@@ -45,8 +45,7 @@ class Replica:
 
     def holds(self) -> dict[str, bytes]:
         """Answers by key."""
-        entries = self.memory.entries
-        return {key: entry.answer for key in list(entries.keys()) if (entry := entries.held(key))}
+        return {entry.key: entry.answer for entry in self.memory.entries}
 
 
 @asynccontextmanager
