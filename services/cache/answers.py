@@ -96,16 +96,21 @@ class Answers:
         self.stats.refused += bool(found.refused)
         return replace(found, stale=self.entries.stale(question.key, self._now_ms()))
 
-    async def store(self, question: Identity, answer: bytes, ttl_ms: int, deadline: Deadline) -> bool:
-        """Keep an answer for `ttl_ms`. When this returns it is kept; when it raises it is not kept at all. Returns
-        whether this process alone knows it so far.
+    @property
+    def epoch(self) -> int:
+        """The last change that is known, for the store of an answer that is begun now."""
+        return max(self._store.known, 1)  # 0 stands for none
 
-        Raises `Overtaken` when its entry or its tenant was removed meanwhile: what was removed must not come back.
+    async def store(self, question: Identity, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int = 0) -> bool:
+        """Keep an answer for `ttl_ms`. When this returns it is kept; when it raises it is not kept at all. Returns
+        whether this process alone knows it so far. `epoch`: when the answer was begun; 0 for just now.
+
+        Raises `Overtaken` when its entry or its tenant was removed since: what was removed must not come back.
         """
-        known = self._store.known
+        known = epoch or self._store.known
         with self._memory.on_its_way(question) as arriving:
             vector = await self.embed(question.asked, deadline)
-        if arriving.overtaken:
+        if arriving.overtaken or (epoch and self._store.overtaken(question, epoch)):
             raise Overtaken("the entry or its tenant was invalidated while its answer was being stored")
         now_ms = self._now_ms()
         entry = Entry(

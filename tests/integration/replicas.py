@@ -37,8 +37,8 @@ class Replica:
     memory: Memory
     state: SharedState
 
-    async def keep(self, question: Identity, answer: bytes, ttl_ms: int = 600_000) -> bool:
-        return await self.answers.store(question, answer, ttl_ms, Deadline.never())
+    async def keep(self, question: Identity, answer: bytes, ttl_ms: int = 600_000, epoch: int = 0) -> bool:
+        return await self.answers.store(question, answer, ttl_ms, Deadline.never(), epoch)
 
     async def look_up(self, question: Identity, threshold: float = 1) -> Found:
         return await self.answers.lookup(question, threshold, Deadline.never())
