@@ -14,6 +14,7 @@ from cachetools import LRUCache
 from prometheus_client import Histogram
 
 from services.cache.engines import Engine
+from services.cache.tokens import as_read
 from services.cache.vectors import Vector
 from services.runtime.policy.batch import Batcher
 
@@ -33,7 +34,7 @@ class Embedder:
     """Embeds texts with an engine. Texts that differ only in case or in white space are the same text to the model."""
 
     def __init__(self, engine: Engine, memory_entries: int):
-        self.name = engine.name
+        self.name, self.unseen = engine.name, engine.unseen
         self._engine = engine
         self._thread = ThreadPoolExecutor(1, "embed")
         self._batcher = Batcher("embed", self._run, engine.max_batch, max_delay_s=0)
@@ -46,7 +47,7 @@ class Embedder:
 
         A caller that is cancelled while its text still waits for the thread leaves no work behind.
         """
-        text = " ".join(text.lower().split())
+        text = as_read(text)
         if text in self._memory:
             self.hits += 1
             return self._memory[text]
