@@ -56,7 +56,7 @@ class Answers:
     def __init__(self, memory: Memory, store: Store, embedder: Embedder, now_ms: Callable[[], int]):
         self.entries, self.watchers, self.stats, self.embedder = memory.entries, memory.watchers, memory.stats, embedder
         self._memory, self._store, self._now_ms = memory, store, now_ms
-        self._used: dict[str, Entry] = {}
+        self._used: set[str] = set()  # keys: what has left memory since must not be kept alive
 
     async def lookup(self, question: Identity, threshold: float, deadline: Deadline) -> Found:
         """The exact entry, else the nearest with a similarity of at least `threshold`; 1 asks for the exact one alone.
@@ -109,7 +109,7 @@ class Answers:
         """
         known = epoch or self._store.known
         with self._memory.on_its_way(question) as arriving:
-            vector = await self.embed(question.asked, deadline)
+            vector = await self.embed(question.asked, question.tenant, deadline)
         if arriving.overtaken or (epoch and self._store.overtaken(question, epoch)):
             raise Overtaken("the entry or its tenant was invalidated while its answer was being stored")
         now_ms = self._now_ms()
@@ -130,10 +130,11 @@ class Answers:
 
     def sweep(self) -> None:
         """Remove what was kept long enough, and write down what was used since the last sweep."""
+        self.embedder.sweep()
         gone = self._memory.expire(self._now_ms())
-        used, self._used = self._used, {}
-        if used:
-            self._store.touch(list(used.values()))
+        used, self._used = self._used, set()
+        if held := [entry for key in used if (entry := self.entries.held(key))]:
+            self._store.touch(held)
         if gone:
             self._store.expired(gone)
 
@@ -143,7 +144,7 @@ class Answers:
         self.embedder.close()
 
     async def _nearest(self, question: Identity, threshold: float, deadline: Deadline) -> Found:
-        vector = await self.embed(question.asked, deadline)
+        vector = await self.embed(question.asked, question.tenant, deadline)
         if vector is None:
             return Found(Verdict.MISS)
         near = await self._memory.nearest(question, vector, _CANDIDATES)
@@ -166,14 +167,14 @@ class Answers:
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
         now_ms = self._now_ms()
         self.entries.use(entry, now_ms)
-        self._used[entry.key] = entry
+        self._used.add(entry.key)
         return Found(verdict, entry, entry.expires_at_ms - now_ms, similarity)
 
-    async def embed(self, text: str, deadline: Deadline) -> Vector | None:
+    async def embed(self, text: str, tenant: str, deadline: Deadline) -> Vector | None:
         """A text's unit vector, or None where it is too long. Raises `EmbeddingTooLate`."""
         remaining = deadline.remaining()
         try:
             async with asyncio.timeout(None if remaining == float("inf") else remaining):
-                return await self.embedder.embed(text)
+                return await self.embedder.embed(text, tenant)
         except TimeoutError:
             raise EmbeddingTooLate("the time was over before the question was embedded") from None

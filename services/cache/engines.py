@@ -31,6 +31,7 @@ class Engine(Protocol):
 
     name: str  # tells apart vectors that must not be compared
     max_batch: int  # how many texts it had best be given at once
+    max_characters: int  # of a text, before it is looked at
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
         """For each text a unit vector, or None where it is longer than the engine may read."""
@@ -63,7 +64,7 @@ class CTranslate2Engine:
     def __init__(self, model: Path, max_tokens: int):
         """`model` is a folder made by `convert`."""
         self._tokens = Tokens(max_tokens)
-        self.unseen = self._tokens.unseen
+        self.unseen, self.max_characters = self._tokens.unseen, self._tokens.max_characters
         self._encoder = ctranslate2.Encoder(str(model), device="cpu", intra_threads=1, inter_threads=1)
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
@@ -91,7 +92,7 @@ class SentenceTransformersEngine:
 
         torch.set_num_threads(1)
         self._tokens = Tokens(max_tokens)
-        self.unseen = self._tokens.unseen
+        self.unseen, self.max_characters = self._tokens.unseen, self._tokens.max_characters
         self._model = SentenceTransformer(str(get_model_path()), device="cpu")
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, takewhile
 from typing import Generic, Protocol, TypeVar
 
 
@@ -63,11 +64,10 @@ class FairLru(Generic[K, V]):
         holding = self._tenants.get(tenant)
         return list(holding.keys) if holding else []
 
-    def oldest(self) -> Iterator[tuple[K, V]]:
-        """The least recently used of each tenant."""
-        for holding in list(self._tenants.values()):
-            key = next(iter(holding.keys))
-            yield key, self._values[key]
+    def oldest_while(self, condition: Callable[[V], bool]) -> list[K]:
+        """Of each tenant the least recently used, up to the first for which `condition` does not hold."""
+        held = (takewhile(lambda key: condition(self._values[key]), each.keys) for each in self._tenants.values())
+        return list(chain.from_iterable(held))
 
     def put(self, key: K, value: V) -> None:
         """Hold a value, whose key is not held yet, as its tenant's most recently used."""

@@ -72,9 +72,9 @@ class CacheServicer:
     async def Embed(self, request: cache_pb2.EmbedRequest, call: Call) -> cache_pb2.EmbedResponse:
         validation.check_texts(list(request.texts))
         reply = cache_pb2.EmbedResponse(model=MODEL)
-        # One after the other: at most one of them is ahead of a lookup's question.
+        # One after the other: at most one of them is ahead of a lookup's question. Remembered apart from any tenant's.
         for number, text in enumerate(request.texts):
-            vector = await self._answers.embed(text, call.deadline)
+            vector = await self._answers.embed(text, "", call.deadline)
             if vector is None:
                 limit = f"at most {self._settings.max_embedded_tokens} tokens"
                 raise InvalidInput(f"texts[{number}]", limit, f"{len(text)} characters")

@@ -55,7 +55,7 @@ async def replica(url: str, *, max_entries: int = 1_000, max_queued: int = 100) 
     memory = Memory(Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000))
     async with connected(url, _PATIENT_S) as state:
         store = RedisStore(state, memory, engine.name, 60_000, max_queued, _now_ms)
-        answers = Answers(memory, store, Embedder(engine, 1_000), _now_ms)
+        answers = Answers(memory, store, Embedder(engine, 10**6, 60), _now_ms)
         await store.load()
         running = asyncio.create_task(store.run())
         try:

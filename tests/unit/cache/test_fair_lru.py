@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import takewhile
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,7 +95,7 @@ def test_what_goes_is_always_the_oldest_of_a_tenant_with_the_largest_share(steps
         assert len(held) <= 6
         assert sum(value.size for value in held.values()) == lru.bytes <= 150
         assert {key: lru.get(key) for key in held} == held
-        assert {key for key, _ in lru.oldest()} == _oldest(held)
+        assert sorted(lru.oldest_while(lambda value: value.size < 30)) == _small_ones_first(held)
 
 
 def _share(held: OrderedDict[int, Value], tenant: str) -> float:
@@ -102,6 +103,6 @@ def _share(held: OrderedDict[int, Value], tenant: str) -> float:
     return max(len(sizes) / 6, sum(sizes) / 150)
 
 
-def _oldest(held: OrderedDict[int, Value]) -> set[int]:
-    first = {value.tenant: key for key, value in reversed(held.items())}
-    return set(first.values())
+def _small_ones_first(held: OrderedDict[int, Value]) -> list[int]:
+    of = {tenant: [key for key, value in held.items() if value.tenant == tenant] for tenant in "abc"}
+    return sorted(key for keys in of.values() for key in takewhile(lambda key: held[key].size < 30, keys))
