@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from services.control.routes import packed
 from services.control.topology import Edge, Jwt
-from services.runtime.callers import TENANT_HEADER
+from services.runtime.callers import EXPIRES_HEADER, TENANT_HEADER
 
 HEALTH_PATH = "/healthz"  # of Envoy itself
 HEALTH_SERVICE = "/grpc.health.v1.Health/"  # of the gateway; who asks it has no token (a load balancer)
@@ -72,7 +72,10 @@ def _tokens(jwt: Jwt, *, preflight: bool) -> JwtAuthentication:
         require_expiration=True,
         forward=False,
         from_headers=[{"name": "authorization", "value_prefix": "Bearer "}],
-        claim_to_headers=[{"header_name": TENANT_HEADER, "claim_name": jwt.tenant_claim}],
+        claim_to_headers=[
+            {"header_name": TENANT_HEADER, "claim_name": jwt.tenant_claim},
+            {"header_name": EXPIRES_HEADER, "claim_name": "exp"},  # streams end with it
+        ],
     )
     return JwtAuthentication(
         providers={"edge": provider},

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -37,14 +37,14 @@ from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
 from services.runtime.policy.flight import Reader, SingleFlight
-from services.runtime.policy.gate import Ticket
 from services.runtime.policy.priority import score
 from services.runtime.policy.quota import Reservation
 from services.runtime.policy.shared_breaker import SharedBreaker, SharedPermit
+from services.runtime.policy.ticket import Ticket
 from services.runtime.routing import Choice, Complexity, Demand, Tier, affordable
 
 _COMPANY_S = 0.002  # how long the plan waits for a first token to travel with
-_BYTES_PER_TOKEN = 4  # of English text; the engine's own count is the truth
+_BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
 _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_MISS: pb.CACHE_VERDICT_MISS,
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
@@ -79,7 +79,8 @@ class Backends:
 
 
 class Answer:
-    """An answer in the making. `messages` may be iterated once; closing it leaves whatever is under way."""
+    """An answer in the making. `messages` may be iterated once; closing it leaves whatever is under way. `placed` is of
+    an item of a batch: it hears when the model is asked."""
 
     def __init__(
         self,
@@ -88,9 +89,10 @@ class Answer:
         reservation: Reservation,
         ledger: Ledger,
         backends: Backends,
+        placed: Callable[[], None] | None = None,
     ):
         self._request, self._tenant, self._ledger, self._backends = request, tenant, ledger, backends
-        self._reservation = reservation
+        self._reservation, self._placed = reservation, placed
         self._outbox: list[pb.Event] = []
         ledger.tell = self._tell_stage
         self._announced = False
@@ -325,6 +327,7 @@ class Answer:
             finally:
                 reader.leave()
                 self._account(generation.report, stage)
+                self._ledger.billed_tokens = self._due(generation.report)
 
     def _board(self, order: Order, within_s: float) -> tuple[Generation, Reader[llm_pb2.GenerateResponse]]:
         """Read along with a generation of the same, or start one."""
@@ -333,6 +336,8 @@ class Answer:
         if under_way and under_way.suits(order):
             self._generation, self._reads_along = under_way, True
             self._ledger.decide("single_flight", "joined", order.models[0], "the same is being generated")
+            if self._placed:  # it needs no place of its own
+                self._placed()
             return under_way, under_way.flight.join(within_s)
         generation = self._generation = Generation(order, self._backends.fleet, self._backends.aftermath.observe)
         reader, execution = generation.flight.join(within_s), generation.run()
@@ -350,12 +355,17 @@ class Answer:
             cache_salt=self._tenant.prefix_salt,
         )
         deadline = Deadline.after(stage.budget_s, ledger.clock)
-        rank = score(premium=self._tenant.premium, realtime=request.realtime, attempt=request.attempt)
+        rank = score(
+            premium=self._tenant.premium,
+            realtime=request.realtime,
+            attempt=request.attempt,
+            batch=self._placed is not None,
+        )
         return Order(
             question,
             (choice.model, *choice.alternatives),
             deadline,
-            Ticket(rank, self._tenant.name, self._tenant.weight, deadline),
+            Ticket(rank, self._tenant.name, self._tenant.weight, deadline, self._placed),
             Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock),
             telemetry.propagate(stage.span),
             once=request.single_attempt,
@@ -425,8 +435,18 @@ class Answer:
         if model and not self._reads_along:
             prompt = ledger.usage.prompt_tokens or prompt_tokens(self._asked.messages)
             completion = ledger.usage.completion_tokens or ledger.tokens
-            ledger.cost_usd = model.cost_usd(prompt * (1 + report.extra_prompts), completion)
-        ledger.billed_tokens = 0 if self._reads_along else ledger.usage.prompt_tokens + ledger.tokens
+            ledger.cost_usd = model.cost_usd(prompt * report.prompts, completion)
+
+    def _due(self, report: Report) -> int:
+        """What the generation has cost by now, in tokens, and nobody has paid: every prompt that a model has read,
+        however the answer ended, and what it wrote. All who read it are one tenant's, so whoever leaves pays."""
+        ledger = self._ledger
+        if not report.calls:
+            return 0
+        prompt = ledger.usage.prompt_tokens or prompt_tokens(self._asked.for_model())
+        cost = prompt * report.prompts + max(ledger.tokens, ledger.usage.completion_tokens)
+        due, report.paid = max(cost - report.paid, 0), max(cost, report.paid)
+        return due
 
     def _lookup_request(self) -> cache_pb2.LookupRequest:
         policy = self._request.cache
@@ -472,7 +492,7 @@ def _is_storable(final: pb.Final) -> bool:
 
 def prompt_tokens(messages: Iterable[chat_pb2.Message]) -> int:
     """An estimate."""
-    return sum(len(message.content) for message in messages) // _BYTES_PER_TOKEN
+    return sum(len(message.content.encode()) for message in messages) // _BYTES_PER_TOKEN
 
 
 def _demand(request: pb.GenerateRequest, asked: Asked, budget_ms: float) -> Demand:

@@ -111,6 +111,13 @@ class LimitSettings(_Group):
     max: int = Field(200, ge=1, le=10_000, description="Never more.")
     queue: int = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
     queue_ms: float = Field(200, ge=0, le=60_000, description="The longest wait; then the request is shed.")
+    batch_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="The most of a model's places that items of batches take, while nobody waits and the load is below "
+        "`shed.load`.",
+    )
     order: Literal["lifo", "deadline"] = Field(
         "deadline",
         description="Who of one class and tenant goes first. `lifo`: the newest, which has most of its time left; the "
@@ -226,6 +233,22 @@ class GatewaySettings(ServiceSettings):
     labels_per_image: int = Field(1, ge=1, le=100, description="How many labels of a picture the model is told.")
     conversation_turns: int = Field(
         8, ge=1, le=30, description="How many earlier turns of a spoken conversation go along with a question."
+    )
+    conversation_idle_ms: int = Field(
+        20_000,
+        ge=100,
+        le=3_600_000,
+        description="The longest time without audio in a spoken conversation, which then ends; below the audio "
+        "service's own `idle_timeout_ms`.",
+    )
+    conversation_queue_bytes: int = Field(
+        262_144,
+        ge=1_024,
+        description="The most bytes of a conversation's audio that wait here for the audio service (8 s at 16 kHz, "
+        "16 bit); a client that sends faster is held back. One message of any size may wait alone.",
+    )
+    tenant_queue_bytes: int = Field(
+        4_194_304, ge=1_024, description="The same for all conversations of one tenant together."
     )
     max_batch: int = Field(64, ge=1, description="The most requests a batch may have.")
     api_keys: dict[str, str] = Field(

@@ -199,6 +199,7 @@ def _make_gate(settings: GatewaySettings, name: str, pressure: Callable[[], floa
         shed.retry_after_ms / 1000,
         clock=clock,
         pressure=pressure,
+        batch_share=limit.batch_share,
     )
 
 

@@ -33,8 +33,9 @@ from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailabl
 from services.runtime.policy import prefix
 from services.runtime.policy.breaker import BreakerOpen
 from services.runtime.policy.flight import Flight
-from services.runtime.policy.gate import Shed, Slot, Ticket
+from services.runtime.policy.gate import Slot
 from services.runtime.policy.hedge import race
+from services.runtime.policy.ticket import Shed, Ticket
 from services.runtime.telemetry import Metadata
 
 _NOT_SENT = BreakerOpen  # no model has seen the request
@@ -70,8 +71,14 @@ class Report:
     problems: list[str] = field(default_factory=list)  # of models that gave way to another
     resumed: bool = False
     carried_tokens: int = 0  # written by a call that then broke
-    extra_prompts: int = 0  # prompts that were read for calls that lost or broke
+    calls: list[Attempt] = field(default_factory=list)  # that were sent, for whatever reason
+    paid: int = 0  # tokens, by those who have read it
     stored: bool = False  # whether one of those who read it has had it stored
+
+    @property
+    def prompts(self) -> int:
+        """How often a model has read the prompt. One that broke before its first text, or refused, has not."""
+        return sum(call.problem is None or isinstance(call.problem, TooLate) for call in self.calls)
 
 
 class Generation:
@@ -206,6 +213,8 @@ class Generation:
         waited = self._clock() - asked
         if waited > _WAITED_S:
             self.report.decisions.add("limit", "waited", pool.model, f"{waited * 1000:.0f} ms for a place")
+            if self.order.ticket.placed:  # of a batch: nobody waits for its first text before it is asked for
+                self._first_text = Deadline(self._first_text.at + waited, self._clock)
         attempt = self._start(pool, slot, avoid) or self._start(pool, slot)
         if attempt is None:
             slot.release()
@@ -227,6 +236,7 @@ class Generation:
         if fault := pool.drill.fault(pool.rng):
             self.report.decisions.add("drill", "aborted" if fault.code else "delayed", replica.address, fault.words())
         attempt.start(request or self.order.request, prompt, self.order.metadata, lambda: self._notice(attempt), fault)
+        self.report.calls.append(attempt)
         return attempt
 
     def _prompt_of(self, pool: Pool) -> prefix.Blocks:
@@ -269,7 +279,6 @@ class Generation:
             self._no_hedge(pool, f"{waited}; no other replica is well")
             return None
         self.report.decisions.add("hedge", "started", attempt.replica.address, waited)
-        self.report.extra_prompts += 1
         attempt.kind = "hedge"
         return attempt
 
@@ -342,7 +351,6 @@ class Generation:
             written = sum(message.tokens for message in self.flight.items)
             self.report.decisions.add("failover", "started", attempt.replica.address, cause.message)
             self.report.resumed, self.report.carried_tokens = True, written
-            self.report.extra_prompts += 1
             self._winner = None
             try:
                 return await race(attempt, self._news, after_s=None, second=lambda: None)

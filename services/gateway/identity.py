@@ -63,6 +63,7 @@ class Identity:
     def __init__(self, api_keys: Mapping[str, str], tenants: Mapping[str, TenantSettings], file: Path | None):
         self._api_keys, self._settings, self._file = api_keys, tenants, file
         self._stamps = Stamps(*filter(None, [file]))
+        self.version = 0  # moves when a credential may mean something else than before
         self._known = settings = self._load()
         self._keys = _by_key(api_keys, settings)
         self._local = None if self._keys else _tenant(LOCAL, settings)
@@ -116,6 +117,7 @@ class Identity:
             _log.error("%s; the tenants stay as they were", error)
             return
         self._local = None if self._keys or self._local is None else _tenant(LOCAL, settings)
+        self.version += 1
         _log.info("tenants_file: read again; keys: %d", len(self._keys))
 
     def _load(self) -> Mapping[str, TenantSettings]:

@@ -21,7 +21,7 @@ from services.gateway.targets import Targets
 from services.runtime import telemetry
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError
-from services.runtime.policy.gate import Shed
+from services.runtime.policy.ticket import Shed
 
 _log = logging.getLogger(__name__)
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, 10, 30)

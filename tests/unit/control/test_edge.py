@@ -148,7 +148,10 @@ def test_tokens_are_checked_with_the_keys_of_the_file_and_name_the_tenant(jwt: d
     assert (provider.issuer, list(provider.audiences)) == ("https://issuer.example", ["a"])
     assert provider.require_expiration
     assert not provider.forward
-    assert [(one.header_name, one.claim_name) for one in provider.claim_to_headers] == [("x-hedgerow-tenant", "tenant")]
+    assert [(one.header_name, one.claim_name) for one in provider.claim_to_headers] == [
+        ("x-hedgerow-tenant", "tenant"),
+        ("x-hedgerow-expires", "exp"),
+    ]
     assert [(rule.match.prefix, rule.requires.provider_name) for rule in found.rules] == [
         ("/grpc.health.v1.Health/", ""),
         ("/", "edge"),
