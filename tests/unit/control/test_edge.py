@@ -131,8 +131,8 @@ def test_nothing_ends_a_stream_for_being_long_but_its_callers_own_deadline() -> 
 def test_who_a_caller_says_it_is_comes_off_before_any_filter_looks() -> None:
     (early,) = connections().early_header_mutation_extensions
     mutations = unpacked(early.typed_config, HeaderMutation()).mutations
-    assert mutations[0].remove == "x-hedgerow-tenant"
-    assert mutations[1].remove_on_match.key_matcher.prefix == "x-envoy-"
+    assert [mutation.remove for mutation in mutations[:2]] == ["x-hedgerow-tenant", "x-hedgerow-expires"]
+    assert mutations[2].remove_on_match.key_matcher.prefix == "x-envoy-"
     assert connections().use_remote_address.value
 
 

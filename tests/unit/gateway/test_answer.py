@@ -53,6 +53,8 @@ class Scene:
         **llms: ScriptedLlm,
     ):
         self.cache = cache
+        self.budget_ms = 1_000.0
+        self.billed: list[int] = []  # tokens, of each answer at its end
         self.llms = llms or {"small": ScriptedLlm(text("Pa"), 0.01, finish("ris.")), "large": ScriptedLlm()}
         self.near, self.aftermath, self.quotas = NearCache(10, 30), NotedAftermath(), Quotas()
         self.near.watch_began()
@@ -79,8 +81,9 @@ class Scene:
             images=bool(request.images),
             audio=recording_is(request),
         )
-        plan = make_plan(stages, 1_000, first_text_ms=request.first_token_budget_ms or float("inf"))
-        reservation = self.quotas.reserve("acme", ACME.allowance, 100)
+        plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
+        then = lambda over: self.billed.append(100 - over)  # noqa: E731
+        reservation = self.quotas.reserve("acme", ACME.allowance, 100, then=then)
         return Answer(request, ACME, reservation, Ledger(plan, INVALID_SPAN, 0.01), self.backends)
 
     async def messages(self, **fields: object) -> list[pb.GenerateResponse]:
