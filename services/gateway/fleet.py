@@ -26,7 +26,7 @@ _LOOK_AGAIN_S = 1.0  # for a model without replicas: nobody knows when one comes
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One address of a model. `in_flight` counts this gateway's calls alone."""
+    """One address of a model. `name` is what callers know it by. `in_flight` counts this gateway's calls alone."""
 
     address: str
     llm: Llm
@@ -35,6 +35,7 @@ class Replica:
     in_flight: int = 0
     turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
+    name: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +124,8 @@ def make_fleet(
     rng = rng or random.Random()
 
     def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
-        replicas = [make_replica(settings, model, address, llm, clock) for address, llm in addresses]
+        numbered = enumerate(addresses, 1)
+        replicas = [make_replica(settings, model, number, address, llm, clock) for number, (address, llm) in numbered]
         gate = _make_gate(settings, f"llm {model}", pressure, clock)
         return Pool(model, replicas, gate, Hedge(rule, hedges, clock), Sag(model, clock=clock), rng, settings.balance)
 
@@ -135,14 +137,15 @@ def make_fleet(
 
 
 def make_replica(
-    settings: GatewaySettings, model: str, address: str, llm: Llm, clock: Clock = time.monotonic
+    settings: GatewaySettings, model: str, number: int, address: str, llm: Llm, clock: Clock = time.monotonic
 ) -> Replica:
     """A replica of `model` that nobody has called yet."""
-    return Replica(address, llm, make_breaker(settings.breaker, f"{model}@{address}", clock))
+    name = f"{model}#{number}"
+    return Replica(address, llm, make_breaker(settings.breaker, f"{model}@{address}", clock, name), name=name)
 
 
-def make_breaker(settings: BreakerSettings, name: str, clock: Clock = time.monotonic) -> Breaker:
-    """A closed breaker."""
+def make_breaker(settings: BreakerSettings, name: str, clock: Clock = time.monotonic, shown: str = "") -> Breaker:
+    """A closed breaker. `shown` is what callers know the backend by, where that is not its `name`."""
     return Breaker(
         name,
         window_s=settings.window_s,
@@ -153,6 +156,7 @@ def make_breaker(settings: BreakerSettings, name: str, clock: Clock = time.monot
         slow_s=settings.slow_ms / 1000,
         open_s=settings.open_ms / 1000,
         clock=clock,
+        shown=shown,
     )
 
 

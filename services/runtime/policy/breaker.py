@@ -109,9 +109,12 @@ class Breaker:
         clock: Clock = time.monotonic,
         rng: random.Random = _RANDOM,
         on_change: Callable[[Breaker, State], None] | None = None,
+        shown: str = "",
     ):
-        """`in_a_row`: failures that open it at once. `min_calls`: fewer in the window say nothing. `open_s`: from
-        opening to the first probe, give or take 20%."""
+        """`name` is for metrics; callers are told `shown`, where that is given. `in_a_row`: failures that open it at
+        once. `min_calls`: fewer in the window say nothing. `open_s`: from opening to the first probe, give or take
+        20%."""
+        self._shown = shown or name
         self.name, self.slow_s, self.clock = name, slow_s, clock
         self._window = _Window(window_s)
         self._window_s, self._min_calls, self._open_s, self._rng = window_s, min_calls, open_s, rng
@@ -181,7 +184,7 @@ class Breaker:
 
     def refusal(self) -> BreakerOpen:
         """What to tell a caller that gets no leave."""
-        return BreakerOpen(f"{self.name}: {self._why}", retry_delay_s=self.retry_after_s(), backend=self.name)
+        return BreakerOpen(f"{self._shown}: {self._why}", retry_delay_s=self.retry_after_s(), backend=self._shown)
 
     def _judge(self, epoch: int, probe: bool, verdict: _Verdict) -> None:
         if epoch != self._epoch:
