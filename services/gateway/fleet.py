@@ -30,7 +30,7 @@ _LOOK_AGAIN_S = 1.0  # for a model without replicas: nobody knows when one comes
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One address of a model. `in_flight` counts this gateway's calls alone."""
+    """One address of a model. `name` is what callers know it by. `in_flight` counts this gateway's calls alone."""
 
     address: str
     llm: Llm
@@ -39,6 +39,7 @@ class Replica:
     in_flight: int = 0
     turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
+    name: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,8 +145,10 @@ def make_fleet(
     rng = rng or random.Random()
 
     def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
-        usual = Usual(settings.expected.first_text_ms / 1000, clock)
-        replicas = [make_replica(settings, model, address, llm, usual, clock) for address, llm in addresses]
+        usual, numbered = Usual(settings.expected.first_text_ms / 1000, clock), enumerate(addresses, 1)
+        replicas = [
+            make_replica(settings, model, number, address, llm, usual, clock) for number, (address, llm) in numbered
+        ]
         gate = _make_gate(settings, f"llm {model}", pressure, clock)
         hedge = Hedge(rule, hedges, usual, clock)
         return Pool(model, replicas, gate, usual, hedge, Sag(model, clock=clock), rng, settings.balance)
@@ -163,14 +166,25 @@ def make_fleet(
 
 
 def make_replica(
-    settings: GatewaySettings, model: str, address: str, llm: Llm, usual: Usual, clock: Clock = time.monotonic
+    settings: GatewaySettings,
+    model: str,
+    number: int,
+    address: str,
+    llm: Llm,
+    usual: Usual,
+    clock: Clock = time.monotonic,
 ) -> Replica:
     """A replica of `model` that nobody has called yet. `usual` is the model's."""
-    return Replica(address, llm, make_breaker(settings.breaker, f"{model}@{address}", usual, clock))
+    name = f"{model}#{number}"
+    breaker = make_breaker(settings.breaker, f"{model}@{address}", usual, clock, name)
+    return Replica(address, llm, breaker, name=name)
 
 
-def make_breaker(settings: BreakerSettings, name: str, usual: Usual, clock: Clock = time.monotonic) -> SharedBreaker:
-    """A closed breaker before a backend that `usual` tells about."""
+def make_breaker(
+    settings: BreakerSettings, name: str, usual: Usual, clock: Clock = time.monotonic, shown: str = ""
+) -> SharedBreaker:
+    """A closed breaker before a backend that `usual` tells about. `shown` is what callers know the backend by, where
+    that is not its `name`."""
     make = partial(
         Breaker,
         name,
@@ -183,7 +197,7 @@ def make_breaker(settings: BreakerSettings, name: str, usual: Usual, clock: Cloc
         open_s=settings.open_ms / 1000,
         clock=clock,
     )
-    return SharedBreaker(make, usual, settings.window_s)
+    return SharedBreaker(make, usual, settings.window_s, shown or name)
 
 
 def _make_gate(settings: GatewaySettings, name: str, pressure: Callable[[], float], clock: Clock) -> Gate:

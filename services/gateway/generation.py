@@ -231,10 +231,10 @@ class Generation:
             return None
         replica, permit = picked
         if known := replica.prefixes.matched(prompt):
-            self.report.decisions.add("prefix", "matched", replica.address, f"{known} of {len(prompt)} blocks")
+            self.report.decisions.add("prefix", "matched", replica, f"{known} of {len(prompt)} blocks")
         attempt = Attempt(pool, replica, permit, slot, self.order.deadline, self._observe)
         if fault := pool.drill.fault(pool.rng):
-            self.report.decisions.add("drill", "aborted" if fault.code else "delayed", replica.address, fault.words())
+            self.report.decisions.add("drill", "aborted" if fault.code else "delayed", replica, fault.words())
         attempt.start(request or self.order.request, prompt, self.order.metadata, lambda: self._notice(attempt), fault)
         self.report.calls.append(attempt)
         return attempt
@@ -278,7 +278,7 @@ class Generation:
             self._fleet.hedges.refund()
             self._no_hedge(pool, f"{waited}; no other replica is well")
             return None
-        self.report.decisions.add("hedge", "started", attempt.replica.address, waited)
+        self.report.decisions.add("hedge", "started", attempt.replica, waited)
         attempt.kind = "hedge"
         return attempt
 
@@ -313,7 +313,7 @@ class Generation:
         """From now on what comes from this call goes to the readers."""
         self._winner, self.report.model = attempt, attempt.pool.model
         if attempt.kind == "hedge":
-            self.report.decisions.add("hedge", "won", attempt.replica.address, f"after {attempt.age_s() * 1000:.0f} ms")
+            self.report.decisions.add("hedge", "won", attempt.replica, f"after {attempt.age_s() * 1000:.0f} ms")
         if attempt.pool.sag.sagging:
             rate = f"tokens come at {attempt.pool.sag.ratio():.2f} of the usual rate"
             self.report.decisions.add("limit", "sagging", attempt.pool.model, rate)
@@ -349,13 +349,13 @@ class Generation:
             if attempt is None:
                 break
             written = sum(message.tokens for message in self.flight.items)
-            self.report.decisions.add("failover", "started", attempt.replica.address, cause.message)
+            self.report.decisions.add("failover", "started", attempt.replica, cause.message)
             self.report.resumed, self.report.carried_tokens = True, written
             self._winner = None
             try:
                 return await race(attempt, self._news, after_s=None, second=lambda: None)
             except ServiceError as another:
-                self.report.decisions.add("failover", "failed", attempt.replica.address, another.message)
+                self.report.decisions.add("failover", "failed", attempt.replica, another.message)
                 self.report.resumed, cause = False, another
                 failed.append(attempt.replica)
         raise problem

@@ -250,6 +250,8 @@ class Ledger:
                 "hedgerow.decision.subject": made.subject,
                 "hedgerow.decision.reason": made.reason,
             }
+            if made.address:
+                attributes["hedgerow.decision.address"] = made.address
             self.span.add_event(f"hedgerow.{made.policy}", attributes, now_ns - int((now - made.at) * 1e9))
 
     def _compare_with_targets(self) -> None:

@@ -116,15 +116,16 @@ class SharedPermit:
 class SharedBreaker:
     """`make`: `Breaker` with all that a closed one for the backend takes. `usual`: how long the backend takes.
     `window_s`: how far back the success of another tenant speaks for the backend. A process that knows no tenants has
-    one, whose name is empty."""
+    one, whose name is empty. `shown` is what callers know the backend by."""
 
-    def __init__(self, make: Callable[..., Breaker], usual: Usual, window_s: float):
+    def __init__(self, make: Callable[..., Breaker], usual: Usual, window_s: float, shown: str):
+        self._shown = shown
         self._make, self._common, self.usual, self._window_s = make, make(), usual, window_s
         self._own: dict[str, Breaker] = {}
         self._failing: set[str] = set()  # tenants, since anyone's last success
         # Who was answered last, and of the others the last, with when.
         self._answered, self._other = ("", float("-inf")), ("", float("-inf"))
-        self.name, self.clock, self.slow_s = self._common.name, self._common.clock, self._common.slow_s
+        self.clock, self.slow_s = self._common.clock, self._common.slow_s
 
     def enter(self, tenant: str = "") -> SharedPermit | None:
         """Leave for a call now, or None."""
@@ -155,8 +156,8 @@ class SharedBreaker:
 
     def refusal(self, tenant: str = "") -> BreakerOpen:
         """What to tell a caller that gets no leave."""
-        told = f"{self.name}: {self.why(tenant)}"
-        return BreakerOpen(told, retry_delay_s=self.retry_after_s(tenant), backend=self.name)
+        told = f"{self._shown}: {self.why(tenant)}"
+        return BreakerOpen(told, retry_delay_s=self.retry_after_s(tenant), backend=self._shown)
 
     def disconnected(self) -> None:
         """The connection is lost: calls would fail, so none need to find that out."""

@@ -31,7 +31,7 @@ def breaker(clock: PausedClock) -> SharedBreaker:
 def make(clock: PausedClock, name: str = "shared") -> SharedBreaker:
     settings = {**SETTINGS, "in_a_row": 5, "min_calls": 1_000}
     return SharedBreaker(
-        partial(Breaker, name, **settings, clock=clock, rng=random.Random(1)), Usual(NEEDS_S, clock), WINDOW_S
+        partial(Breaker, name, **settings, clock=clock, rng=random.Random(1)), Usual(NEEDS_S, clock), WINDOW_S, name
     )
 
 
