@@ -72,7 +72,7 @@ async def run(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    telemetry.setup(name, settings.otlp_endpoint, settings.trace_ratio)
+    telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), settings.trace_ratio)
     ended = asyncio.Event()
     try:
         async with _own(settings) as folder:
