@@ -34,6 +34,7 @@ from services.runtime import boundary, sealed, telemetry, tls, workers
 from services.runtime.callers import CALLERS, anyone, callers_of, probes_of
 from services.runtime.config import ServiceSettings, load
 from services.runtime.errors import Unavailable
+from services.runtime.private import keep_to_oneself
 from services.runtime.workers import Worker
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
@@ -47,6 +48,7 @@ _log = logging.getLogger(__name__)
 
 def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDescriptor], assemble: Assemble) -> None:
     """Run a service: `assemble(settings)` yields its servicers once they are ready to serve."""
+    keep_to_oneself()
     settings = load(cls, sys.argv[1:], prog=f"python -m services.{name}")
     worker = Worker.current()
     telemetry.setup_logging(f"{name}/{worker.number}" if worker else name, settings.log_level)
