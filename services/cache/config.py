@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
+from services.runtime.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -23,7 +24,7 @@ class CacheSettings(ServiceSettings):
     database: str = Field(
         "", description="SQLite file that keeps the entries, unless Redis does. Empty: forgotten when the process ends."
     )
-    redis_url: RedisUrl = ""
+    redis_url: RedisUrl = Url("")
     redis_timeout_ms: float = Field(
         250,
         ge=1,

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
+from services.runtime.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
 Address = Annotated[str, Field(min_length=3)]
@@ -259,7 +260,7 @@ class GatewaySettings(ServiceSettings):
     tenants_file: Path | None = Field(
         None, description="A YAML file like `tenants`, which it adds to; read again when it changes."
     )
-    redis_url: RedisUrl = ""
+    redis_url: RedisUrl = Url("")
     redis_timeout_ms: float = Field(
         100,
         ge=1,

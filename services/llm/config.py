@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
+from services.runtime.secrets import HttpUrl, Url
 
 
 class VllmSettings(BaseModel):
@@ -48,7 +49,7 @@ class OpenAISettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base_url: str = Field("https://api.openai.com/v1", pattern="^https?://", description="Up to and including /v1.")
+    base_url: HttpUrl = Field(Url("https://api.openai.com/v1"), description="Up to and including /v1.")
     api_key: SecretStr = Field(SecretStr(""), description="Sent as a bearer token. Empty: none is sent.")
     model: str = Field("", description="The provider's name of the model.")
     context_tokens: int = Field(0, ge=0, description="Most tokens of prompt and answer together. 0: not known.")

@@ -35,7 +35,7 @@ class OpenAIEngine:
             settings.public_name, "openai", own.context_tokens, settings.max_tokens_cap, "", own.continues
         )
         self._client = httpx.AsyncClient(
-            base_url=own.base_url,
+            base_url=own.base_url.get_secret_value(),
             headers={"authorization": f"Bearer {self._key}"} if self._key else {},
             http2=True,
             limits=httpx.Limits(max_connections=own.max_connections, max_keepalive_connections=own.max_connections),

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from services.llm.config import VllmSettings
 from services.llm.errors import BadEngineSettings
 from services.runtime.errors import shorten
+from services.runtime.secrets import shown
 
 _SEVERAL_MACHINES = {"nnodes", "data_parallel_address", "distributed_executor_backend"}  # any of them may mean so
 
@@ -77,7 +78,7 @@ def _checked(name: str, value: Any, types: Mapping[str, Any]) -> Any:
             return TypeAdapter(types[name]).validate_python(candidate)
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
-    raise BadEngineSettings(f"vllm.{name}: {problem}, got {shorten(repr(value))}")
+    raise BadEngineSettings(f"vllm.{name}: {problem}, got {shorten(repr(shown(value, name)))}")
 
 
 def _readings(value: Any) -> Iterator[Any]:

@@ -35,6 +35,7 @@ from services.runtime.callers import CALLERS, anyone, callers_of, probes_of
 from services.runtime.config import ServiceSettings, load
 from services.runtime.errors import Unavailable
 from services.runtime.health import Health
+from services.runtime.private import keep_to_oneself
 from services.runtime.workers import Worker
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
@@ -48,6 +49,7 @@ _log = logging.getLogger(__name__)
 
 def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDescriptor], assemble: Assemble) -> None:
     """Run a service: `assemble(settings)` yields its servicers once they are ready to serve."""
+    keep_to_oneself()
     settings = load(cls, sys.argv[1:], prog=f"python -m services.{name}")
     worker = Worker.current()
     telemetry.setup_logging(f"{name}/{worker.number}" if worker else name, settings.log_level)
@@ -73,7 +75,7 @@ async def run(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    telemetry.setup(name, settings.otlp_endpoint, settings.trace_ratio)
+    telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), settings.trace_ratio)
     ended = asyncio.Event()
     try:
         async with _own(settings) as folder:

@@ -11,6 +11,7 @@ from typing import Any
 
 import onnxruntime
 
+from hedgerow.private import private_folder
 from services.vision.engine import Arrays
 from services.vision.engines.arrays import ArraySpec
 from services.vision.engines.devices import choose_device, refuse_precision
@@ -105,7 +106,7 @@ def _tensorrt(source: Source, index: int, precision: str, inputs: Sequence[Array
     # The provider names its engines after the graph and not after the weights, so each file has a folder of its own.
     # It is not beside the model: what changes there is a model to load.
     cache = Path.home() / ".cache" / "hedgerow" / "tensorrt" / source.digest
-    cache.mkdir(parents=True, exist_ok=True)
+    private_folder(cache)  # an engine is machine code, and is loaded without a question
     profiles = {
         f"trt_profile_{name}_shapes": ",".join(
             f"{spec.name}:{'x'.join(map(str, (size, *spec.shape)))}" for spec in inputs
