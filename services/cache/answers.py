@@ -155,14 +155,15 @@ class Answers:
                 break
             if entry is None:  # gone since it was found
                 continue
-            difference = self._difference(question.asked, entry.asked)
+            difference = self._difference(question, entry.asked)
             if not difference:
                 return self._serve(Verdict.SEMANTIC, entry, similarity)
             refused = refused or difference
         return Found(Verdict.MISS, similarity=near[0][1] if near else None, refused=refused)
 
-    def _difference(self, asked: str, stored: str) -> str:
-        return guard.difference(asked, stored) or self.embedder.unseen(asked, stored)
+    def _difference(self, question: Identity, stored: str) -> str:
+        asked = question.asked
+        return guard.difference(asked, stored, question.tenant) or self.embedder.unseen(asked, stored)
 
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
         now_ms = self._now_ms()
