@@ -68,7 +68,7 @@ async def _stored(
 ) -> AsyncIterator[Store]:
     """Where the entries are kept: in Redis where one is named, else in the file."""
     if file:
-        yield FileStore(file, memory, engine.name, settings.stale_ms, _now_ms)
+        yield FileStore(file, memory, engine.name, settings.stale_ms, settings.max_waiting_bytes, _now_ms)
         return
     if settings.database:
         _log.warning("database %s is not used: redis_url is set, and Redis keeps the entries", settings.database)

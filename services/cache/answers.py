@@ -111,7 +111,7 @@ class Answers:
         with self._memory.on_its_way(question) as arriving:
             vector = await self.embed(question.asked, question.tenant, deadline)
         if arriving.overtaken or (epoch and self._store.overtaken(question, epoch)):
-            raise Overtaken("the entry or its tenant was invalidated while its answer was being stored")
+            raise Overtaken
         now_ms = self._now_ms()
         entry = Entry(
             question.key, question.tenant, question.partition, question.asked, answer, now_ms + ttl_ms, now_ms
@@ -155,14 +155,15 @@ class Answers:
                 break
             if entry is None:  # gone since it was found
                 continue
-            difference = self._difference(question.asked, entry.asked)
+            difference = self._difference(question, entry.asked)
             if not difference:
                 return self._serve(Verdict.SEMANTIC, entry, similarity)
             refused = refused or difference
         return Found(Verdict.MISS, similarity=near[0][1] if near else None, refused=refused)
 
-    def _difference(self, asked: str, stored: str) -> str:
-        return guard.difference(asked, stored) or self.embedder.unseen(asked, stored)
+    def _difference(self, question: Identity, stored: str) -> str:
+        asked = question.asked
+        return guard.difference(asked, stored, question.tenant) or self.embedder.unseen(asked, stored)
 
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
         now_ms = self._now_ms()

@@ -19,19 +19,31 @@ from services.cache.identity import Identity
 from services.cache.journal import Journal
 from services.cache.memory import Memory
 from services.cache.removals import Removals
+from services.cache.room import Room
 from services.cache.store import Made
 from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
 
 
 class FileStore:
-    """A `Store` on SQLite. `now_ms` is Unix time in milliseconds."""
+    """A `Store` on SQLite. At most `max_waiting_bytes` of entries wait for the disk. `now_ms` is Unix time in
+    milliseconds."""
 
     alone, queued = False, 0
 
-    def __init__(self, file: Database, memory: Memory, embedded_by: str, stale_ms: int, now_ms: Callable[[], int]):
+    def __init__(
+        self,
+        file: Database,
+        memory: Memory,
+        embedded_by: str,
+        stale_ms: int,
+        max_waiting_bytes: int,
+        now_ms: Callable[[], int],
+    ):
         self._file, self._memory, self._journal = file, memory, Journal(file)
+        self._room = Room(max_waiting_bytes)
         self._embedded_by, self._stale_ms, self._now_ms = embedded_by, stale_ms, now_ms
+        self._touched: asyncio.Future[None] | None = None
         self.known = self._next(0)
         self._removals = Removals(self.known)
 
@@ -39,12 +51,15 @@ class FileStore:
         return self._removals.since(question.key, question.tenant, epoch)
 
     async def insert(self, entry: Entry, vector: Vector | None, known: int) -> Made:
+        tenant, size = entry.tenant, entry.size
+        self._room.take(tenant, size)
         evicted = self._memory.put(entry, vector)
         committed = self._journal.append(database.insert(entry, self._embedded_by, vector))
+        committed.add_done_callback(lambda _: self._room.give_back(tenant, size))
         self._delete(evicted)
         await self._memory.settled()
         try:
-            await committed
+            await asyncio.shield(committed)  # it waits on when its caller leaves
         except NotKept:
             if self._memory.discard(entry):
                 self._delete([entry])
@@ -66,7 +81,8 @@ class FileStore:
         """Memory holds everything."""
 
     def touch(self, entries: list[Entry]) -> None:
-        self._journal.append(database.touch(entries))
+        if self._touched is None or self._touched.done():  # while the disk stands still they would pile up
+            self._touched = self._journal.append(database.touch(entries))
 
     def expired(self, entries: list[Entry]) -> None:
         self._delete(entries)

@@ -55,7 +55,7 @@ class RedisStore:
         self._under_way, self._wake = UnderWay(), asyncio.Event()
         self._removed: dict[Removing, int] = {}  # by this process and told to Redis, before memory is up to date again
         self._doubts = self._settled = 0  # how often memory may lack what Redis holds, and how often that was mended
-        self._used: dict[str, Entry] = {}
+        self._used: set[str] = set()  # keys
         self._tidy = False
         self._fetches: Batcher[str, Stored | None] = Batcher("fetch", self._read, _AT_ONCE, max_delay_s=0)
         memory.watchers.pause()
@@ -101,7 +101,9 @@ class RedisStore:
         self._memory.learn(*stored, self._redis.now_ms())
 
     def touch(self, entries: list[Entry]) -> None:
-        self._used.update({entry.key: entry for entry in entries})
+        self._used.update(entry.key for entry in entries)
+        if len(self._used) > self._memory.entries.max_entries:  # Redis is away for long
+            self._used = {key for key in self._used if self._memory.entries.held(key)}
         self.expired([])
 
     def expired(self, entries: list[Entry]) -> None:
@@ -172,8 +174,9 @@ class RedisStore:
             with suppress(SharedStateLost):
                 await self._send_all()
                 if self._tidy:
-                    used, self._used, self._tidy = self._used, {}, False
-                    await self._state.ask(partial(self._redis.touch, used=used.values()))
+                    used, self._used, self._tidy = self._used, set(), False
+                    held = [entry for key in used if (entry := self._memory.entries.held(key))]
+                    await self._state.ask(partial(self._redis.touch, used=held))
 
     async def _send_all(self) -> None:
         while batch := self._under_way.take(_AT_ONCE):
@@ -191,7 +194,7 @@ class RedisStore:
         elif not outcome:
             self._under_way.pop(number)
             self._refused(sent.change)
-            sent.fail(_was_overtaken())
+            sent.fail(Overtaken())
 
     def _refused(self, change: Change) -> None:
         """Another's removal overtook a put. Where it was done here it hid what Redis may hold instead."""
@@ -224,7 +227,7 @@ class RedisStore:
         match sent.change:
             case Put(entry, vector, known):
                 if self._overtaken(entry.key, entry.tenant, known):
-                    sent.fail(_was_overtaken())
+                    sent.fail(Overtaken())
                     return
                 self._memory.put(entry, vector)
             case Delete(key):  # again: what came before it was made just now
@@ -294,7 +297,3 @@ def _after(change: Change, marks: dict[Removing, Mark]) -> Change:
     about = (Delete(change.entry.key), DeleteTenant(change.entry.tenant))
     ours = (marks[removing] for removing in about if removing in marks)
     return replace(change, forgiven=tuple(mark.position for mark in ours if mark.before <= change.known))
-
-
-def _was_overtaken() -> Overtaken:
-    return Overtaken("the entry or its tenant was invalidated while it was being stored")

@@ -43,7 +43,8 @@ class Store(Protocol):
 
     async def insert(self, entry: Entry, vector: Vector | None, known: int) -> Made:
         """Keep an entry, whose store began when `known` was the last change known. When this returns it is kept and
-        served; when it raises it is neither. Raises `NotKept`, and `Overtaken` where its key or tenant was removed."""
+        served; when it raises it is neither. Raises `NotKept`, `Exhausted` where too much waits, and `Overtaken` where
+        its key or tenant was removed."""
 
     async def delete(self, key: str) -> Made:
         """Delete an entry. When this returns it does not come back. Raises `NotKept`."""

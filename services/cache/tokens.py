@@ -13,6 +13,7 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as Model
 
 _LONGEST_WORD = 100  # in characters; a longer one is unknown
+_CHARACTERS_PER_TOKEN = 16  # far more than any language needs; longer texts are not looked at
 _INSIDE = "##"  # marks a piece that goes on with a word
 
 
@@ -25,15 +26,13 @@ class Tokens:
     """The model's own tokenizer, without its padding, and refusing where it would truncate."""
 
     def __init__(self, max_tokens: int):
-        self._max_tokens, self.max_characters = max_tokens, max_tokens * _LONGEST_WORD
+        self._max_tokens, self.max_characters = max_tokens, max_tokens * _CHARACTERS_PER_TOKEN
         self._model = Model.from_file(str(get_model_path() / "tokenizer.json"))
         self._model.no_padding()
         self._model.no_truncation()
 
     def ids(self, text: str) -> list[int] | None:
         """The pieces of a text, None for one that is too long."""
-        if len(text) > self.max_characters:
-            return None
         ids: list[int] = self._model.encode(text).ids
         return ids if len(ids) <= self._max_tokens else None
 

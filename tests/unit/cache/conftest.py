@@ -98,7 +98,7 @@ async def open_cache() -> AsyncIterator[OpenCache]:
     ) -> Bench:
         database, clock, engine = database or Database(""), clock or Clock(), BagOfWords()
         memory = Memory(Entries(max_entries, max_bytes, stale_ms), VectorIndex(DIMENSION), Watchers(watch_queue))
-        store = FileStore(database, memory, engine.name, stale_ms, clock)
+        store = FileStore(database, memory, engine.name, stale_ms, 10**6, clock)
         answers = Answers(memory, store, Embedder(engine, 10**6, 60), now_ms=clock)
         memory.load(database.load(engine.name, clock() - stale_ms), clock())
         bench = Bench(answers, engine, clock, store, asyncio.create_task(store.run()))

@@ -45,6 +45,11 @@ def test_a_flood_of_one_tenant_leaves_what_another_works_with() -> None:
     assert len(entries) == 100
 
 
+def test_a_text_counts_as_what_it_takes_in_memory() -> None:
+    plain, wide = (Entry("a", "acme", b"", text, b"", 1_000, 0) for text in ("q" * 10_000, "🍎" + "q" * 9_999))
+    assert wide.size - plain.size > 29_000
+
+
 def test_an_entry_is_not_found_once_its_time_is_over() -> None:
     entries = Entries(10, 10**6)
     entries.put(entry("a", expires_at_ms=100))

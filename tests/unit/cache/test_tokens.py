@@ -66,7 +66,6 @@ def test_a_difference_behind_the_longest_text_is_never_compared() -> None:
     assert tokens().ids("word " * 126) is not None
     assert tokens().ids("word " * 127) is None
     assert tokens().ids("word " * 126 + "not") is None
-    assert tokens().ids(" ".join(["q" * 200] * 100)) is None  # of few pieces, and long all the same
 
 
 _WORDS = st.sampled_from(["a", "the", "resume", "align", "signal", "7", "off", "co", "##s", "[unk]", "q" * 101, LONG])
