@@ -55,6 +55,7 @@ def ask(
     tls: options.UseTls = False,
     ca_file: options.CaFile = None,
     tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
 ) -> None:
     """Ask one question, and see where the time went.
 
@@ -91,7 +92,7 @@ def ask(
         "realtime": realtime,
         "max_cost_usd": max_cost_usd,
     }
-    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir)
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     if stream and audio:
         _converse(audio, images, pause_ms, choices, reach, waterfall, as_json)
     elif as_json:

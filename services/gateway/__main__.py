@@ -162,7 +162,13 @@ def _senses(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel])
 
 def _identity(settings: GatewaySettings) -> Identity:
     try:
-        return Identity(settings.api_keys, settings.tenants, settings.tenants_file)
+        return Identity(
+            settings.api_keys,
+            settings.tenants,
+            settings.tenants_file,
+            anonymous=settings.anonymous,
+            tokens=settings.edge_tokens,
+        )
     except BadTenants as error:
         _log.error("%s", error)
         raise SystemExit(2) from None

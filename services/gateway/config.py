@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.config import ServiceSettings
+from services.runtime.config import ServiceSettings, is_loopback
 from services.runtime.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
+KEY_WANTED = "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)"
 Address = Annotated[str, Field(min_length=3)]
 # One address may be given as a plain string; the same address twice is two replicas to hedge between.
 Addresses = Annotated[
@@ -254,11 +255,23 @@ class GatewaySettings(ServiceSettings):
     max_batch: int = Field(64, ge=1, description="The most requests a batch may have.")
     api_keys: dict[str, str] = Field(
         {},
-        description="SHA-256 of each API key, in hexadecimal, and its tenant. Without keys: one tenant, `local`.",
+        description="SHA-256 of each API key, in hexadecimal, and its tenant. Without a key, here or of a tenant, "
+        "everybody is the tenant `local`, on loopback only: see `allow_anonymous`.",
     )
     tenants: dict[str, TenantSettings] = Field({}, description="What each tenant may have, as JSON by name.")
     tenants_file: Path | None = Field(
         None, description="A YAML file like `tenants`, which it adds to; read again when it changes."
+    )
+    edge_tokens: bool = Field(
+        False,
+        description="Tenants are those of the tokens that the edge has checked (the topology's `edge.jwt`), and need "
+        "no keys: whoever comes with neither is refused. Needs a `tls_dir`, which proves that it is the edge.",
+    )
+    allow_anonymous: bool = Field(
+        False,
+        validate_default=True,
+        description="Start beyond loopback although no tenant has a key: everybody who can connect is the tenant "
+        "`local`.",
     )
     redis_url: RedisUrl = Url("")
     redis_timeout_ms: float = Field(
@@ -323,6 +336,31 @@ class GatewaySettings(ServiceSettings):
             if listed.count(addresses[0]) > 1:
                 raise ValueError(f"{model}: an xds:///name of its own, got {addresses[0]}, which another model has")
         return models
+
+    @field_validator("edge_tokens")
+    @classmethod
+    def _tokens_are_proven(cls, wanted: bool, info: ValidationInfo) -> bool:
+        if wanted and not info.data.get("tls_dir"):
+            raise ValueError("false without a `tls_dir`: in plain text nobody can prove to be the edge")
+        return wanted
+
+    @field_validator("allow_anonymous")
+    @classmethod
+    def _closed_by_default(cls, allowed: bool, info: ValidationInfo) -> bool:
+        """As far as settings tell; what the tenants' file says is known when it is read."""
+        told = info.data
+        if allowed and told.get("edge_tokens"):
+            raise ValueError("false with `edge_tokens`, which lets nobody in without a token")
+        keys = told.get("api_keys") or any(tenant.keys for tenant in told.get("tenants", {}).values())
+        somebody = keys or told.get("tenants_file") or told.get("edge_tokens")
+        if not (allowed or somebody or is_loopback(told.get("address", ""))):
+            raise ValueError(f"{KEY_WANTED}, or true, to serve beyond loopback, at {told.get('address', '')}")
+        return allowed
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether everybody who can connect is let in as long as no tenant has a key."""
+        return not self.edge_tokens and (self.allow_anonymous or is_loopback(self.address))
 
     @property
     def processes(self) -> int:

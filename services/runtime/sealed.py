@@ -2,8 +2,8 @@
 
 Registered as they come, gRPC would parse their requests before any code of ours runs: a malformed one would come back
 as UNKNOWN, and nobody would be asked for a key. Here their handlers get bytes, like those of `boundary`, and the order
-is identity → authorize → read → parse → servicer, all of it inside one `try`. Their calls are neither traced nor measured:
-probes come all the time and say nothing about the service's own.
+is identity → authorize → read → parse → servicer, all of it inside one `try`. Their calls are neither traced nor
+measured: probes come all the time and say nothing about the service's own.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from services.runtime.workers import Worker
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-_HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+_HEALTH = descriptor_pool.Default().FindServiceByName("grpc.health.v1.Health")
 _REFLECTION = descriptor_pool.Default().FindServiceByName(reflection.SERVICE_NAME)
 _TOLD_S = 0.1  # for those who watch health to be told before their stream ends
 _log = logging.getLogger(__name__)
