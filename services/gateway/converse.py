@@ -26,6 +26,7 @@ from services.runtime.deadline import until_set
 from services.runtime.errors import InvalidInput, ServiceError
 from services.runtime.telemetry import Metadata
 
+MAX_AUDIO_BYTES = 262_144  # of one message, as the audio service has it
 _AHEAD = 32  # responses that may wait for the client; who answers faster is held back
 Responses = AsyncGenerator[pb.ConverseResponse, None]
 
@@ -99,6 +100,9 @@ class Conversation:
                 async for request in requests:
                     match request.WhichOneof("kind"):
                         case "audio":
+                            if len(request.audio) > MAX_AUDIO_BYTES:
+                                limit = f"at most {MAX_AUDIO_BYTES} bytes in a message"
+                                raise InvalidInput("audio", limit, f"{len(request.audio)} bytes")
                             idle.reschedule(None)  # who is held back is not idle
                             await self._spoken.put(request.audio)
                             idle.reschedule(loop.time() + self._idle_s)

@@ -201,6 +201,10 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         # A flood of started and cancelled calls on one connection must not starve the others.
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
+        # What a stream may send ahead of who reads it. gRPC's own estimate grows to 8 MiB and more for one that sends
+        # faster than it is read, so a few hold all the memory; without it the largest messages take 5 ms longer.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", 262_144),
         # A second process on the same port is a mistake, unless it is a worker.
         ("grpc.so_reuseport", int(settings.processes > 1)),
         # Our channels ping every 0.7 s of silence; the default takes that for abuse.

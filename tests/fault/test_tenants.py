@@ -43,7 +43,7 @@ def tenants(*names: str) -> dict[str, Any]:
     return {name: {"keys": [_digest(f"key-{name}")]} for name in names}
 
 
-def _write(path: Path, tenants: Mapping[str, Any]) -> None:
+def write(path: Path, tenants: Mapping[str, Any]) -> None:
     """At once, as an operator's tool would; JSON is YAML."""
     unfinished = path.with_suffix(".new")
     unfinished.write_text(json.dumps(tenants))
@@ -53,7 +53,7 @@ def _write(path: Path, tenants: Mapping[str, Any]) -> None:
 async def test_every_method_asks_for_a_key_that_is_good_now(
     starter: Processes, llm: FaultyLlm, report: Report, tmp_path: Path
 ):
-    _write(file := tmp_path / "tenants.yaml", tenants("a", "b"))
+    write(file := tmp_path / "tenants.yaml", tenants("a", "b"))
     gateway = await starter.gateway(llm.address, tenants_file=str(file))
     address = gateway.spec.address
     with report.case(24, "no key, a bad key, a malformed one, on every method") as row:
@@ -67,7 +67,7 @@ async def test_every_method_asks_for_a_key_that_is_good_now(
         good = await _codes(address, _bearer("key-a"))
         row.tally(ok=len(good))
         assert set(good.values()) == {grpc.StatusCode.OK}
-        _write(file, tenants("b"))
+        write(file, tenants("b"))
         revoked = time.monotonic()
         async with asking(address, "key-a") as caller:
             row.count(*await caller.until(lambda o: o.code is grpc.StatusCode.UNAUTHENTICATED, within_s=20))

@@ -10,7 +10,8 @@ import pytest
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.converse import Conversation
+from services.audio import frames
+from services.gateway.converse import MAX_AUDIO_BYTES, Conversation
 from services.gateway.errors import Idle, KeyUnknown
 from services.gateway.spoken import Spoken, Tally
 from services.runtime.errors import InvalidInput, Unavailable
@@ -302,3 +303,12 @@ async def test_a_client_that_is_faster_than_the_listener_is_not_read_and_nothing
     deaf.set()
     await ending
     assert heard[1:] == [bytes([number]) * 72 for number in range(50)]
+
+
+async def test_a_message_that_the_audio_service_would_refuse_is_refused_here():
+    assert MAX_AUDIO_BYTES == frames.MAX_BYTES
+    talk = Talk(scripted(a=[segment("One?")]))
+    talk.say(b"a", bytes(MAX_AUDIO_BYTES + 1))
+    assert (await talk.until("answer")).turn == 0
+    with pytest.raises(InvalidInput, match="audio: at most 262144 bytes in a message, got 262145 bytes"):
+        await talk.rest()
