@@ -46,6 +46,9 @@ def ask(
         int | None, typer.Option(metavar="N", help="The most time to the first text, in milliseconds.")
     ] = None,
     realtime: Annotated[bool, typer.Option("--realtime", help="Be among the last to be shed under load.")] = False,
+    max_cost_usd: Annotated[
+        float | None, typer.Option(metavar="USD", help="Ask only models whose answer cannot cost more.")
+    ] = None,
     waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
     gateway: options.Gateway = "127.0.0.1:50050",
     api_key: options.ApiKey = None,
@@ -86,6 +89,7 @@ def ask(
         "system": system,
         "first_token_budget_ms": first_token_ms,
         "realtime": realtime,
+        "max_cost_usd": max_cost_usd,
     }
     reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir)
     if stream and audio:

@@ -43,7 +43,8 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
     memory = Memory(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue))
     async with _stored(settings, file, memory, engine) as store:
-        answers = Answers(memory, store, Embedder(engine, settings.embedding_cache_entries), now_ms=_now_ms)
+        embedder = Embedder(engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
+        answers = Answers(memory, store, embedder, now_ms=_now_ms)
         servicer = CacheServicer(answers, settings)
         try:
             await store.load()

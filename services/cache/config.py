@@ -60,7 +60,12 @@ class CacheSettings(ServiceSettings):
     max_embedded_tokens: int = Field(
         128, ge=8, le=256, description="Longer texts get no semantic hit. The model was trained on 128 word pieces."
     )
-    embedding_cache_entries: int = Field(10_000, ge=1, description="Embeddings kept in memory, 1.5 KB each.")
+    embedding_cache_bytes: int = Field(
+        16 * 1024 * 1024, ge=1, description="Size of the embeddings remembered, in bytes; one takes 2.3 KB."
+    )
+    embedding_cache_ttl_ms: int = Field(
+        3_600_000, ge=1, description="An embedding is forgotten when nobody asked for it for so long."
+    )
     sweep_interval_ms: int = Field(
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."
     )

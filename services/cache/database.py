@@ -38,6 +38,9 @@ CREATE TABLE entries (
 );
 CREATE INDEX entries_by_tenant ON entries (tenant);
 """
+_ADDED = (
+    "CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY, last INTEGER NOT NULL)"  # older ones pass it over
+)
 
 
 def insert(entry: Entry, embedded_by: str, vector: Vector | None) -> Statement:
@@ -61,6 +64,11 @@ def delete_tenant(tenant: str) -> Statement:
 def touch(entries: Iterable[Entry]) -> Statement:
     """Write when entries were last used."""
     return "UPDATE entries SET used_at_ms = ? WHERE key = ?", [(entry.used_at_ms, entry.key) for entry in entries]
+
+
+def position(last: int) -> Statement:
+    """Write the last position down, over any earlier one."""
+    return "INSERT OR REPLACE INTO position VALUES (0, ?)", [(last,)]
 
 
 class Database:
@@ -96,6 +104,7 @@ class Database:
             raise DatabaseRefused(f"it is damaged: {damage.splitlines()[-1]}")
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")
+        execute(_ADDED)
 
     def load(self, embedded_by: str, over_ms: int) -> Iterator[tuple[Entry, Vector | None]]:
         """Every entry, least recently used first, with its embedding if `embedded_by` made it.
@@ -107,6 +116,11 @@ class Database:
         for *columns, made_by, embedding in rows:
             known = embedding is not None and made_by == embedded_by
             yield Entry(*columns), np.frombuffer(embedding, "<f4") if known else None
+
+    def position(self) -> int:
+        """The last position that was written down."""
+        row = self._connection.execute("SELECT last FROM position").fetchone()
+        return int(row[0]) if row else 0
 
     def apply(self, statements: Iterable[Statement]) -> None:
         """Run statements in one transaction: when this returns they are on disk; when it raises, none of them is."""

@@ -15,6 +15,7 @@ from services.cache import redis_entries
 from services.cache.entries import Entry
 from services.cache.memory import Memory
 from services.cache.redis_entries import OPERATIONS, Ask, News, Stored, Writer
+from services.cache.removals import Removals
 from services.cache.watch import Removal
 from services.runtime.shared_state import SharedState, SharedStateLost
 
@@ -45,12 +46,13 @@ class Ours(Protocol):
 
 class Follower:
     """Follows the changes while Redis is up. `position`: of the last change memory knows. `turn`: how often Redis was
-    lost; what was begun in another turn says nothing about now."""
+    lost; what was begun in another turn says nothing about now. `removals`: those that were heard of."""
 
     def __init__(self, state: SharedState, memory: Memory, redis: Writer, ours: Ours):
         self._state, self._memory, self._redis, self._ours = state, memory, redis, ours
         self._process = ""
         self.position = self.turn = 0
+        self.removals = Removals()
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -137,6 +139,8 @@ class Follower:
             else:
                 self._memory.remove_tenant(news.tenant)
         self.position = news.position
+        if news.removing:
+            self.removals.note(news.removing, news.position)
         return self._ours.heard(news)
 
     def _put(self, news: News, stored: Stored | None) -> None:
@@ -156,15 +160,15 @@ class Follower:
         self._memory.overflowed = False
         stored = await self._stored(ask)
         kept = {entry.key for entry, _ in stored}
-        held = map(self._memory.entries.held, self._memory.entries.keys())
         self._memory.forget(
-            [entry.key for entry in held if entry and entry.key not in kept and not self._ours_is(entry)]
+            [entry.key for entry in self._memory.entries if entry.key not in kept and not self._ours_is(entry)]
         )
         for some in _by(_READ, stored[::-1]):  # the most recently used last
             for entry, vector in some:
                 if not self._ours_is(entry):
                     self._memory.learn(entry, vector, self._redis.now_ms())
             await self._memory.settled()
+        self.removals.forget(max(self.position, at))  # Redis may have begun anew
         self.position = at
         self._memory.stats.reloads += 1
 

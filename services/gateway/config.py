@@ -19,6 +19,9 @@ Addresses = Annotated[
 ]
 
 
+TEMPLATE = "I could not finish this answer in time. Please ask again."
+
+
 class StageBudget(BaseModel):
     """How much of the budget a stage may take: a share of the whole, but never more than the cap."""
 
@@ -55,7 +58,10 @@ class HedgeSettings(_Group):
     percentile: float = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")
     delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`: how long to wait for a first text.")
     min_samples: int = Field(
-        100, ge=1, description="For `adaptive`: fewer recent first-token times than this say nothing; no second calls."
+        100,
+        ge=1,
+        description="For `adaptive`: where there are fewer in the window, those of the last ten minutes count, or what "
+        "is expected.",
     )
     window_s: float = Field(60, gt=0, le=3_600, description="How far back they reach, in seconds.")
     max_share: float = Field(0.05, ge=0, le=1, description="The most second calls, as a share of all requests.")
@@ -69,6 +75,18 @@ class RetrySettings(_Group):
     max_share: float = Field(0.2, ge=0, le=1, description="The most retries, as a share of all requests.")
     burst: float = Field(10, ge=1, description="The most retries at once, saved up in quiet times.")
     base_ms: float = Field(5, ge=0, le=10_000, description="Backoff before the retry: a random time up to this.")
+
+
+class ExpectedSettings(_Group):
+    """How long each backend usually needs, until it has answered often enough to tell: a call that had less and brought
+    nothing says nothing of its backend. A router's table knows better for models."""
+
+    cache_ms: float = Field(50, gt=0, le=600_000, description="For a lookup.")
+    vision_ms: float = Field(250, gt=0, le=600_000, description="For the pictures of a request.")
+    audio_ms: float = Field(5_000, gt=0, le=600_000, description="For a recording.")
+    first_text_ms: float = Field(
+        300, gt=0, le=600_000, description="For a model's first text; also when to hedge while little is known."
+    )
 
 
 class BreakerSettings(_Group):
@@ -94,6 +112,13 @@ class LimitSettings(_Group):
     max: int = Field(200, ge=1, le=10_000, description="Never more.")
     queue: int = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
     queue_ms: float = Field(200, ge=0, le=60_000, description="The longest wait; then the request is shed.")
+    batch_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="The most of a model's places that items of batches take, while nobody waits and the load is below "
+        "`shed.load`.",
+    )
     order: Literal["lifo", "deadline"] = Field(
         "deadline",
         description="Who of one class and tenant goes first. `lifo`: the newest, which has most of its time left; the "
@@ -128,6 +153,13 @@ class TenantSettings(_Group):
     tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
     concurrency: int = Field(0, ge=0, description="Requests at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
+    prefix_group: str = Field(
+        "",
+        max_length=256,
+        description="Tenants with the same name here reuse what a model has read of each other's prompts, as of a "
+        "system prompt that they share; each can then tell by time and by `cached_prompt_tokens` what the others' "
+        "prompts begin with. Empty: it shares with nobody.",
+    )
 
 
 class TargetSettings(_Group):
@@ -179,7 +211,19 @@ class GatewaySettings(ServiceSettings):
     )
     stages: StageBudgets = Field(StageBudgets(), description="The budget of each stage, as JSON.")
     ready_wait_ms: int = Field(5_000, ge=0, description="At start, how long to wait for the router's first table.")
-    near_cache_entries: int = Field(10_000, ge=0, description="Exact answers kept in the gateway. 0: none.")
+    near_cache_entries: int = Field(10_000, ge=0, description="The most exact answers kept in the gateway. 0: none.")
+    near_cache_bytes: int = Field(
+        67_108_864,
+        ge=0,
+        description="The most bytes they take, in each worker. When it is full, the tenant that has the most gives up "
+        "its least recently used. 0: none.",
+    )
+    aftermath_bytes: int = Field(
+        33_554_432,
+        ge=0,
+        description="The most bytes, in each worker, of answers that wait for the cache to keep them, with their "
+        "questions. When it is full, the oldest of the tenant that has the most is not kept.",
+    )
     near_cache_ttl_ms: int = Field(
         30_000, ge=1, description="How long one is kept before the cache is asked again, which keeps it from eviction."
     )
@@ -190,6 +234,22 @@ class GatewaySettings(ServiceSettings):
     labels_per_image: int = Field(1, ge=1, le=100, description="How many labels of a picture the model is told.")
     conversation_turns: int = Field(
         8, ge=1, le=30, description="How many earlier turns of a spoken conversation go along with a question."
+    )
+    conversation_idle_ms: int = Field(
+        20_000,
+        ge=100,
+        le=3_600_000,
+        description="The longest time without audio in a spoken conversation, which then ends; below the audio "
+        "service's own `idle_timeout_ms`.",
+    )
+    conversation_queue_bytes: int = Field(
+        262_144,
+        ge=1_024,
+        description="The most bytes of a conversation's audio that wait here for the audio service (8 s at 16 kHz, "
+        "16 bit); a client that sends faster is held back. One message of any size may wait alone.",
+    )
+    tenant_queue_bytes: int = Field(
+        4_194_304, ge=1_024, description="The same for all conversations of one tenant together."
     )
     max_batch: int = Field(64, ge=1, description="The most requests a batch may have.")
     api_keys: dict[str, str] = Field(
@@ -217,6 +277,7 @@ class GatewaySettings(ServiceSettings):
     hedge: HedgeSettings = Field(HedgeSettings(), description="Second calls for late first texts.")
     retry: RetrySettings = Field(RetrySettings(), description="Another call for a failed one.")
     breaker: BreakerSettings = Field(BreakerSettings(), description="When a backend gets no more calls.")
+    expected: ExpectedSettings = Field(ExpectedSettings(), description="How long backends usually need.")
     limit: LimitSettings = Field(LimitSettings(), description="How many calls a model gets at once.")
     shed: ShedSettings = Field(ShedSettings(), description="Who is refused first when it gets full.")
     single_flight: bool = Field(True, description="Whether equal requests at the same time share one generation.")
@@ -225,13 +286,20 @@ class GatewaySettings(ServiceSettings):
         ge=0,
         description="The most time to the first text, for requests that do not say. 0: as long as the answer has.",
     )
+    kept_share: float = Field(
+        0.4,
+        ge=0,
+        lt=1,
+        description="Share of an answer's time that a late first text leaves to another replica or model, where there "
+        "is one that is well. 0: none.",
+    )
     stand_ins: tuple[Literal["stale", "smaller", "template"], ...] = Field(
-        ("stale", "smaller"),
-        description="What may replace a model that is late or broken, in this order: an expired answer, the fastest "
-        "other model, a fixed text.",
+        ("stale", "smaller", "template"),
+        description="What may stand in for a model: an expired answer or the fastest other model where it is late or "
+        "broken, a fixed text where it is late. In this order.",
     )
     template: str = Field(
-        "I could not finish this answer in time. Please ask again.", min_length=1, description="The fixed text."
+        TEMPLATE, min_length=1, description="The fixed text. Never in the place of an answer of a required form."
     )
     floor_share: float = Field(
         0.5, ge=0, lt=1, description="Share of the budget that optional stages leave to generation; they are cut to it."

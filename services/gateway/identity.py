@@ -17,6 +17,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -48,6 +49,7 @@ class Tenant:
     weight: float  # its share when tenants compete
     allowance: Allowance
     max_budget_ms: int  # of one request; 0: no limit of its own
+    prefix_salt: str = ""  # those with the same share what models have read; empty where there is one tenant alone
 
 
 class Identity:
@@ -61,6 +63,7 @@ class Identity:
     def __init__(self, api_keys: Mapping[str, str], tenants: Mapping[str, TenantSettings], file: Path | None):
         self._api_keys, self._settings, self._file = api_keys, tenants, file
         self._stamps = Stamps(*filter(None, [file]))
+        self.version = 0  # moves when a credential may mean something else than before
         self._known = settings = self._load()
         self._keys = _by_key(api_keys, settings)
         self._local = None if self._keys else _tenant(LOCAL, settings)
@@ -114,6 +117,7 @@ class Identity:
             _log.error("%s; the tenants stay as they were", error)
             return
         self._local = None if self._keys or self._local is None else _tenant(LOCAL, settings)
+        self.version += 1
         _log.info("tenants_file: read again; keys: %d", len(self._keys))
 
     def _load(self) -> Mapping[str, TenantSettings]:
@@ -158,4 +162,14 @@ def _claims(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings])
 def _tenant(name: str, settings: Mapping[str, TenantSettings]) -> Tenant:
     own = settings.get(name, TenantSettings())
     allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
-    return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms)
+    return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, _salt(name, own.prefix_group))
+
+
+@lru_cache(maxsize=10_000)
+def _salt(name: str, group: str) -> str:
+    """The same in every gateway and after a restart, so that what was read stays of use. It needs no secret: gateways
+    alone tell it to models, and no caller can choose the salt of a prompt."""
+    if name == LOCAL and not group:
+        return ""
+    kind, whose = (b"group", group) if group else (b"tenant", name)
+    return hashlib.blake2b(whose.encode(), digest_size=16, person=b"prefix " + kind).hexdigest()

@@ -32,11 +32,12 @@ class LLMServicer:
     ) -> AsyncGenerator[llm_pb2.GenerateResponse, None]:
         wanted = to_request(request)
         validation.check(wanted)
-        recorder = Recorder(call.span, self._engine.describe(), wanted)
+        model = self._engine.describe()
+        recorder = Recorder(call.span, model, wanted)
         async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:
             async for chunk in chunks:
                 recorder.saw(chunk)
-                yield to_response(chunk)
+                yield to_response(chunk, tell_cached=model.salts or not wanted.cache_salt)
 
     async def CountTokens(self, request: llm_pb2.CountTokensRequest, call: Call) -> llm_pb2.CountTokensResponse:
         messages = _to_messages(request.messages)
@@ -64,6 +65,7 @@ def to_request(request: llm_pb2.GenerateRequest) -> Request:
         _to_sampling(request.sampling),
         _to_constraint(request.response_format),
         request.prefix,
+        request.cache_salt,
     )
 
 
@@ -99,9 +101,12 @@ def _to_constraint(response_format: chat_pb2.ResponseFormat) -> Constraint | Non
     return None
 
 
-def to_response(chunk: Chunk) -> llm_pb2.GenerateResponse:
-    """One message of the stream."""
+def to_response(chunk: Chunk, *, tell_cached: bool = True) -> llm_pb2.GenerateResponse:
+    """One message of the stream. How much of a prompt was cached is for nobody to know where it may be others' prompts
+    that were."""
     finish = _to_finish(chunk.finish) if chunk.finish else None
+    if finish and not tell_cached:
+        finish.usage.cached_prompt_tokens = 0
     return llm_pb2.GenerateResponse(text=chunk.text, tokens=chunk.tokens, finish=finish)
 
 

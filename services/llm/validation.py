@@ -9,6 +9,7 @@ from services.runtime.errors import InvalidInput
 
 MAX_STOPS = 8
 MAX_STOP_CHARACTERS = 64
+MAX_SALT_CHARACTERS = 64
 
 
 def check(request: Request) -> None:
@@ -19,6 +20,8 @@ def check(request: Request) -> None:
             f"messages[{len(request.messages) - 1}].role", "the last one is the user's", request.messages[-1].role
         )
     _check_sampling(request.sampling)
+    if len(request.cache_salt) > MAX_SALT_CHARACTERS:
+        raise InvalidInput("cache_salt", f"at most {MAX_SALT_CHARACTERS} characters", len(request.cache_salt))
     if request.prefix and request.constraint:  # an engine matches what it generates, not what was there before
         raise InvalidInput("prefix", "none together with response_format", f"{len(request.prefix)} characters")
 

@@ -48,6 +48,8 @@ class VllmEngine:
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
 
         prompt = await self._prompt(request.messages, request.prefix)
+        if request.cache_salt:
+            prompt["cache_salt"] = request.cache_salt  # goes into the hash of its first block, and so into all others
         room = self._model.context_tokens - len(prompt["prompt_token_ids"])
         params = sampling_params(request, self._defaults, self._default_max_tokens, min(room, self._model.max_tokens))
         tally = _Tally(len(prompt["prompt_token_ids"]))
@@ -165,4 +167,5 @@ def _describe(engine: Any, settings: LlmSettings) -> Model:
         max_tokens=min(settings.max_tokens_cap, context - 1),
         speculation=speculation.method if speculation else "off",
         continues=True,
+        salts=True,
     )

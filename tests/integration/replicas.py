@@ -38,16 +38,15 @@ class Replica:
     memory: Memory
     state: SharedState
 
-    async def keep(self, question: Identity, answer: bytes, ttl_ms: int = 600_000) -> bool:
-        return await self.answers.store(question, answer, ttl_ms, Deadline.never())
+    async def keep(self, question: Identity, answer: bytes, ttl_ms: int = 600_000, epoch: int = 0) -> bool:
+        return await self.answers.store(question, answer, ttl_ms, Deadline.never(), epoch)
 
     async def look_up(self, question: Identity, threshold: float = 1) -> Found:
         return await self.answers.lookup(question, threshold, Deadline.never())
 
     def holds(self) -> dict[str, bytes]:
         """Answers by key."""
-        entries = self.memory.entries
-        return {key: entry.answer for key in list(entries.keys()) if (entry := entries.held(key))}
+        return {entry.key: entry.answer for entry in self.memory.entries}
 
 
 @asynccontextmanager
@@ -57,7 +56,7 @@ async def replica(url: str, *, max_entries: int = 1_000, max_queued: int = 100) 
     memory = Memory(Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000))
     async with connected(Url(url), _PATIENT_S) as state:
         store = RedisStore(state, memory, engine.name, 60_000, max_queued, _now_ms)
-        answers = Answers(memory, store, Embedder(engine, 1_000), _now_ms)
+        answers = Answers(memory, store, Embedder(engine, 10**6, 60), _now_ms)
         await store.load()
         running = asyncio.create_task(store.run())
         try:

@@ -123,6 +123,92 @@ async def test_a_removal_anywhere_during_a_store_wins(redis: RedisProcess, pair:
         assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
 
 
+async def test_an_answer_that_was_begun_before_a_removal_anywhere_is_not_stored_after_it(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(OTHER, b"a thing")
+    for remove in (lambda: b.answers.remove(CAPITAL.key), lambda: b.answers.remove_tenant("acme")):
+        await up_to_date(redis, a, b)
+        epoch = a.answers.epoch  # a lookup misses, and an answer is begun
+        await remove()
+        await up_to_date(redis, a, b)
+        for each in (a, b):
+            with pytest.raises(Overtaken):
+                await each.keep(CAPITAL, b"old", epoch=epoch)
+            await each.keep(THEIRS, b"kept", epoch=epoch)
+        await up_to_date(redis, a, b)
+        assert CAPITAL.key not in a.holds() | b.holds() | await kept(redis)
+    async with replica(redis.url) as restarted:  # which heard of none of it
+        with pytest.raises(Overtaken):
+            await restarted.keep(CAPITAL, b"old", epoch=epoch)
+        await restarted.keep(CAPITAL, b"new", epoch=restarted.answers.epoch)
+
+
+@pytest.mark.parametrize("when", ["before", "while"])
+async def test_an_answer_that_was_begun_before_a_removal_is_not_stored_without_redis_either(
+    redis: RedisProcess, pair: tuple[Replica, Replica], when: str
+) -> None:
+    a, b = pair
+    await a.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    epoch = a.answers.epoch
+    if when == "before":
+        await b.answers.remove_tenant("acme")
+        await up_to_date(redis, a, b)
+    await redis.kill()
+    await until(lambda: _away(a))
+    if when == "while":
+        await a.answers.remove(CAPITAL.key)
+    with pytest.raises(Overtaken):
+        await a.keep(CAPITAL, b"old", epoch=epoch)
+    assert CAPITAL.key not in a.holds()
+    await a.keep(THEIRS, b"kept", epoch=epoch)
+    await redis.start()
+    await up_to_date(redis, a, b)
+    with pytest.raises(Overtaken):
+        await a.keep(CAPITAL, b"old", epoch=epoch)
+    assert a.holds() == b.holds() == await kept(redis)
+    assert CAPITAL.key not in a.holds()
+
+
+async def test_a_removal_and_a_store_that_were_both_under_way_when_redis_was_lost_end_with_the_removal(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    epoch = a.answers.epoch
+    redis.stop()
+    removing = asyncio.create_task(a.answers.remove(CAPITAL.key))
+    await asyncio.sleep(0)
+    storing = asyncio.create_task(a.keep(CAPITAL, b"old", epoch=epoch))
+    await until(lambda: _under_way(a, 2))
+    a.state.lose("the test says so")
+    assert (await removing).alone
+    with pytest.raises(Overtaken):
+        await storing
+    assert a.holds() == {}
+    redis.cont()
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == await kept(redis) == {}
+
+
+async def test_an_answer_that_was_begun_before_redis_began_anew_is_not_stored_while_it_is_away(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.answers.remove_tenant("acme")
+    await up_to_date(redis, a, b)
+    epoch = a.answers.epoch - 1
+    async with redis.client() as client:
+        await client.flushall()
+    await until(lambda: _reloaded(a, 2))
+    await redis.kill()
+    await until(lambda: _away(a))
+    with pytest.raises(Overtaken):
+        await a.keep(CAPITAL, b"old", epoch=epoch)
+
+
 async def test_a_store_that_knows_less_than_is_remembered_of_removals_is_overtaken(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
@@ -402,6 +488,10 @@ async def test_replicas_end_alike_and_nothing_removed_returns_whatever_happens_a
 
 async def _away(one: Replica) -> bool:
     return one.store.alone
+
+
+async def _under_way(one: Replica, count: int) -> bool:
+    return len(one.store._under_way) == count
 
 
 async def _empty(one: Replica) -> bool:

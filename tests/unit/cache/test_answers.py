@@ -319,6 +319,24 @@ async def test_a_store_on_its_way_does_not_bring_back_what_is_invalidated_meanwh
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.EXACT
 
 
+async def test_an_answer_that_was_begun_in_an_earlier_life_is_not_stored(open_cache: OpenCache, tmp_path: Path) -> None:
+    path, clock = str(tmp_path / "cache.db"), Clock()
+    before = open_cache(database=Database(path), clock=clock)
+    await before.store.load()
+    epoch = before.answers.epoch
+    await before.answers.remove_tenant("acme")
+    later = before.answers.epoch
+    await before.close()
+    clock.ms -= 10_000  # a clock that was put back
+    after = open_cache(database=Database(path), clock=clock)
+    await after.store.load()
+    for known in (epoch, later):
+        with pytest.raises(Overtaken):
+            await after.answers.store(CAPITAL, b"Paris", 10_000, NEVER, known)
+    await after.answers.store(CAPITAL, b"Paris", 10_000, NEVER, after.answers.epoch)
+    assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
+
+
 async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache: OpenCache) -> None:
     database = Database("")
     bench = open_cache(database=database)

@@ -43,7 +43,7 @@ async def test_the_end_comes_with_the_provider_s_usage() -> None:
 async def test_what_the_request_sets_is_sent_and_nothing_else() -> None:
     provider = SimulatedProvider()
     sampling = Sampling(temperature=0.0, top_p=0.5, max_tokens=7, stop=("\n",), seed=3)
-    await answer(provider, Request(HELLO, sampling))
+    await answer(provider, Request(HELLO, sampling, cache_salt="ours alone"))
     assert provider.body == {
         "model": "big",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello."}],
