@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings, is_loopback
-from services.runtime.secrets import Url
+from services.runtime.secrets import Url, shown
 from services.runtime.shared_state import RedisUrl
 
 KEY_WANTED = "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)"
@@ -354,7 +354,7 @@ class GatewaySettings(ServiceSettings):
         keys = told.get("api_keys") or any(tenant.keys for tenant in told.get("tenants", {}).values())
         somebody = keys or told.get("tenants_file") or told.get("edge_tokens")
         if not (allowed or somebody or is_loopback(told.get("address", ""))):
-            raise ValueError(f"{KEY_WANTED}, or true, to serve beyond loopback, at {told.get('address', '')}")
+            raise ValueError(f"{KEY_WANTED}, or true, to serve beyond loopback, at {shown(told.get('address', ''))}")
         return allowed
 
     @property

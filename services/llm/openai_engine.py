@@ -140,7 +140,7 @@ def _wire(own: OpenAISettings) -> Wire:
     )
     try:
         if own.http_version == "1.1":
-            return Http1(own.base_url, options)
+            return Http1(own.base_url.get_secret_value(), options)
         from services.llm.transport.http2 import Http2  # not every process needs it
 
         return Http2(options)

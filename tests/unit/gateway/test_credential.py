@@ -81,7 +81,7 @@ async def test_who_watches_hears_of_the_end(file: Path):
 def test_a_token_is_good_for_as_long_as_the_edge_takes_it():
     now = 1_000.0
     headers = (("x-hedgerow-tenant", "a"), ("x-hedgerow-expires", "990"))
-    credential = Credential(Identity({}, {"a": TenantSettings()}, None), headers, EDGE, lambda: now)
+    credential = Credential(Identity({}, {"a": TenantSettings()}, None, anonymous=True), headers, EDGE, lambda: now)
     now = 1_049.0  # 60 s of skew
     credential.check()
     now = 1_050.0
@@ -92,4 +92,4 @@ def test_a_token_is_good_for_as_long_as_the_edge_takes_it():
 
 @pytest.mark.parametrize(("caller", "value"), [("", "1"), ("operator", "1"), (EDGE, "soon"), (EDGE, "")])
 def test_only_the_edge_says_when_a_token_ends(caller: str, value: str):
-    Credential(Identity({}, {}, None), (("x-hedgerow-expires", value),), caller).check()
+    Credential(Identity({}, {}, None, anonymous=True), (("x-hedgerow-expires", value),), caller).check()
