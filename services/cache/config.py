@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.runtime import limits
 from services.runtime.config import ServiceSettings
 from services.runtime.shared_state import RedisUrl
 
@@ -45,7 +46,11 @@ class CacheSettings(ServiceSettings):
     )
     max_entries: int = Field(50_000, ge=1, description="Entries held; the least recently used go first.")
     max_bytes: int = Field(256 * 1024 * 1024, ge=1, description="Size of the entries held, in bytes.")
-    max_question_bytes: int = Field(256 * 1024, ge=1, description="Largest question taken, in bytes of its message.")
+    max_question_bytes: int = Field(
+        limits.QUESTION_BYTES,
+        ge=1,
+        description="Largest question taken, in bytes of its message: more than the largest that a gateway admits.",
+    )
     max_answer_bytes: int = Field(256 * 1024, ge=1, description="Largest answer taken, in bytes of its message.")
     similarity_threshold: float = Field(
         0.95, ge=0.5, le=1, description="Least cosine similarity of a semantic hit. 1 turns semantic hits off."

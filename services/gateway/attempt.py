@@ -16,7 +16,7 @@ from services.gateway.backends import Call
 from services.gateway.drill import Fault
 from services.gateway.fleet import Pool, Replica
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, ShareUsed, TooLate
 from services.runtime.policy.breaker import Permit
 from services.runtime.policy.gate import Slot
 from services.runtime.policy.limit import Sample
@@ -122,6 +122,8 @@ class Attempt:
         match problem:
             case TooLate():  # the time was the request's own: no verdict on the backend
                 self._permit.abandoned()
+            case ShareUsed():  # the backend has room, and not for this tenant
+                self._permit.succeeded(None)
             case Exhausted():
                 self._permit.throttled(problem.retry_delay_s or _RETRY_AFTER_S)
                 sample = Sample(self.age_s(), None, self._slot.in_flight, failed=True)

@@ -21,14 +21,23 @@ from google.rpc import error_details_pb2, status_pb2
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
-from hedgerow.channel import done_sending, send
+from hedgerow.channel import RESET, done_sending, send
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.drill import Fault
 from services.runtime.callers import TENANT_HEADER
-from services.runtime.errors import Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
+from services.runtime.errors import (
+    Exhausted,
+    Faulty,
+    InvalidInput,
+    Missing,
+    ServiceError,
+    ShareUsed,
+    TooLate,
+    Unavailable,
+)
 from services.runtime.policy.breaker import Breaker
 from services.runtime.telemetry import Metadata
 
@@ -40,6 +49,9 @@ _ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: TooLate,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Exhausted,
     grpc.StatusCode.NOT_FOUND: Missing,
+    grpc.StatusCode.INTERNAL: Faulty,
+    grpc.StatusCode.UNKNOWN: Faulty,
+    grpc.StatusCode.DATA_LOSS: Faulty,
 }
 WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)  # the model's own ends
 _ENDING: set[asyncio.Task[None]] = set()  # generations whose status is still on the way
@@ -54,22 +66,27 @@ class Refused(InvalidInput):
 
 def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
     """What a failed call to `who` means. Codes without a meaning of their own here are a broken backend."""
-    details = error.details() or ""
-    if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
         return Refused(details)
-    cls = _ERRORS.get(error.code(), Unavailable)
-    return cls(f"{who}: {error.code().name}: {details}", retry_delay_s=_retry_delay_s(error))
+    cls = _ERRORS.get(code, Unavailable)
+    if code is grpc.StatusCode.INTERNAL and RESET in details:
+        cls = Unavailable  # the way broke, not the service
+    reason, retry_delay_s = _said(error)
+    if cls is Exhausted and reason == ShareUsed.reason:
+        cls = ShareUsed
+    return cls(f"{who}: {code.name}: {details}", retry_delay_s=retry_delay_s)
 
 
-def _retry_delay_s(error: grpc.aio.AioRpcError) -> float | None:
-    """When to come back, where the backend says so (google.rpc.RetryInfo)."""
+def _said(error: grpc.aio.AioRpcError) -> tuple[str, float | None]:
+    """The reason (google.rpc.ErrorInfo), and when to come back (RetryInfo), where the backend says so."""
     raw = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
-    retry = error_details_pb2.RetryInfo()
+    info, retry, retry_delay_s = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo(), None
     with suppress(DecodeError):
         for detail in status_pb2.Status.FromString(cast(bytes, raw)).details:
-            if detail.Unpack(retry):
-                return float(retry.retry_delay.ToNanoseconds() / 1e9)
-    return None
+            if not detail.Unpack(info) and detail.Unpack(retry):
+                retry_delay_s = float(retry.retry_delay.ToNanoseconds() / 1e9)
+    return info.reason, retry_delay_s
 
 
 class Pending:
@@ -99,11 +116,11 @@ class Cache:
 
     def lookup(self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata) -> Pending:
         """Start a lookup that ends after `timeout_s` at the latest."""
-        metadata = (*metadata, _whose(request.question.tenant))
+        metadata = (*metadata, whose(request.question.tenant))
         return Pending(self._lookup(request, timeout=timeout_s, metadata=metadata), "cache")
 
     async def store(self, request: cache_pb2.StoreRequest, timeout_s: float) -> cache_pb2.StoreResponse:
-        metadata = (_whose(request.question.tenant),)
+        metadata = (whose(request.question.tenant),)
         pending = Pending(self._store(request, timeout=timeout_s, metadata=metadata), "cache")
         return await pending.reply()  # type: ignore[no-any-return]
 
@@ -113,9 +130,9 @@ class Cache:
 
 
 @lru_cache(maxsize=10_000)
-def _whose(tenant: str) -> tuple[str, str]:
-    """Metadata by which a ring of cache replicas sends a tenant's calls to the same one. The cache itself goes by the
-    question alone."""
+def whose(tenant: str) -> tuple[str, str]:
+    """Metadata by which a ring of cache replicas sends a tenant's calls to the same one, and an llm service shares the
+    work that constraints make among tenants. The cache itself goes by the question alone."""
     return TENANT_HEADER, quote(tenant)
 
 

@@ -47,6 +47,7 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     constraint: Constraint | None = None
     prefix: str = ""  # the answer's beginning: go on from there, and give only what is new
+    tenant: str = ""  # whose it is, where the gateway says so: constraints share their time by it
 
 
 class FinishReason(Enum):

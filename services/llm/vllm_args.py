@@ -18,6 +18,8 @@ from services.llm.config import VllmSettings
 from services.llm.errors import BadEngineSettings
 from services.runtime.errors import shorten
 
+BOUNDED = "guidance"
+
 
 def environment(settings: VllmSettings) -> dict[str, str]:
     """What vLLM and its libraries read from the environment rather than from arguments."""
@@ -48,10 +50,14 @@ def set_environment(variables: Mapping[str, str]) -> None:
 
 def engine_args(settings: VllmSettings) -> Any:
     """vLLM's `AsyncEngineArgs`. Raises BadEngineSettings naming a field that vLLM lacks or whose type is wrong."""
+    from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     types = {field.name: field.type for field in dataclasses.fields(AsyncEngineArgs)}
     fields = check_fields(settings.engine_fields(), types)
+    # Of vLLM's backends the one whose every step is bounded; with the others one caller's regular expression holds up
+    # the engine for a minute (docs/adr/0020-constraints-are-bounded-work.md).
+    fields.setdefault("structured_outputs_config", StructuredOutputsConfig(backend=BOUNDED))
     if settings.speculative_config:
         fields.setdefault("per_request_spec_decode_metrics", "summary")  # what usage counts come from
     return AsyncEngineArgs(**fields)
