@@ -23,7 +23,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.aftermath import Aftermath
-from services.gateway.backends import WHOLE, Cache, Pending
+from services.gateway.backends import WHOLE, Cache, Pending, whose
 from services.gateway.config import TEMPLATE
 from services.gateway.fleet import Fleet
 from services.gateway.generation import Generation, Order, Report
@@ -225,6 +225,11 @@ class Answer:
         try:
             self._take_verdict(await lookup.reply(), stage)
             permit.replied()
+        except InvalidInput as refusal:  # the cache works, and this question is none that it can keep
+            permit.ended(refusal)
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, refusal.message
+            self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
+            self._ledger.decide("fallback", "bypassed", "cache", refusal.message)
         except ServiceError as error:
             late = isinstance(error, TooLate)
             stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
@@ -367,11 +372,16 @@ class Answer:
             deadline,
             Ticket(rank, self._tenant.name, self._tenant.weight, deadline, self._placed),
             Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock),
-            telemetry.propagate(stage.span),
+            self._told(stage),
             once=request.single_attempt,
             others_when_late="smaller" in self._backends.stand_ins.order,
             known=self._known,
         )
+
+    def _told(self, stage: Running) -> telemetry.Metadata:
+        """What the llm service is told beside the request: a constraint is work, which it shares among tenants."""
+        told = telemetry.propagate(stage.span)
+        return (*told, whose(self._tenant.name)) if self._request.HasField("response_format") else told
 
     def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:
         ledger, last = self._ledger, items[-1]

@@ -16,7 +16,7 @@ from services.gateway.backends import Call
 from services.gateway.drill import Fault
 from services.gateway.fleet import Pool, Replica
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, ShareUsed, TooLate
 from services.runtime.policy.gate import Slot
 from services.runtime.policy.limit import Sample
 from services.runtime.policy.prefix import Blocks
@@ -121,7 +121,7 @@ class Attempt:
         match problem:
             case TooLate():
                 self._gave_up("late")
-            case InvalidInput():  # what is wrong with a request is nobody's failure
+            case InvalidInput() | ShareUsed():  # what is wrong with a request, or too much of one tenant's
                 self._permit.withdrawn()
                 self._settle("refused", None)
             case Exhausted():

@@ -21,7 +21,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
-from hedgerow.channel import done_sending, send
+from hedgerow.channel import RESET, done_sending, send
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
@@ -29,7 +29,17 @@ from hedgerow.vision.v1 import vision_pb2
 from services.gateway.drill import Fault
 from services.runtime.boundary import DOMAIN
 from services.runtime.callers import TENANT_HEADER
-from services.runtime.errors import CallerRefused, Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
+from services.runtime.errors import (
+    CallerRefused,
+    Exhausted,
+    Faulty,
+    InvalidInput,
+    Missing,
+    ServiceError,
+    ShareUsed,
+    TooLate,
+    Unavailable,
+)
 from services.runtime.policy.shared_breaker import SharedBreaker
 from services.runtime.telemetry import Metadata
 
@@ -42,6 +52,9 @@ _ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: TooLate,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Exhausted,
     grpc.StatusCode.NOT_FOUND: Missing,
+    grpc.StatusCode.INTERNAL: Faulty,
+    grpc.StatusCode.UNKNOWN: Faulty,
+    grpc.StatusCode.DATA_LOSS: Faulty,
 }
 WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)  # the model's own ends
 _ENDING: set[asyncio.Task[None]] = set()  # generations whose status is still on the way
@@ -62,13 +75,17 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
     """
     info, retry_delay_s = _details(error)
     details, code = error.details() or "", error.code()
+    cls = _ERRORS.get(code, Unavailable)
+    if code is grpc.StatusCode.INTERNAL and RESET in details:
+        cls = Unavailable  # the way broke, not the service
+    if cls is Exhausted and info.reason == ShareUsed.reason:
+        cls = ShareUsed
     if info.domain != DOMAIN or info.reason == CallerRefused.reason:
         if details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN:
             _log.info("%s: %s: %s", who, code.name, details)
         details = ""
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return Refused(details or f"{who}: {code.name}")
-    cls = _ERRORS.get(code, Unavailable)
     return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
 
 
@@ -126,7 +143,8 @@ class Cache:
 @lru_cache(maxsize=10_000)
 def whose(tenant: str) -> tuple[str, str]:
     """Metadata that says whose a call is. By it a ring of cache replicas sends a tenant's calls to the same one (the
-    cache itself goes by the question alone), and the audio service shares its streams."""
+    cache itself goes by the question alone), the audio service shares its streams, and an llm service the work that
+    constraints make."""
     return TENANT_HEADER, quote(tenant)
 
 

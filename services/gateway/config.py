@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.runtime import limits
 from services.runtime.config import ServiceSettings, is_loopback
 from services.runtime.secrets import Url, shown
 from services.runtime.shared_state import RedisUrl
@@ -141,6 +142,29 @@ class ShedSettings(_Group):
     )
 
 
+class ConstraintSettings(_Group):
+    """What a `response_format` may ask for. More than these takes an engine long, and with it all who wait for it."""
+
+    max_bytes: int = Field(limits.CONSTRAINT_BYTES, ge=1, description="Of a JSON Schema.")
+    max_depth: int = Field(
+        limits.CONSTRAINT_DEPTH, ge=1, le=64, description="Objects and arrays in each other, in a JSON Schema's text."
+    )
+    max_nodes: int = Field(3_000, ge=1, description="Objects and arrays of a JSON Schema's text, altogether.")
+    max_properties: int = Field(500, ge=0, description="Properties and definitions of a JSON Schema, altogether.")
+    max_alternatives: int = Field(
+        1_000, ge=0, description="Values and schemas in `enum`, `anyOf`, `oneOf`, `allOf` and other lists, altogether."
+    )
+    max_repetition: int = Field(
+        10_000,
+        ge=1,
+        description="How often something may be repeated, altogether: the counts of items and properties, "
+        "`multipleOf`, and the characters of regular expressions with `{n,m}` written out.",
+    )
+    max_length: int = Field(100_000, ge=0, description="`minLength` and `maxLength`, each.")
+    max_patterns: int = Field(100, ge=0, description="Regular expressions in a JSON Schema.")
+    max_pattern_bytes: int = Field(2_048, ge=1, description="Of one regular expression.")
+
+
 class TenantSettings(_Group):
     """What a tenant may have. 0: no limit."""
 
@@ -229,8 +253,14 @@ class GatewaySettings(ServiceSettings):
         30_000, ge=1, description="How long one is kept before the cache is asked again, which keeps it from eviction."
     )
     max_messages: int = Field(64, ge=1, description="The most messages a conversation may have.")
-    max_content_bytes: int = Field(262_144, ge=1, description="The most bytes all messages may have together.")
+    max_content_bytes: int = Field(
+        limits.CONTENT_BYTES, ge=1, description="The most bytes all messages may have together."
+    )
+    response_format: ConstraintSettings = Field(ConstraintSettings(), description="What answers may be constrained to.")
     max_images: int = Field(8, ge=1, le=64, description="The most pictures a request may have.")
+    max_images_bytes: int = Field(
+        limits.PICTURES_BYTES, ge=1, description="The most bytes all pictures may have together."
+    )
     vision_model: str = Field("", description="The model that looks at pictures. Empty: the vision service's default.")
     labels_per_image: int = Field(1, ge=1, le=100, description="How many labels of a picture the model is told.")
     conversation_turns: int = Field(

@@ -84,6 +84,21 @@ class OpenAISettings(BaseModel):
     )
 
 
+class ConstraintSettings(BaseModel):
+    """The work that constraints (`response_format`) make for the vLLM engine. Each new one is tried in a process of its
+    own before the engine gets it, where vLLM's backend for them is `guidance`, as it is unless
+    `vllm.structured_outputs_config` names another."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_ms: float = Field(
+        100, ge=1, le=10_000, description="The most processor time that one may take to make, and its first tokens."
+    )
+    in_hand: int = Field(4, ge=1, description="New ones of a tenant that are tried or wait for it; more are refused.")
+    share: float = Field(0.25, gt=0, description="Cores that a tenant's constraints may take; more are refused.")
+    burst_ms: float = Field(500, ge=1, description="Processor time for them that is saved up in quiet times.")
+
+
 class LlmSettings(ServiceSettings):
     """Settings of the llm service."""
 
@@ -98,6 +113,7 @@ class LlmSettings(ServiceSettings):
     max_tokens_cap: int = Field(512, ge=1, description="Most tokens of any answer.")
     warm_up: bool = Field(True, description="Generate a few answers before health says SERVING.")
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
+    constraints: ConstraintSettings = Field(ConstraintSettings(), description="Bounds of constrained decoding.")
     openai: OpenAISettings = Field(OpenAISettings(), description="The OpenAI-compatible engine's settings.")
 
     @property

@@ -48,6 +48,7 @@ class Request:
     constraint: Constraint | None = None
     prefix: str = ""  # the answer's beginning: go on from there, and give only what is new
     cache_salt: str = ""  # only prompts with the same may share what was read
+    tenant: str = ""  # whose it is, where the gateway says so: constraints share their time by it
 
 
 class FinishReason(Enum):

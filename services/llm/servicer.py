@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from urllib.parse import unquote
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
@@ -11,6 +12,7 @@ from services.llm import validation
 from services.llm.engine import Chunk, Constraint, Engine, Finish, FinishReason, Message, Request, Sampling
 from services.llm.genai import Recorder
 from services.runtime.boundary import Call
+from services.runtime.callers import TENANT_HEADER
 from services.runtime.errors import InvalidInput
 
 _ROLES = {chat_pb2.ROLE_SYSTEM: "system", chat_pb2.ROLE_USER: "user", chat_pb2.ROLE_ASSISTANT: "assistant"}
@@ -30,7 +32,7 @@ class LLMServicer:
     async def Generate(
         self, request: llm_pb2.GenerateRequest, call: Call
     ) -> AsyncGenerator[llm_pb2.GenerateResponse, None]:
-        wanted = to_request(request)
+        wanted = to_request(request, unquote(call.header(TENANT_HEADER) or ""))
         validation.check(wanted)
         model = self._engine.describe()
         recorder = Recorder(call.span, model, wanted)
@@ -58,7 +60,7 @@ class LLMServicer:
         )
 
 
-def to_request(request: llm_pb2.GenerateRequest) -> Request:
+def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
     """What the engine is asked. Raises InvalidInput for a role that is not one."""
     return Request(
         _to_messages(request.messages),
@@ -66,6 +68,7 @@ def to_request(request: llm_pb2.GenerateRequest) -> Request:
         _to_constraint(request.response_format),
         request.prefix,
         request.cache_salt,
+        tenant,
     )
 
 

@@ -21,6 +21,8 @@ from services.runtime.secrets import shown
 
 _SEVERAL_MACHINES = {"nnodes", "data_parallel_address", "distributed_executor_backend"}  # any of them may mean so
 
+BOUNDED = "guidance"
+
 
 def environment(settings: VllmSettings) -> dict[str, str]:
     """What vLLM and its libraries read from the environment rather than from arguments."""
@@ -52,10 +54,14 @@ def set_environment(variables: Mapping[str, str]) -> None:
 
 def engine_args(settings: VllmSettings) -> Any:
     """vLLM's `AsyncEngineArgs`. Raises BadEngineSettings naming a field that vLLM lacks or whose type is wrong."""
+    from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     types = {field.name: field.type for field in dataclasses.fields(AsyncEngineArgs)}
     fields = check_fields(settings.engine_fields(), types)
+    # Of vLLM's backends the one whose every step is bounded; with the others one caller's regular expression holds up
+    # the engine for a minute (docs/adr/0020-constraints-are-bounded-work.md).
+    fields.setdefault("structured_outputs_config", StructuredOutputsConfig(backend=BOUNDED))
     if settings.speculative_config:
         fields.setdefault("per_request_spec_decode_metrics", "summary")  # what usage counts come from
     return AsyncEngineArgs(**fields)

@@ -6,8 +6,10 @@
     ├── Forbidden        PERMISSION_DENIED   known, and may not
     ├── Missing          NOT_FOUND
     ├── Exhausted        RESOURCE_EXHAUSTED  busy: says when to come back
+    │   └── ShareUsed                        … for this tenant; there is room for others
     ├── TooLate          DEADLINE_EXCEEDED
-    └── Unavailable      UNAVAILABLE         broken: may be retried
+    ├── Unavailable      UNAVAILABLE         broken: may be retried
+    └── Faulty           INTERNAL            broke over this request: never sent on
 
 Services derive leaves from these in their own `errors.py`. Anything else that is raised is a bug and reaches the caller
 as INTERNAL with a fixed text and a correlation id.
@@ -80,6 +82,12 @@ class Exhausted(ServiceError):
     reason = "EXHAUSTED"
 
 
+class ShareUsed(Exhausted):
+    """As much has been done for this tenant as is its share; there is room for others."""
+
+    reason = "SHARE_USED"
+
+
 class TooLate(ServiceError):
     """The time was over before there was anything to give."""
 
@@ -93,6 +101,13 @@ class Unavailable(ServiceError):
     code = code_pb2.UNAVAILABLE
     reason = "UNAVAILABLE"
     retryable = True
+
+
+class Faulty(ServiceError):
+    """A service broke over this request. Counts as its failure, and the request is sent nowhere else, neither to
+    another replica nor to another model: what broke one may break them all, one after the other."""
+
+    reason = "FAULTY"
 
 
 def shorten(text: str, limit: int = 80) -> str:

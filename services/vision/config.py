@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.runtime import limits
 from services.runtime.config import ServiceSettings
 
 
@@ -39,7 +40,7 @@ class VisionSettings(ServiceSettings):
     threads: int = Field(0, ge=0, le=256, description="Threads of one model on the CPU. 0: half of the cores.")
     decode_threads: int = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")
     max_images: int = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
-    max_image_bytes: int = Field(4_000_000, ge=1, description="Largest encoded image taken, in bytes.")
+    max_image_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest encoded image taken, in bytes.")
     max_pixels: int = Field(
         16_000_000,
         ge=1,

@@ -126,6 +126,21 @@ async def test_the_last_text_and_the_account_travel_together():
     assert [event.WhichOneof("kind") for event in messages[-1].events] == ["delta", "stage", "final"]
 
 
+async def test_a_question_that_the_cache_refuses_goes_past_it_and_costs_the_cache_nothing():
+    scene = Scene(ScriptedCache(InvalidInput("question", "at most 9 bytes", "10 bytes")))
+    for _ in range(20):
+        final = await scene.final()
+        assert (final.text, final.cache.verdict) == ("Paris.", pb.CACHE_VERDICT_BYPASS)
+        assert outcomes(final)["cache"] == "SKIPPED"
+        assert [stage.detail for stage in final.stages if stage.name == "cache"] == [
+            "question: at most 9 bytes, got 10 bytes"
+        ]
+        assert ("fallback", "bypassed") in [(made.policy, made.action) for made in final.decisions]
+    assert scene.breaker.would_admit()
+    assert not scene.aftermath.stored
+    assert len(scene.cache.questions) == 20
+
+
 async def test_a_complete_answer_is_stored_under_its_tenant_and_class():
     scene = Scene(ScriptedCache(MISS))
     await scene.messages(tier=pb.TIER_QUALITY)
