@@ -43,7 +43,8 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
     memory = Memory(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue))
     async with _stored(settings, file, memory, engine) as store:
-        answers = Answers(memory, store, Embedder(engine, settings.embedding_cache_entries), now_ms=_now_ms)
+        embedder = Embedder(engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
+        answers = Answers(memory, store, embedder, now_ms=_now_ms)
         servicer = CacheServicer(answers, settings)
         try:
             await store.load()
@@ -67,7 +68,7 @@ async def _stored(
 ) -> AsyncIterator[Store]:
     """Where the entries are kept: in Redis where one is named, else in the file."""
     if file:
-        yield FileStore(file, memory, engine.name, settings.stale_ms, _now_ms)
+        yield FileStore(file, memory, engine.name, settings.stale_ms, settings.max_waiting_bytes, _now_ms)
         return
     if settings.database:
         _log.warning("database %s is not used: redis_url is set, and Redis keeps the entries", settings.database)

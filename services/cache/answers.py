@@ -56,7 +56,7 @@ class Answers:
     def __init__(self, memory: Memory, store: Store, embedder: Embedder, now_ms: Callable[[], int]):
         self.entries, self.watchers, self.stats, self.embedder = memory.entries, memory.watchers, memory.stats, embedder
         self._memory, self._store, self._now_ms = memory, store, now_ms
-        self._used: dict[str, Entry] = {}
+        self._used: set[str] = set()  # keys: what has left memory since must not be kept alive
 
     async def lookup(self, question: Identity, threshold: float, deadline: Deadline) -> Found:
         """The exact entry, else the nearest with a similarity of at least `threshold`; 1 asks for the exact one alone.
@@ -96,17 +96,22 @@ class Answers:
         self.stats.refused += bool(found.refused)
         return replace(found, stale=self.entries.stale(question.key, self._now_ms()))
 
-    async def store(self, question: Identity, answer: bytes, ttl_ms: int, deadline: Deadline) -> bool:
-        """Keep an answer for `ttl_ms`. When this returns it is kept; when it raises it is not kept at all. Returns
-        whether this process alone knows it so far.
+    @property
+    def epoch(self) -> int:
+        """The last change that is known, for the store of an answer that is begun now."""
+        return max(self._store.known, 1)  # 0 stands for none
 
-        Raises `Overtaken` when its entry or its tenant was removed meanwhile: what was removed must not come back.
+    async def store(self, question: Identity, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int = 0) -> bool:
+        """Keep an answer for `ttl_ms`. When this returns it is kept; when it raises it is not kept at all. Returns
+        whether this process alone knows it so far. `epoch`: when the answer was begun; 0 for just now.
+
+        Raises `Overtaken` when its entry or its tenant was removed since: what was removed must not come back.
         """
-        known = self._store.known
+        known = epoch or self._store.known
         with self._memory.on_its_way(question) as arriving:
-            vector = await self.embed(question.asked, deadline)
-        if arriving.overtaken:
-            raise Overtaken("the entry or its tenant was invalidated while its answer was being stored")
+            vector = await self.embed(question.asked, question.tenant, deadline)
+        if arriving.overtaken or (epoch and self._store.overtaken(question, epoch)):
+            raise Overtaken
         now_ms = self._now_ms()
         entry = Entry(
             question.key, question.tenant, question.partition, question.asked, answer, now_ms + ttl_ms, now_ms
@@ -125,10 +130,11 @@ class Answers:
 
     def sweep(self) -> None:
         """Remove what was kept long enough, and write down what was used since the last sweep."""
+        self.embedder.sweep()
         gone = self._memory.expire(self._now_ms())
-        used, self._used = self._used, {}
-        if used:
-            self._store.touch(list(used.values()))
+        used, self._used = self._used, set()
+        if held := [entry for key in used if (entry := self.entries.held(key))]:
+            self._store.touch(held)
         if gone:
             self._store.expired(gone)
 
@@ -138,7 +144,7 @@ class Answers:
         self.embedder.close()
 
     async def _nearest(self, question: Identity, threshold: float, deadline: Deadline) -> Found:
-        vector = await self.embed(question.asked, deadline)
+        vector = await self.embed(question.asked, question.tenant, deadline)
         if vector is None:
             return Found(Verdict.MISS)
         near = await self._memory.nearest(question, vector, _CANDIDATES)
@@ -149,23 +155,27 @@ class Answers:
                 break
             if entry is None:  # gone since it was found
                 continue
-            difference = guard.difference(question.asked, entry.asked)
+            difference = self._difference(question, entry.asked)
             if not difference:
                 return self._serve(Verdict.SEMANTIC, entry, similarity)
             refused = refused or difference
         return Found(Verdict.MISS, similarity=near[0][1] if near else None, refused=refused)
 
+    def _difference(self, question: Identity, stored: str) -> str:
+        asked = question.asked
+        return guard.difference(asked, stored, question.tenant) or self.embedder.unseen(asked, stored)
+
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
         now_ms = self._now_ms()
         self.entries.use(entry, now_ms)
-        self._used[entry.key] = entry
+        self._used.add(entry.key)
         return Found(verdict, entry, entry.expires_at_ms - now_ms, similarity)
 
-    async def embed(self, text: str, deadline: Deadline) -> Vector | None:
+    async def embed(self, text: str, tenant: str, deadline: Deadline) -> Vector | None:
         """A text's unit vector, or None where it is too long. Raises `EmbeddingTooLate`."""
         remaining = deadline.remaining()
         try:
             async with asyncio.timeout(None if remaining == float("inf") else remaining):
-                return await self.embedder.embed(text)
+                return await self.embedder.embed(text, tenant)
         except TimeoutError:
             raise EmbeddingTooLate("the time was over before the question was embedded") from None

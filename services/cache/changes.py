@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import islice
 
 from services.cache.entries import Entry
+from services.cache.fair_lru import FairLru
 from services.cache.vectors import Vector
 
 
@@ -19,6 +19,14 @@ class Put:
     vector: Vector | None
     known: int
     forgiven: tuple[int, ...] = ()
+
+    @property
+    def tenant(self) -> str:
+        return self.entry.tenant
+
+    @property
+    def size(self) -> int:
+        return self.entry.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +57,14 @@ class Outbox:
     """Changes to tell later: the removals, and of the entries that were put since those that are left.
 
     All removals come before all entries: an entry that a removal is about goes with it, so what is there came later.
-    There is room for `max_changes` of each kind, and `max_bytes` of entries. Entries make room for newer ones; a
-    removal is never given up.
+    There is room for `max_changes` of each kind, and `max_bytes` of entries. Entries make room for newer ones, those of
+    the tenant with most of them first; a removal is never given up.
     """
 
     def __init__(self, max_changes: int, max_bytes: int):
-        self._max_changes, self._max_bytes = max_changes, max_bytes
+        self._max_changes = max_changes
         self._removals: dict[Removing, Removing] = {}
-        self._puts: OrderedDict[str, Put] = OrderedDict()
-        self._bytes = 0
+        self._puts: FairLru[str, Put] = FairLru(max_changes, max_bytes)
         self.given_up = 0
 
     def __len__(self) -> int:
@@ -70,18 +77,17 @@ class Outbox:
 
     def next(self, count: int) -> list[Change]:
         """Up to `count` changes that are to be told next, all of them removals or none."""
-        return list(islice(self._removals.values() or self._puts.values(), count))
+        return list(islice(self._removals.values() or self._puts, count))
 
     def add(self, change: Change) -> bool:
         """Take a change in; False for a removal that there is no room for."""
         if isinstance(change, Put):
-            self._drop(change.entry.key)
-            self._puts[change.entry.key] = change
-            self._bytes += change.entry.size
+            self._puts.pop(change.entry.key)
+            self._puts.put(change.entry.key, change)
             self._make_room()
             return True
-        for put in [put for put in self._puts.values() if change.removes(put.entry.key, put.entry.tenant)]:
-            self._drop(put.entry.key)
+        for put in [put for put in self._puts if change.removes(put.entry.key, put.tenant)]:
+            self._puts.pop(put.entry.key)
         self._removals.pop(change, None)
         if len(self._removals) >= self._max_changes:
             return False
@@ -93,7 +99,7 @@ class Outbox:
         if change not in self:
             return
         if isinstance(change, Put):
-            self._drop(change.entry.key)
+            self._puts.pop(change.entry.key)
         else:
             del self._removals[change]
 
@@ -106,11 +112,6 @@ class Outbox:
         return key in self._puts or self.removes(key, tenant)
 
     def _make_room(self) -> None:
-        while len(self._puts) > self._max_changes or self._bytes > self._max_bytes:
-            self._drop(next(iter(self._puts)))
+        while self._puts.full:
+            self._puts.pop(self._puts.next_to_go())
             self.given_up += 1
-
-    def _drop(self, key: str) -> None:
-        put = self._puts.pop(key, None)
-        if put:
-            self._bytes -= put.entry.size

@@ -8,9 +8,12 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.cache.entries import OVERHEAD_BYTES
 from services.runtime.config import ServiceSettings
+from services.runtime.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
+_REQUEST_BYTES = 1024  # of a store, beside its question and its answer
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -20,10 +23,11 @@ class CacheSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_CACHE_")
 
     address: str = Field("127.0.0.1:50051", description="Where to serve gRPC, host:port.")
+    max_message_bytes: int = Field(1024 * 1024, ge=1024, description="Largest message taken, in bytes.")
     database: str = Field(
         "", description="SQLite file that keeps the entries, unless Redis does. Empty: forgotten when the process ends."
     )
-    redis_url: RedisUrl = ""
+    redis_url: RedisUrl = Url("")
     redis_timeout_ms: float = Field(
         250,
         ge=1,
@@ -36,6 +40,13 @@ class CacheSettings(ServiceSettings):
         description="Stores, and as many removals, that wait for Redis while it is away. The oldest stores make room; "
         "a removal too many is refused.",
     )
+    max_waiting_bytes: int = Field(
+        64 * 1024 * 1024,
+        ge=1,
+        description="Size of the requests that wait, in bytes, and as much of what waits for the disk; a tenant may "
+        "have as much of it as is free. What is too much is refused as RESOURCE_EXHAUSTED. In memory a request takes "
+        "up to five times its size.",
+    )
     default_ttl_ms: int = Field(_DAY_MS, ge=1, description="How long an answer is kept when the caller does not say.")
     max_ttl_ms: int = Field(30 * _DAY_MS, ge=1, description="The longest an answer is kept, whatever the caller says.")
     stale_ms: int = Field(
@@ -43,8 +54,14 @@ class CacheSettings(ServiceSettings):
         ge=0,
         description="How long an answer is kept after its time, to stand in where there would be none. 0: not at all.",
     )
-    max_entries: int = Field(50_000, ge=1, description="Entries held; the least recently used go first.")
-    max_bytes: int = Field(256 * 1024 * 1024, ge=1, description="Size of the entries held, in bytes.")
+    max_entries: int = Field(
+        50_000,
+        ge=1,
+        description="Entries held. The least recently used of the tenant that holds most goes first.",
+    )
+    max_bytes: int = Field(
+        256 * 1024 * 1024, ge=1, description="Memory of the entries held, in bytes; a small one takes 3.5 KB."
+    )
     max_question_bytes: int = Field(256 * 1024, ge=1, description="Largest question taken, in bytes of its message.")
     max_answer_bytes: int = Field(256 * 1024, ge=1, description="Largest answer taken, in bytes of its message.")
     similarity_threshold: float = Field(
@@ -57,16 +74,35 @@ class CacheSettings(ServiceSettings):
         Path("~/.cache/hedgerow"), description="Folder that keeps the model converted for CTranslate2 between starts."
     )
     max_embedded_tokens: int = Field(
-        128, ge=8, le=256, description="Longer texts get no semantic hit. The model was trained on 128 word pieces."
+        128,
+        ge=8,
+        le=256,
+        description="Longer texts get no semantic hit, nor do those of more than 16 characters for each token. The "
+        "model was trained on 128 word pieces.",
     )
-    embedding_cache_entries: int = Field(10_000, ge=1, description="Embeddings kept in memory, 1.5 KB each.")
+    embedding_cache_bytes: int = Field(
+        16 * 1024 * 1024, ge=1, description="Size of the embeddings remembered, in bytes; one takes 2.3 KB."
+    )
+    embedding_cache_ttl_ms: int = Field(
+        3_600_000, ge=1, description="An embedding is forgotten when nobody asked for it for so long."
+    )
     sweep_interval_ms: int = Field(
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."
     )
     watch_queue: int = Field(4_096, ge=1, description="Removals a watcher may be behind before its stream is ended.")
 
     @model_validator(mode="after")
-    def _one_entry_fits(self) -> Self:
-        if self.max_question_bytes + self.max_answer_bytes > self.max_bytes:
-            raise ValueError("max_bytes: at least max_question_bytes + max_answer_bytes")
+    def _the_largest_fits(self) -> Self:
+        least = 4 * self.max_question_bytes + self.max_answer_bytes + 2 * OVERHEAD_BYTES
+        if self.max_bytes < least:
+            raise ValueError(
+                f"max_bytes: at least 4 × max_question_bytes + max_answer_bytes + {2 * OVERHEAD_BYTES}, {least}"
+            )
+        largest = self.max_question_bytes + self.max_answer_bytes + _REQUEST_BYTES
+        if self.max_message_bytes < largest:
+            raise ValueError(
+                f"max_message_bytes: at least max_question_bytes + max_answer_bytes + {_REQUEST_BYTES}, {largest}"
+            )
+        if self.max_waiting_bytes < 4 * self.max_message_bytes:
+            raise ValueError(f"max_waiting_bytes: at least 4 × max_message_bytes, {4 * self.max_message_bytes}")
         return self

@@ -1,87 +1,104 @@
-"""Embeddings off the event loop: one thread, a memory of recent texts, and one computation for equal texts.
+"""Embeddings off the event loop, with a memory of recent texts, and one computation for equal texts.
 
-Texts that come while the thread is busy are embedded together next, as many as the engine takes at once.
+Nothing of it is common to tenants: a text that another tenant has asked takes as long as any other, so nobody can tell
+what others ask. The memory holds digests and vectors, no texts, and is shared fairly.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from cachetools import LRUCache
-from prometheus_client import Histogram
-
 from services.cache.engines import Engine
+from services.cache.fair_lru import FairLru
+from services.cache.tokens import as_read
+from services.cache.turns import Turn, Turns
 from services.cache.vectors import Vector
-from services.runtime.policy.batch import Batcher
+from services.runtime.deadline import Clock
 
-_SECONDS = Histogram(
-    "hedgerow_cache_embed_seconds", "Time to embed a batch of texts, without its wait for the thread.",
-    buckets=(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1),
-)  # fmt: skip
+_OVERHEAD_BYTES = 700  # of one that is remembered: its digest, its array, its bookkeeping
+
+
+@dataclass(slots=True)
+class _Remembered:
+    tenant: str
+    vector: Vector | None
+    used: float
+
+    @property
+    def size(self) -> int:
+        vector = 0 if self.vector is None else self.vector.nbytes
+        return _OVERHEAD_BYTES + sys.getsizeof(self.tenant) + vector
 
 
 @dataclass(slots=True)
 class _Flight:
-    future: asyncio.Future[Vector | None]
+    turn: Turn
     waiting: int = 0
 
 
 class Embedder:
-    """Embeds texts with an engine. Texts that differ only in case or in white space are the same text to the model."""
+    """Embeds texts with an engine. Texts that differ only in case or in white space are the same text to the model.
+    The memory has `memory_bytes`; what nobody has asked for `forget_after_s` is forgotten by `sweep`."""
 
-    def __init__(self, engine: Engine, memory_entries: int):
-        self.name = engine.name
-        self._engine = engine
-        self._thread = ThreadPoolExecutor(1, "embed")
-        self._batcher = Batcher("embed", self._run, engine.max_batch, max_delay_s=0)
-        self._memory: LRUCache[str, Vector | None] = LRUCache(memory_entries)
-        self._flights: dict[str, _Flight] = {}
+    def __init__(self, engine: Engine, memory_bytes: int, forget_after_s: float, clock: Clock = time.monotonic):
+        self.name, self.unseen, self._max_characters = engine.name, engine.unseen, engine.max_characters
+        self._forget_after_s, self._clock = forget_after_s, clock
+        self._turns = Turns(engine)
+        self._memory: FairLru[bytes, _Remembered] = FairLru(sys.maxsize, memory_bytes)
+        self._flights: dict[bytes, _Flight] = {}
         self.hits = self.misses = 0
 
-    async def embed(self, text: str) -> Vector | None:
+    async def embed(self, text: str, tenant: str) -> Vector | None:
         """A unit vector, or None for a text that is too long. Raises `Exhausted` when too many wait.
 
         A caller that is cancelled while its text still waits for the thread leaves no work behind.
         """
-        text = " ".join(text.lower().split())
-        if text in self._memory:
-            self.hits += 1
-            return self._memory[text]
-        flight = self._flights.get(text) or self._take_off(text)
+        if len(text) > self._max_characters:
+            return None
+        text = as_read(text)
+        key = hashlib.sha256(f"{len(tenant)}:{tenant}{text}".encode()).digest()
+        if remembered := self._memory.get(key):
+            return self._recall(key, remembered)
+        flight = self._flights.get(key) or self._take_off(key, tenant, text)
         flight.waiting += 1
         try:
-            return await asyncio.shield(flight.future)
+            return await asyncio.shield(flight.turn.outcome)
         finally:
             flight.waiting -= 1
-            if not flight.waiting and self._batcher.withdraw(flight.future):
-                del self._flights[text]  # what runs already goes on, and is remembered
+            if not flight.waiting and self._turns.withdraw(flight.turn):
+                del self._flights[key]  # what runs already goes on, and is remembered
+
+    def sweep(self) -> None:
+        """Forget what was not asked for long."""
+        before = self._clock() - self._forget_after_s
+        for key in self._memory.oldest_while(lambda remembered: remembered.used < before):
+            self._memory.pop(key)
 
     def close(self) -> None:
         """End the thread, and what waits for it."""
-        self._batcher.stop()
-        self._thread.shutdown()
+        self._turns.stop()
 
-    def _take_off(self, text: str) -> _Flight:
-        flight = self._flights[text] = _Flight(self._batcher.put(text))
+    def _recall(self, key: bytes, remembered: _Remembered) -> Vector | None:
+        self.hits += 1
+        remembered.used = self._clock()
+        self._memory.use(key)
+        return remembered.vector
+
+    def _take_off(self, key: bytes, tenant: str, text: str) -> _Flight:
+        flight = self._flights[key] = _Flight(self._turns.put(tenant, text))
         self.misses += 1
-        flight.future.add_done_callback(lambda done: self._land(text, done))
+        flight.turn.outcome.add_done_callback(lambda done: self._land(key, tenant, done))
         return flight
 
-    def _land(self, text: str, future: asyncio.Future[Vector | None]) -> None:
-        if future.cancelled():
+    def _land(self, key: bytes, tenant: str, outcome: asyncio.Future[Vector | None]) -> None:
+        if outcome.cancelled():
             return
-        del self._flights[text]
-        if not future.exception():
-            self._memory[text] = future.result()
-
-    async def _run(self, texts: list[str]) -> list[Vector | None]:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._compute, texts)
-
-    def _compute(self, texts: list[str]) -> list[Vector | None]:
-        started = time.perf_counter()
-        vectors = self._engine.embed_batch(texts)
-        _SECONDS.observe(time.perf_counter() - started)
-        return vectors
+        del self._flights[key]
+        if not outcome.exception():
+            self._memory.put(key, _Remembered(tenant, outcome.result(), self._clock()))
+            while self._memory.full:
+                self._memory.pop(self._memory.next_to_go())

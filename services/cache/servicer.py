@@ -10,6 +10,7 @@ from services.cache.answers import Answers, Found, Verdict
 from services.cache.config import CacheSettings
 from services.cache.engines import MODEL
 from services.cache.identity import Identity, identify
+from services.cache.room import Room
 from services.runtime.boundary import Call
 from services.runtime.errors import InvalidInput
 
@@ -25,11 +26,13 @@ class CacheServicer:
 
     def __init__(self, answers: Answers, settings: CacheSettings):
         self._answers, self._settings = answers, settings
+        self._room = Room(settings.max_waiting_bytes)
 
     async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
         threshold = validation.check_threshold(request, self._settings)
-        question = self._identify(request.question)
-        found = await self._answers.lookup(question, threshold, call.deadline)
+        question, epoch = self._identify(request.question), self._answers.epoch
+        with self._room.hold(question.tenant, request.ByteSize()):
+            found = await self._answers.lookup(question, threshold, call.deadline)
         call.span.set_attribute("hedgerow.cache.verdict", found.verdict.value)
         if found.similarity is not None:
             call.span.set_attribute("hedgerow.cache.similarity", found.similarity)
@@ -37,13 +40,15 @@ class CacheServicer:
             call.span.set_attribute("hedgerow.cache.stale", True)
         if found.alone:
             call.span.set_attribute("hedgerow.cache.local_only", True)
-        return _found(found)
+        return _found(found, question, epoch)
 
     async def Store(self, request: cache_pb2.StoreRequest, call: Call) -> cache_pb2.StoreResponse:
         question = self._identify(request.question)
         validation.check_answer(request.answer, self._settings)
         ttl_ms = validation.check_ttl_ms(request, self._settings)
-        alone = await self._answers.store(question, request.answer.SerializeToString(), ttl_ms, call.deadline)
+        answer = request.answer.SerializeToString()
+        with self._room.hold(question.tenant, request.ByteSize()):
+            alone = await self._answers.store(question, answer, ttl_ms, call.deadline, request.epoch)
         if alone:
             call.span.set_attribute("hedgerow.cache.local_only", True)
         return cache_pb2.StoreResponse(key=question.key, ttl_ms=ttl_ms, local_only=alone)
@@ -61,19 +66,19 @@ class CacheServicer:
     ) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
         await self._answers.watchers.in_force()
         with self._answers.watchers.watch() as removals:
-            yield cache_pb2.WatchInvalidationsResponse()
+            yield cache_pb2.WatchInvalidationsResponse(epoch=self._answers.epoch)
             async for removal in removals:
                 if removal.tenant:
-                    yield cache_pb2.WatchInvalidationsResponse(tenant=removal.tenant)
+                    yield cache_pb2.WatchInvalidationsResponse(tenant=removal.tenant, epoch=self._answers.epoch)
                 else:
-                    yield cache_pb2.WatchInvalidationsResponse(key=removal.key)
+                    yield cache_pb2.WatchInvalidationsResponse(key=removal.key, epoch=self._answers.epoch)
 
     async def Embed(self, request: cache_pb2.EmbedRequest, call: Call) -> cache_pb2.EmbedResponse:
         validation.check_texts(list(request.texts))
         reply = cache_pb2.EmbedResponse(model=MODEL)
-        # One after the other: at most one of them is ahead of a lookup's question.
+        # One after the other: at most one of them is ahead of a lookup's question. Remembered apart from any tenant's.
         for number, text in enumerate(request.texts):
-            vector = await self._answers.embed(text, call.deadline)
+            vector = await self._answers.embed(text, "", call.deadline)
             if vector is None:
                 limit = f"at most {self._settings.max_embedded_tokens} tokens"
                 raise InvalidInput(f"texts[{number}]", limit, f"{len(text)} characters")
@@ -107,14 +112,18 @@ class CacheServicer:
         return identify(question)
 
 
-def _found(found: Found) -> cache_pb2.LookupResponse:
+def _found(found: Found, question: Identity, epoch: int) -> cache_pb2.LookupResponse:
     reply = cache_pb2.LookupResponse(
-        verdict=_VERDICTS[found.verdict], ttl_ms=found.ttl_ms, refused=found.refused, local_only=found.alone
+        verdict=_VERDICTS[found.verdict],
+        key=found.entry.key if found.entry else question.key,
+        ttl_ms=found.ttl_ms,
+        refused=found.refused,
+        local_only=found.alone,
+        epoch=epoch,
     )
     if found.similarity is not None:
         reply.similarity = found.similarity
     if found.entry:
-        reply.key = found.entry.key
         reply.answer.ParseFromString(found.entry.answer)
     if found.stale:
         reply.stale.ParseFromString(found.stale.answer)

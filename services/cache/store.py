@@ -37,9 +37,14 @@ class Store(Protocol):
     def known(self) -> int:
         """The last change memory knows. What is removed after it overtakes a store that begins now."""
 
+    def overtaken(self, question: Identity, epoch: int) -> bool:
+        """Whether a question's key or tenant was removed after `epoch`, an earlier `known` of here or, where the store
+        is shared, of elsewhere, as far as that can be told before it is stored."""
+
     async def insert(self, entry: Entry, vector: Vector | None, known: int) -> Made:
         """Keep an entry, whose store began when `known` was the last change known. When this returns it is kept and
-        served; when it raises it is neither. Raises `NotKept`, and `Overtaken` where its key or tenant was removed."""
+        served; when it raises it is neither. Raises `NotKept`, `Exhausted` where too much waits, and `Overtaken` where
+        its key or tenant was removed."""
 
     async def delete(self, key: str) -> Made:
         """Delete an entry. When this returns it does not come back. Raises `NotKept`."""

@@ -19,14 +19,15 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
     _check_messages(request, settings)
     if request.HasField("sampling"):
         _check_sampling(request.sampling)
-    if request.HasField("budget_ms") and request.budget_ms < 1:
-        raise InvalidInput("budget_ms", "at least 1", request.budget_ms)
-    if request.HasField("first_token_budget_ms") and request.first_token_budget_ms < 1:
-        raise InvalidInput("first_token_budget_ms", "at least 1", request.first_token_budget_ms)
+    for field in ("budget_ms", "first_token_budget_ms"):
+        if request.HasField(field) and getattr(request, field) < 1:
+            raise InvalidInput(field, "at least 1", getattr(request, field))
     if request.attempt < 0:
         raise InvalidInput("attempt", "at least 0", request.attempt)
     if request.model and request.model not in settings.llm_addresses:
         raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
+    if request.HasField("max_cost_usd") and not 0 < request.max_cost_usd < math.inf:
+        raise InvalidInput("max_cost_usd", "above 0", f"{request.max_cost_usd:g}")
     if request.tier not in _TIERS:
         raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
     if request.cache.HasField("min_similarity"):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,8 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.aftermath import Aftermath
-from services.gateway.backends import WHOLE, Cache
+from services.gateway.backends import WHOLE, Cache, Pending
+from services.gateway.config import TEMPLATE
 from services.gateway.fleet import Fleet
 from services.gateway.generation import Generation, Order, Report
 from services.gateway.identity import Tenant
@@ -34,16 +35,16 @@ from services.gateway.routes import Routes
 from services.gateway.senses import Asked, Perception, Senses
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError, TooLate
-from services.runtime.policy.breaker import Breaker
+from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
 from services.runtime.policy.flight import Reader, SingleFlight
-from services.runtime.policy.gate import Shed, Ticket
 from services.runtime.policy.priority import score
 from services.runtime.policy.quota import Reservation
-from services.runtime.routing import Choice, Complexity, Demand, Tier
+from services.runtime.policy.shared_breaker import SharedBreaker, SharedPermit
+from services.runtime.policy.ticket import Ticket
+from services.runtime.routing import Choice, Complexity, Demand, Tier, affordable
 
 _COMPANY_S = 0.002  # how long the plan waits for a first token to travel with
-_BYTES_PER_TOKEN = 4  # of English text; the engine's own count is the truth
+_BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
 _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_MISS: pb.CACHE_VERDICT_MISS,
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
@@ -58,8 +59,8 @@ Messages = AsyncGenerator[pb.GenerateResponse, None]
 class StandIns:
     """What may take the place of a model's text, in this order: `stale`, `smaller`, `template`."""
 
-    order: Sequence[str] = ("stale", "smaller")
-    template: str = ""
+    order: Sequence[str] = ("stale", "smaller", "template")
+    template: str = TEMPLATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Backends:
     """What answers are made from. `flights` is None where equal requests do not share."""
 
     cache: Cache | None
-    cache_breaker: Breaker
+    cache_breaker: SharedBreaker
     fleet: Fleet
     routes: Routes
     near: NearCache
@@ -78,7 +79,8 @@ class Backends:
 
 
 class Answer:
-    """An answer in the making. `messages` may be iterated once; closing it leaves whatever is under way."""
+    """An answer in the making. `messages` may be iterated once; closing it leaves whatever is under way. `placed` is of
+    an item of a batch: it hears when the model is asked."""
 
     def __init__(
         self,
@@ -87,10 +89,12 @@ class Answer:
         reservation: Reservation,
         ledger: Ledger,
         backends: Backends,
+        placed: Callable[[], None] | None = None,
     ):
         self._request, self._tenant, self._ledger, self._backends = request, tenant, ledger, backends
-        self._reservation = reservation
+        self._reservation, self._placed = reservation, placed
         self._outbox: list[pb.Event] = []
+        ledger.tell = self._tell_stage
         self._announced = False
         self._choice: Choice | None = None
         self._question = cache_pb2.Question()
@@ -126,7 +130,11 @@ class Answer:
             async with aclosing(self._perceive()) as messages:
                 async for message in messages:
                     yield message
-        cache = None if self._request.cache.bypass or not self._asked.whole else self._backends.cache
+        shared = not self._request.cache.bypass and self._asked.whole
+        if shared and not ledger.finish_reason:
+            self._question = _question(self._request, self._asked, self._tenant.name)
+            self._question_key = _digest(self._question)
+        cache = self._backends.cache if shared else None
         if cache is None:
             ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
         elif not ledger.finish_reason:
@@ -149,7 +157,7 @@ class Answer:
         """Have the recording heard and the pictures seen."""
         senses = self._backends.senses
         assert senses is not None  # the servicer has them wherever a request may need them
-        self._perception = Perception(self._request, self._ledger, senses)
+        self._perception = Perception(self._request, self._tenant.name, self._ledger, senses)
         yield self._flush()
         try:
             async with aclosing(self._perception.events()) as events:
@@ -189,9 +197,10 @@ class Answer:
         self._outbox.clear()
         return message
 
+    def _tell_stage(self, stage: pb.Stage) -> None:
+        self._outbox.append(pb.Event(stage=stage))
+
     async def _from_cache(self, cache: Cache) -> Messages:
-        self._question = _question(self._request, self._asked, self._tenant.name)
-        self._question_key = _digest(self._question)
         self._known = self._backends.near.removals.known()
         with self._ledger.stage("cache") as stage:
             if self._take_near(stage):
@@ -199,7 +208,7 @@ class Answer:
             if not self._ledger.worth_starting("cache", stage):
                 self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
                 return
-            permit = self._backends.cache_breaker.enter()
+            permit = self._backends.cache_breaker.enter(self._tenant.name)
             if permit is None:
                 self._skip_cache(stage)
                 return
@@ -207,21 +216,26 @@ class Answer:
             try:
                 self._choice = self._route()
                 yield self._flush()
-                self._take_verdict(await lookup.reply(), stage)
-                permit.succeeded(None)
-            except ServiceError as error:
-                late = isinstance(error, TooLate)
-                stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-                stage.detail = error.message
-                self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
-                self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.message)
-                permit.failed()
+                await self._hear_verdict(lookup, permit, stage)
             finally:
                 permit.abandoned()  # unless it has reported
                 lookup.cancel()
 
+    async def _hear_verdict(self, lookup: Pending, permit: SharedPermit, stage: Running) -> None:
+        try:
+            self._take_verdict(await lookup.reply(), stage)
+            permit.replied()
+        except ServiceError as error:
+            late = isinstance(error, TooLate)
+            stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+            stage.detail = error.message
+            self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+            self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.message)
+            permit.ended(error)
+
     def _skip_cache(self, stage: Running) -> None:
-        stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, self._backends.cache_breaker.why
+        why = self._backends.cache_breaker.why(self._tenant.name)
+        stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, why
         self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
         self._ledger.decide("breaker", "skipped", "cache", stage.detail)
 
@@ -273,10 +287,13 @@ class Answer:
         """Choose a model; microseconds, on the table the router pushed."""
         request, ledger = self._request, self._ledger
         with ledger.stage("router") as stage:
+            demand = _demand(request, self._asked, ledger.plan["llm"].budget_ms)
             if request.model:
+                if model := self._backends.routes.model(request.model):
+                    affordable([model], demand)
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{request.model}: asked for by name"
                 return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
-            choice = self._backends.routes.choose(_demand(request, self._asked, ledger.plan["llm"].budget_ms))
+            choice = self._backends.routes.choose(demand)
             if choice is None:
                 first, *others = self._backends.fleet.pools
                 if self._backends.routes.expected:
@@ -296,18 +313,21 @@ class Answer:
         with self._ledger.stage("llm") as stage:
             generation, reader = self._board(self._order(choice, stage), stage.budget_s)
             try:
-                if not self._announced and not await reader.begins(_COMPANY_S):
+                if (self._outbox or not self._announced) and not await reader.begins(_COMPANY_S):
                     yield self._flush()
                 while not self._ledger.finish_reason and (items := await reader.take()):
                     self._take_text(items, generation.report)
                     if not self._ledger.finish_reason:
                         self._take_patch()
                         yield self._flush()
+                if not self._ledger.finish_reason:
+                    raise Unavailable(f"{generation.report.model}: ended without saying why")
             except ServiceError as problem:
                 self._end_early(problem, stage, generation.report)
             finally:
                 reader.leave()
                 self._account(generation.report, stage)
+                self._ledger.billed_tokens = self._due(generation.report)
 
     def _board(self, order: Order, within_s: float) -> tuple[Generation, Reader[llm_pb2.GenerateResponse]]:
         """Read along with a generation of the same, or start one."""
@@ -316,6 +336,8 @@ class Answer:
         if under_way and under_way.suits(order):
             self._generation, self._reads_along = under_way, True
             self._ledger.decide("single_flight", "joined", order.models[0], "the same is being generated")
+            if self._placed:  # it needs no place of its own
+                self._placed()
             return under_way, under_way.flight.join(within_s)
         generation = self._generation = Generation(order, self._backends.fleet, self._backends.aftermath.observe)
         reader, execution = generation.flight.join(within_s), generation.run()
@@ -333,12 +355,17 @@ class Answer:
             cache_salt=self._tenant.prefix_salt,
         )
         deadline = Deadline.after(stage.budget_s, ledger.clock)
-        rank = score(premium=self._tenant.premium, realtime=request.realtime, attempt=request.attempt)
+        rank = score(
+            premium=self._tenant.premium,
+            realtime=request.realtime,
+            attempt=request.attempt,
+            batch=self._placed is not None,
+        )
         return Order(
             question,
             (choice.model, *choice.alternatives),
             deadline,
-            Ticket(rank, self._tenant.name, self._tenant.weight, deadline),
+            Ticket(rank, self._tenant.name, self._tenant.weight, deadline, self._placed),
             Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock),
             telemetry.propagate(stage.span),
             once=request.single_attempt,
@@ -374,13 +401,14 @@ class Answer:
 
     def _stand_in(self, problem: ServiceError, stage: Running) -> bool:
         """Whether something takes the place of a text that did not come. A refusal of load stays one: callers must
-        hear of it; and what is wrong with a request no stand-in mends."""
+        hear of it; and what is wrong with a request no stand-in mends. The fixed text is for what is late: of what is
+        broken callers must hear, too, and who asked for an answer of a certain form can do nothing with a text."""
         if isinstance(problem, InvalidInput):
             return False
         for name in self._backends.stand_ins.order:
             if name == "stale" and self._stale:
                 self._take_whole(self._stale.text, self._stale.model, self._stale.finish_reason)
-            elif name == "template" and not isinstance(problem, Shed):
+            elif name == "template" and isinstance(problem, TooLate) and not self._request.HasField("response_format"):
                 self._take_whole(self._backends.stand_ins.template, "", chat_pb2.FINISH_REASON_BUDGET)
             else:
                 continue
@@ -407,8 +435,18 @@ class Answer:
         if model and not self._reads_along:
             prompt = ledger.usage.prompt_tokens or prompt_tokens(self._asked.messages)
             completion = ledger.usage.completion_tokens or ledger.tokens
-            ledger.cost_usd = model.cost_usd(prompt * (1 + report.extra_prompts), completion)
-        ledger.billed_tokens = 0 if self._reads_along else ledger.usage.prompt_tokens + ledger.tokens
+            ledger.cost_usd = model.cost_usd(prompt * report.prompts, completion)
+
+    def _due(self, report: Report) -> int:
+        """What the generation has cost by now, in tokens, and nobody has paid: every prompt that a model has read,
+        however the answer ended, and what it wrote. All who read it are one tenant's, so whoever leaves pays."""
+        ledger = self._ledger
+        if not report.calls:
+            return 0
+        prompt = ledger.usage.prompt_tokens or prompt_tokens(self._asked.for_model())
+        cost = prompt * report.prompts + max(ledger.tokens, ledger.usage.completion_tokens)
+        due, report.paid = max(cost - report.paid, 0), max(cost, report.paid)
+        return due
 
     def _lookup_request(self) -> cache_pb2.LookupRequest:
         policy = self._request.cache
@@ -454,7 +492,7 @@ def _is_storable(final: pb.Final) -> bool:
 
 def prompt_tokens(messages: Iterable[chat_pb2.Message]) -> int:
     """An estimate."""
-    return sum(len(message.content) for message in messages) // _BYTES_PER_TOKEN
+    return sum(len(message.content.encode()) for message in messages) // _BYTES_PER_TOKEN
 
 
 def _demand(request: pb.GenerateRequest, asked: Asked, budget_ms: float) -> Demand:
@@ -464,4 +502,5 @@ def _demand(request: pb.GenerateRequest, asked: Asked, budget_ms: float) -> Dema
         budget_ms=budget_ms,
         prompt_tokens=prompt_tokens(asked.messages),
         max_tokens=request.sampling.max_tokens,
+        max_cost_usd=request.max_cost_usd if request.HasField("max_cost_usd") else None,
     )

@@ -30,7 +30,7 @@ from services.gateway.drill import Fault
 from services.runtime.boundary import DOMAIN
 from services.runtime.callers import TENANT_HEADER
 from services.runtime.errors import CallerRefused, Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
-from services.runtime.policy.breaker import Breaker
+from services.runtime.policy.shared_breaker import SharedBreaker
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
@@ -110,11 +110,11 @@ class Cache:
 
     def lookup(self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata) -> Pending:
         """Start a lookup that ends after `timeout_s` at the latest."""
-        metadata = (*metadata, _whose(request.question.tenant))
+        metadata = (*metadata, whose(request.question.tenant))
         return Pending(self._lookup(request, timeout=timeout_s, metadata=metadata), "cache")
 
     async def store(self, request: cache_pb2.StoreRequest, timeout_s: float) -> cache_pb2.StoreResponse:
-        metadata = (_whose(request.question.tenant),)
+        metadata = (whose(request.question.tenant),)
         pending = Pending(self._store(request, timeout=timeout_s, metadata=metadata), "cache")
         return await pending.reply()  # type: ignore[no-any-return]
 
@@ -124,9 +124,9 @@ class Cache:
 
 
 @lru_cache(maxsize=10_000)
-def _whose(tenant: str) -> tuple[str, str]:
-    """Metadata by which a ring of cache replicas sends a tenant's calls to the same one. The cache itself goes by the
-    question alone."""
+def whose(tenant: str) -> tuple[str, str]:
+    """Metadata that says whose a call is. By it a ring of cache replicas sends a tenant's calls to the same one (the
+    cache itself goes by the question alone), and the audio service shares its streams."""
     return TENANT_HEADER, quote(tenant)
 
 
@@ -343,7 +343,7 @@ async def _both_ways(call: Any, requests: AsyncIterator[Message], who: str) -> A
         await asyncio.wait({sending})
 
 
-async def watch(channel: grpc.aio.Channel, breaker: Breaker) -> None:
+async def watch(channel: grpc.aio.Channel, breaker: SharedBreaker) -> None:
     """Keep connected, and tell the backend's breaker when its connection is lost and when it is back. Never returns."""
     while True:
         state = channel.get_state(try_to_connect=True)

@@ -60,8 +60,8 @@ class Members:
 
     def _join(self, address: str, place: balance.Place) -> None:
         channel, left = self._connect(address), asyncio.Event()
-        model = self._pool.model
-        replica = make_replica(self._settings, model, next(self._numbers), address, Llm(channel, model))
+        model, llm = self._pool.model, Llm(channel, self._pool.model)
+        replica = make_replica(self._settings, model, next(self._numbers), address, llm, self._pool.usual)
         replica.place = place
         balance.joined(replica, self._pool.replicas)
         self._pool.replicas.append(replica)

@@ -17,6 +17,9 @@ from pydantic import TypeAdapter, ValidationError
 from services.llm.config import VllmSettings
 from services.llm.errors import BadEngineSettings
 from services.runtime.errors import shorten
+from services.runtime.secrets import shown
+
+_SEVERAL_MACHINES = {"nnodes", "data_parallel_address", "distributed_executor_backend"}  # any of them may mean so
 
 
 def environment(settings: VllmSettings) -> dict[str, str]:
@@ -25,7 +28,6 @@ def environment(settings: VllmSettings) -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_kvcache_space_gib),
         "VLLM_CPU_OMP_THREADS_BIND": settings.cpu_omp_threads_bind,
         "VLLM_LOGGING_LEVEL": "WARNING",
-        "VLLM_NO_USAGE_STATS": "1",
         # gRPC's threads do not survive a fork.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     }
@@ -37,6 +39,8 @@ def environment(settings: VllmSettings) -> dict[str, str]:
         variables |= {"KMP_BLOCKTIME": "5", "KMP_TPAUSE": "0"}
     if Path(settings.model).is_dir():
         variables["HF_HUB_OFFLINE"] = "1"  # everything is here: do not wait for a hub that may not answer
+    if not _SEVERAL_MACHINES & (settings.model_extra or {}).keys():
+        variables["VLLM_HOST_IP"] = "127.0.0.1"  # its processes are all here; else it asks for a way to 8.8.8.8
     return variables
 
 
@@ -74,7 +78,7 @@ def _checked(name: str, value: Any, types: Mapping[str, Any]) -> Any:
             return TypeAdapter(types[name]).validate_python(candidate)
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
-    raise BadEngineSettings(f"vllm.{name}: {problem}, got {shorten(repr(value))}")
+    raise BadEngineSettings(f"vllm.{name}: {problem}, got {shorten(repr(shown(value, name)))}")
 
 
 def _readings(value: Any) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from opentelemetry import context, trace
 from opentelemetry.context import Context
@@ -20,6 +21,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from services.runtime.secrets import without_passwords
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -130,11 +133,19 @@ class _TraceIdFilter(logging.Filter):
         return True
 
 
-def setup_logging(service: str, level: str) -> None:
-    """Log lines carry the service's name and the trace id of the request they belong to."""
-    handler = logging.StreamHandler()
+class _MaskingFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return without_passwords(super().format(record))
+
+
+def setup_logging(service: str, level: str, stream: TextIO | None = None) -> None:
+    """Log lines carry the service's name and the trace id of the request they belong to, and no password of a URL."""
+    handler = logging.StreamHandler(stream)
     handler.addFilter(_TraceIdFilter())
-    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {service} %(name)s [%(trace_id)s] %(message)s"))
+    line = f"%(asctime)s %(levelname)s {service} %(name)s [%(trace_id)s] %(message)s"
+    handler.setFormatter(_MaskingFormatter(line))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "opentelemetry"):
         logging.getLogger(noisy).setLevel("WARNING")
+    # It warns of headers (`OTEL_…_HEADERS`) that it cannot read, and tells what they are.
+    logging.getLogger("opentelemetry.util.re").setLevel("ERROR")

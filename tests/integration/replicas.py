@@ -19,6 +19,7 @@ from services.cache.redis_store import RedisStore
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
+from services.runtime.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.unit.cache.conftest import DIMENSION, BagOfWords
@@ -37,16 +38,15 @@ class Replica:
     memory: Memory
     state: SharedState
 
-    async def keep(self, question: Identity, answer: bytes, ttl_ms: int = 600_000) -> bool:
-        return await self.answers.store(question, answer, ttl_ms, Deadline.never())
+    async def keep(self, question: Identity, answer: bytes, ttl_ms: int = 600_000, epoch: int = 0) -> bool:
+        return await self.answers.store(question, answer, ttl_ms, Deadline.never(), epoch)
 
     async def look_up(self, question: Identity, threshold: float = 1) -> Found:
         return await self.answers.lookup(question, threshold, Deadline.never())
 
     def holds(self) -> dict[str, bytes]:
         """Answers by key."""
-        entries = self.memory.entries
-        return {key: entry.answer for key in list(entries.keys()) if (entry := entries.held(key))}
+        return {entry.key: entry.answer for entry in self.memory.entries}
 
 
 @asynccontextmanager
@@ -54,9 +54,9 @@ async def replica(url: str, *, max_entries: int = 1_000, max_queued: int = 100) 
     """A replica that has asked for Redis once, as a service that starts has."""
     engine = BagOfWords()
     memory = Memory(Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000))
-    async with connected(url, _PATIENT_S) as state:
+    async with connected(Url(url), _PATIENT_S) as state:
         store = RedisStore(state, memory, engine.name, 60_000, max_queued, _now_ms)
-        answers = Answers(memory, store, Embedder(engine, 1_000), _now_ms)
+        answers = Answers(memory, store, Embedder(engine, 10**6, 60), _now_ms)
         await store.load()
         running = asyncio.create_task(store.run())
         try:

@@ -160,6 +160,32 @@ async def test_invalidations_are_seen_by_lookups_and_by_watchers(start_cache: St
     assert await watch.read() is grpc.aio.EOF
 
 
+async def test_an_answer_that_was_begun_before_an_invalidation_never_comes_back(
+    start_cache: StartCache, tmp_path: Path
+) -> None:
+    database = tmp_path / "cache.db"
+    process, cache = await start_cache(database=database)
+    miss = await cache.Lookup(lookup(CAPITAL))
+    await cache.Invalidate(cache_pb2.InvalidateRequest(tenant="acme"))
+    late = store(CAPITAL)
+    late.epoch = miss.epoch
+
+    async def is_refused() -> None:
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await cache.Store(late)
+        assert refusal.value.code() is grpc.StatusCode.ABORTED
+        assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_MISS
+
+    await is_refused()
+    process.signal(signal.SIGKILL)
+    await process.stop()
+    _, cache = await start_cache(database=database)
+    await is_refused()
+    late.epoch = (await cache.Lookup(lookup(CAPITAL))).epoch
+    await cache.Store(late)
+    assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_EXACT
+
+
 async def test_bad_input_is_refused_by_field_limit_and_value(start_cache: StartCache) -> None:
     _, cache = await start_cache()
     unfinished = store(CAPITAL)

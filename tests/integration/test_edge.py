@@ -38,6 +38,7 @@ GENERATE = "/hedgerow.gateway.v1.GatewayService/Generate"
 ORIGIN = "https://app.example"
 STREAMS = 4  # on one connection
 CONNECTIONS = 40  # of all callers together
+CHECKS = 4  # of health at once, likewise
 TRACEPARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 QUESTION = pb.GenerateRequest(messages=[{"role": "ROLE_USER", "content": "What is the capital of France?"}])
 
@@ -60,6 +61,14 @@ async def edge(behind: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Asy
     """Plain text, open to all: the gateway checks credentials."""
     settings = {"cors_origins": [ORIGIN], "limits": {"streams_per_connection": STREAMS, "connections": CONNECTIONS}}
     async with edge_before(tmp_path_factory.mktemp("open"), [behind.target], settings) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def closed(behind: Gateway, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Edge]:
+    """As it is beyond loopback: nobody gets as far as a gateway without a key, be it a wrong one."""
+    settings = {"cors_origins": [ORIGIN], "allow_anonymous": False, "limits": {"health_checks": CHECKS}}
+    async with edge_before(tmp_path_factory.mktemp("closed"), [behind.target], settings) as running:
         yield running
 
 
@@ -339,6 +348,65 @@ async def test_a_deadline_holds_at_the_edge_too(edge: Edge, scripted: Gateway) -
     async with asyncio.timeout(5):
         await scripted.cancelled.wait()
     assert late.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+# Without a credential
+
+
+@pytest.mark.parametrize("metadata", [(), (("authorization", "Basic sesame"),), (("authorization", ""),)])
+async def test_who_has_no_key_is_refused_without_a_word_to_a_gateway(
+    closed: Edge, scripted: Gateway, metadata: Any
+) -> None:
+    async with grpc.aio.insecure_channel(closed.address) as channel:
+        refused = await refusal(channel, metadata)
+        assert refused.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert refused.details() == "authorization: a bearer token is required"
+        with pytest.raises(grpc.aio.AioRpcError) as unseen:
+            await channel.unary_unary("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")(b"")
+        assert unseen.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert scripted.metadata == {}
+        assert await ask(channel, (("authorization", "bearer sesame"),)) == "Paris."
+
+
+async def test_a_page_without_a_key_can_read_that_it_needs_one(closed: Edge, scripted: Gateway) -> None:
+    wants = {"origin": ORIGIN, "access-control-request-method": "POST"}
+    async with httpx.AsyncClient(base_url=f"http://{closed.address}") as browser:
+        may = await browser.options(GENERATE, headers=wants)
+        refused = await browser.post(**web_call())
+    assert may.headers["access-control-allow-origin"] == ORIGIN
+    assert refused.headers["access-control-allow-origin"] == ORIGIN
+    assert refused.headers["grpc-status"] == str(grpc.StatusCode.UNAUTHENTICATED.value[0])
+    assert scripted.metadata == {}
+
+
+async def test_health_is_told_to_whoever_asks_and_watched_by_nobody(closed: Edge) -> None:
+    async with grpc.aio.insecure_channel(closed.address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        state = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.Watch(health_pb2.HealthCheckRequest(), timeout=10).read()
+    assert state.status == health_pb2.HealthCheckResponse.SERVING
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED  # which gRPC's clients take for healthy
+
+
+async def test_a_health_check_that_is_begun_and_not_asked_takes_no_place(closed: Edge) -> None:
+    async with grpc.aio.insecure_channel(closed.address) as channel, AsyncExitStack() as stack:
+        begin = channel.stream_stream("/grpc.health.v1.Health/Check")
+        for _ in range(2 * CHECKS):
+            stack.callback((call := begin()).cancel)
+            await call.wait_for_connection()
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        for _ in range(3):
+            assert (await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)).status
+
+
+async def test_no_answer_puts_a_gateway_out_of_service(edge: Edge, scripted: Gateway) -> None:
+    async with grpc.aio.insecure_channel(edge.address) as channel:
+        for code in ("DEADLINE_EXCEEDED", "UNAVAILABLE"):
+            scripted.script = [Refusal(code, "…", "WHATEVER")]
+            assert {(await refusal(channel)).code().name for _ in range(10)} == {code}
+    async with httpx.AsyncClient(base_url=f"http://{edge.admin}") as admin:
+        assert "failed_outlier_check" not in (await admin.get("/clusters")).text
 
 
 # What operators see

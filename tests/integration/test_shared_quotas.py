@@ -14,6 +14,7 @@ import pytest
 
 from services.gateway.shared_quotas import SharedQuotas
 from services.runtime.policy.quota import Allowance, QuotaExceeded, Reservation
+from services.runtime.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.waiting import until
@@ -38,7 +39,7 @@ class Part:
 
 @asynccontextmanager
 async def taking_part(redis: RedisProcess, lease_s: float = 10, timeout_s: float = 2) -> AsyncIterator[Part]:
-    async with connected(redis.url, timeout_s) as state:
+    async with connected(Url(redis.url), timeout_s) as state:
         quotas = SharedQuotas(state, lease_s)
         running = asyncio.create_task(quotas.run())
         try:

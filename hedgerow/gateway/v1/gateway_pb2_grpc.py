@@ -58,7 +58,8 @@ class GatewayServiceServicer:
 
     def Generate(self, request, context):
         """Answers one request. The events are `accepted`, then any number of `delta`, `stage` and `patch`, then one `final`; a
-        stream that ends without `final` carries a status that says why. Safe to retry: nothing is changed but the cache.
+        stream that ends without `final` carries a status that says why. A stage is told when it has ended, in the message
+        that brings what comes of it, or at once where nothing comes soon. Safe to retry: nothing is changed but the cache.
         Cancelling the call stops the engine.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

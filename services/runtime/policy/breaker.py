@@ -109,12 +109,10 @@ class Breaker:
         clock: Clock = time.monotonic,
         rng: random.Random = _RANDOM,
         on_change: Callable[[Breaker, State], None] | None = None,
-        shown: str = "",
+        in_metrics: bool = True,
     ):
-        """`name` is for metrics; callers are told `shown`, where that is given. `in_a_row`: failures that open it at
-        once. `min_calls`: fewer in the window say nothing. `open_s`: from opening to the first probe, give or take
-        20%."""
-        self._shown = shown or name
+        """`in_a_row`: failures that open it at once. `min_calls`: fewer in the window say nothing. `open_s`: from
+        opening to the first probe, give or take 20%."""
         self.name, self.slow_s, self.clock = name, slow_s, clock
         self._window = _Window(window_s)
         self._window_s, self._min_calls, self._open_s, self._rng = window_s, min_calls, open_s, rng
@@ -126,8 +124,8 @@ class Breaker:
         self._epoch = 0  # how often it has opened: tells what began before from what began after
         self._until = 0.0
         self._probing = self._throttled = False
-        self._gauge = _OPEN.labels(name)
-        self._gauge.set(State.CLOSED.value)
+        self._in_metrics = in_metrics
+        self._measure(State.CLOSED)
 
     @property
     def state(self) -> State:
@@ -184,7 +182,7 @@ class Breaker:
 
     def refusal(self) -> BreakerOpen:
         """What to tell a caller that gets no leave."""
-        return BreakerOpen(f"{self._shown}: {self._why}", retry_delay_s=self.retry_after_s(), backend=self._shown)
+        return BreakerOpen(f"{self.name}: {self._why}", retry_delay_s=self.retry_after_s(), backend=self.name)
 
     def _judge(self, epoch: int, probe: bool, verdict: _Verdict) -> None:
         if epoch != self._epoch:
@@ -249,10 +247,15 @@ class Breaker:
 
     def _become(self, state: State) -> None:
         self._state = state
-        self._gauge.set(state.value)
-        _CHANGES.labels(self.name, state.name.lower()).inc()
+        self._measure(state)
+        if self._in_metrics:
+            _CHANGES.labels(self.name, state.name.lower()).inc()
         if self._on_change:
             self._on_change(self, state)
+
+    def _measure(self, state: State) -> None:
+        if self._in_metrics:
+            _OPEN.labels(self.name).set(state.value)
 
 
 @dataclass(slots=True)

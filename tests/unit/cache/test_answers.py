@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,7 +16,9 @@ from services.cache.errors import EmbeddingTooLate, NotKept, Overtaken
 from services.cache.identity import Identity
 from services.cache.watch import Removal
 from services.runtime.deadline import Deadline
+from services.runtime.errors import Exhausted
 from tests.unit.cache.conftest import Bench, Clock, OpenCache, identity
+from tests.waiting import until
 
 NEVER = Deadline.never()
 CAPITAL = identity("what is the capital of france please")
@@ -317,6 +320,44 @@ async def test_a_store_on_its_way_does_not_bring_back_what_is_invalidated_meanwh
     assert (await look_up(bench, theirs)).verdict is Verdict.EXACT
     await store(bench, CAPITAL)  # what comes later is stored
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.EXACT
+
+
+async def test_what_waits_for_a_disk_that_stands_still_is_bounded(open_cache: OpenCache) -> None:
+    database, goes_on = Database(""), threading.Event()
+    bench = open_cache(database=database)
+    apply = database.apply
+    with patch.object(database, "apply", side_effect=lambda statements: (goes_on.wait(10), apply(statements))):
+        flood = [asyncio.create_task(store(bench, identity(f"{number}"), b"x" * 50_000)) for number in range(40)]
+        theirs = asyncio.create_task(store(bench, identity("a question", tenant="globex")))
+        await until(lambda: sum(task.done() for task in flood) == 40 - 9)  # half of a million bytes
+        for task in flood:
+            task.cancel()  # who leaves makes no room
+        ended = await asyncio.gather(*flood, return_exceptions=True)
+        assert sum(isinstance(outcome, Exhausted) for outcome in ended) == 40 - 9
+        with pytest.raises(Exhausted):
+            await store(bench, identity("one more"), b"x" * 50_000)
+        assert not theirs.done()
+        goes_on.set()
+        await theirs
+    await store(bench, identity("one more"), b"x" * 50_000)
+
+
+async def test_an_answer_that_was_begun_in_an_earlier_life_is_not_stored(open_cache: OpenCache, tmp_path: Path) -> None:
+    path, clock = str(tmp_path / "cache.db"), Clock()
+    before = open_cache(database=Database(path), clock=clock)
+    await before.store.load()
+    epoch = before.answers.epoch
+    await before.answers.remove_tenant("acme")
+    later = before.answers.epoch
+    await before.close()
+    clock.ms -= 10_000  # a clock that was put back
+    after = open_cache(database=Database(path), clock=clock)
+    await after.store.load()
+    for known in (epoch, later):
+        with pytest.raises(Overtaken):
+            await after.answers.store(CAPITAL, b"Paris", 10_000, NEVER, known)
+    await after.answers.store(CAPITAL, b"Paris", 10_000, NEVER, after.answers.epoch)
+    assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
 
 
 async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache: OpenCache) -> None:

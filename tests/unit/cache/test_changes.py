@@ -50,6 +50,15 @@ def test_the_oldest_entries_make_room_by_number_and_by_size() -> None:
     assert outbox.given_up == 5
 
 
+def test_the_entries_of_one_tenant_do_not_make_room_for_those_of_another_that_has_more() -> None:
+    outbox = Outbox(4, 10**6)
+    theirs = [put(f"b{number}", "globex") for number in range(2)]
+    for change in (*theirs, *(put(f"a{number}") for number in range(20))):
+        outbox.add(change)
+    assert all(change in outbox for change in theirs)
+    assert len(outbox) == 4
+
+
 def test_a_removal_is_never_given_up_for_another_and_one_too_many_is_refused() -> None:
     outbox = Outbox(2, 10**6)
     assert outbox.add(Delete("a"))

@@ -11,13 +11,14 @@ import pytest
 
 from services.cache.embedding import Embedder
 from services.cache.vectors import Vector
-from services.runtime.errors import Unavailable
+from services.runtime.errors import Exhausted, Unavailable
 
 
 class Gated:
     """An engine that waits for its gate; it is `busy` while it does."""
 
     name = "gated"
+    max_characters = 100
 
     def __init__(self, max_batch: int = 1) -> None:
         self.max_batch = max_batch
@@ -36,6 +37,9 @@ class Gated:
             raise RuntimeError("no")
         return [np.full(1, len(text), np.float32) for text in texts]
 
+    def unseen(self, asked: str, stored: str) -> str:
+        return ""
+
 
 @pytest.fixture
 def engine() -> Gated:
@@ -44,7 +48,7 @@ def engine() -> Gated:
 
 @pytest.fixture
 def embedder(engine: Gated) -> Iterator[Embedder]:
-    embedder = Embedder(engine, 10)
+    embedder = Embedder(engine, 10_000, 60)
     yield embedder
     engine.gate.set()
     embedder.close()
@@ -53,7 +57,7 @@ def embedder(engine: Gated) -> Iterator[Embedder]:
 async def test_texts_that_differ_in_case_and_white_space_are_embedded_once(engine: Gated, embedder: Embedder) -> None:
     engine.gate.set()
     for text in ("Why  not?", " why not?\n", "WHY NOT?"):
-        await embedder.embed(text)
+        await embedder.embed(text, "acme")
     assert engine.embedded == ["why not?"]
     assert (embedder.hits, embedder.misses) == (2, 1)
 
@@ -61,28 +65,28 @@ async def test_texts_that_differ_in_case_and_white_space_are_embedded_once(engin
 async def test_equal_texts_at_the_same_time_are_embedded_once(engine: Gated, embedder: Embedder) -> None:
     async with asyncio.TaskGroup() as tasks:
         for _ in range(5):
-            tasks.create_task(embedder.embed("why?"))
+            tasks.create_task(embedder.embed("why?", "acme"))
         await asyncio.to_thread(engine.busy.wait, 10)
         engine.gate.set()
     assert engine.embedded == ["why?"]
 
 
 async def test_a_caller_that_gives_up_leaves_no_work_queued(engine: Gated, embedder: Embedder) -> None:
-    first = asyncio.create_task(embedder.embed("first"))
+    first = asyncio.create_task(embedder.embed("first", "acme"))
     await asyncio.to_thread(engine.busy.wait, 10)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
-            await embedder.embed("given up")
+            await embedder.embed("given up", "acme")
     engine.gate.set()
     await first
-    await embedder.embed("last")
+    await embedder.embed("last", "acme")
     assert engine.embedded == ["first", "last"]
 
 
 async def test_one_caller_that_gives_up_does_not_take_the_others_with_it(engine: Gated, embedder: Embedder) -> None:
     async with asyncio.TaskGroup() as tasks:
-        patient = tasks.create_task(embedder.embed("why?"))
-        hasty = tasks.create_task(embedder.embed("why?"))
+        patient = tasks.create_task(embedder.embed("why?", "acme"))
+        hasty = tasks.create_task(embedder.embed("why?", "acme"))
         await asyncio.to_thread(engine.busy.wait, 10)
         hasty.cancel()
         engine.gate.set()
@@ -91,12 +95,12 @@ async def test_one_caller_that_gives_up_does_not_take_the_others_with_it(engine:
 
 
 async def test_a_text_given_up_can_be_asked_for_again_at_once(engine: Gated, embedder: Embedder) -> None:
-    first = asyncio.create_task(embedder.embed("first"))
+    first = asyncio.create_task(embedder.embed("first", "acme"))
     await asyncio.to_thread(engine.busy.wait, 10)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
-            await embedder.embed("again")
-    again = asyncio.create_task(embedder.embed("again"))
+            await embedder.embed("again", "acme")
+    again = asyncio.create_task(embedder.embed("again", "acme"))
     engine.gate.set()
     assert await again is not None
     await first
@@ -106,28 +110,28 @@ async def test_a_failure_is_not_remembered(engine: Gated, embedder: Embedder) ->
     engine.gate.set()
     for _ in range(2):
         with pytest.raises(RuntimeError):
-            await embedder.embed("broken")
+            await embedder.embed("broken", "acme")
     assert engine.embedded == ["broken", "broken"]
 
 
 async def test_a_text_that_all_gave_up_while_it_ran_is_remembered(engine: Gated, embedder: Embedder) -> None:
-    given_up = asyncio.create_task(embedder.embed("why?"))
+    given_up = asyncio.create_task(embedder.embed("why?", "acme"))
     await asyncio.to_thread(engine.busy.wait, 10)
     given_up.cancel()
     await asyncio.wait([given_up])
     engine.gate.set()
-    assert await embedder.embed("why?") is not None
-    assert await embedder.embed("why?") is not None
+    assert await embedder.embed("why?", "acme") is not None
+    assert await embedder.embed("why?", "acme") is not None
     assert engine.embedded == ["why?"]
 
 
 async def test_texts_that_came_while_the_engine_was_busy_are_embedded_together() -> None:
     engine = Gated(max_batch=3)
-    embedder = Embedder(engine, 10)
+    embedder = Embedder(engine, 10_000, 60)
     async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(embedder.embed("a"))
+        first = tasks.create_task(embedder.embed("a", "acme"))
         await asyncio.to_thread(engine.busy.wait, 10)
-        rest = [tasks.create_task(embedder.embed("a" * length)) for length in range(2, 6)]
+        rest = [tasks.create_task(embedder.embed("a" * length, "acme")) for length in range(2, 6)]
         await asyncio.sleep(0)
         engine.gate.set()
     embedder.close()
@@ -136,9 +140,9 @@ async def test_texts_that_came_while_the_engine_was_busy_are_embedded_together()
 
 
 async def test_closing_refuses_the_texts_that_wait(engine: Gated, embedder: Embedder) -> None:
-    first = asyncio.create_task(embedder.embed("first"))
+    first = asyncio.create_task(embedder.embed("first", "acme"))
     await asyncio.to_thread(engine.busy.wait, 10)
-    waiting = asyncio.create_task(embedder.embed("waiting"))
+    waiting = asyncio.create_task(embedder.embed("waiting", "acme"))
     await asyncio.sleep(0)
     engine.gate.set()
     embedder.close()
@@ -146,3 +150,78 @@ async def test_closing_refuses_the_texts_that_wait(engine: Gated, embedder: Embe
         await waiting
     assert await first is not None
     assert engine.embedded == ["first"]
+
+
+async def test_what_another_tenant_asked_is_computed_anew(engine: Gated, embedder: Embedder) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for tenant in ("acme", "globex"):
+            tasks.create_task(embedder.embed("why?", tenant))
+        await asyncio.to_thread(engine.busy.wait, 10)
+        engine.gate.set()
+    await embedder.embed("why?", "initech")
+    assert engine.embedded == ["why?"] * 3
+    assert embedder.hits == 0
+
+
+async def test_a_tenants_name_and_its_text_are_told_apart(engine: Gated, embedder: Embedder) -> None:
+    engine.gate.set()
+    await embedder.embed("b c", "a")
+    await embedder.embed("c", "a b ")
+    assert engine.embedded == ["b c", "c"]
+
+
+async def test_the_memory_is_bounded_in_bytes_and_shared_fairly(engine: Gated, embedder: Embedder) -> None:
+    engine.gate.set()
+    for number in range(3):
+        await embedder.embed(f"theirs {number}", "globex")
+    for number in range(100):
+        await embedder.embed(f"ours {number}", "acme")
+    assert embedder._memory.bytes <= 10_000
+    computed = len(engine.embedded)
+    for number in range(3):
+        await embedder.embed(f"theirs {number}", "globex")
+    assert len(engine.embedded) == computed
+
+
+async def test_what_nobody_asks_for_is_forgotten_in_time(engine: Gated) -> None:
+    now = 0.0
+    embedder = Embedder(engine, 10_000, 60, clock=lambda: now)
+    engine.gate.set()
+    await embedder.embed("asked once", "acme")
+    now = 50
+    await embedder.embed("asked later", "acme")
+    now = 70
+    embedder.sweep()
+    await embedder.embed("asked later", "acme")
+    await embedder.embed("asked once", "acme")
+    embedder.close()
+    assert engine.embedded == ["asked once", "asked later", "asked once"]
+
+
+async def test_a_text_too_long_is_not_looked_at(engine: Gated, embedder: Embedder) -> None:
+    assert await embedder.embed(" " * 100 + "?", "acme") is None
+    assert engine.embedded == []
+
+
+async def test_tenants_take_turns(engine: Gated, embedder: Embedder) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(50):
+            tasks.create_task(embedder.embed(f"flood {number}", "acme"))
+        await asyncio.to_thread(engine.busy.wait, 10)
+        tasks.create_task(embedder.embed("a question", "globex"))
+        await asyncio.sleep(0)
+        engine.gate.set()
+    assert engine.embedded.index("a question") <= 3
+
+
+async def test_who_has_the_most_waiting_gives_way_when_too_many_wait(engine: Gated, embedder: Embedder) -> None:
+    flood = [asyncio.create_task(embedder.embed(f"flood {number}", "acme")) for number in range(1_002)]
+    await asyncio.to_thread(engine.busy.wait, 10)
+    with pytest.raises(Exhausted):
+        await embedder.embed("one more", "acme")
+    question = asyncio.create_task(embedder.embed("a question", "globex"))
+    await asyncio.sleep(0)
+    engine.gate.set()
+    assert await question is not None
+    ended = await asyncio.gather(*flood, return_exceptions=True)
+    assert [isinstance(outcome, Exhausted) for outcome in ended] == [False] * 1_001 + [True]

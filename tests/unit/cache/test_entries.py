@@ -34,6 +34,22 @@ def test_a_large_entry_makes_room_by_bytes() -> None:
     assert [gone.key for gone in entries.put(entry("d", size=2 * small.size))] == ["a", "b"]
 
 
+def test_a_flood_of_one_tenant_leaves_what_another_works_with() -> None:
+    entries = Entries(max_entries=100, max_bytes=10**6, stale_ms=50)
+    theirs = [entry(f"b{number}", tenant="globex") for number in range(40)]
+    for each in theirs:
+        entries.put(each)
+    for number in range(1_000):
+        assert all(gone.tenant == "acme" for gone in entries.put(entry(f"a{number}")))
+    assert all(entries.get(each.key, 0) for each in theirs)
+    assert len(entries) == 100
+
+
+def test_a_text_counts_as_what_it_takes_in_memory() -> None:
+    plain, wide = (Entry("a", "acme", b"", text, b"", 1_000, 0) for text in ("q" * 10_000, "🍎" + "q" * 9_999))
+    assert wide.size - plain.size > 29_000
+
+
 def test_an_entry_is_not_found_once_its_time_is_over() -> None:
     entries = Entries(10, 10**6)
     entries.put(entry("a", expires_at_ms=100))
@@ -101,7 +117,7 @@ def test_the_limits_hold_after_every_change_and_bytes_are_the_sum_of_the_entries
         entries.pop(str(key))
         entries.put(entry(str(key), size=size))
         assert len(entries) <= 5
-        assert entries.bytes == sum(held.size for held in entries._entries.values()) <= 12_000
+        assert entries.bytes == sum(held.size for held in entries) <= 12_000
 
 
 @given(
@@ -121,5 +137,5 @@ def test_nothing_is_kept_longer_than_its_time_and_the_while_after_it(
         lapsed, gone = entries.expire(now_ms)
         assert all(not entries.get(each.key, now_ms) for each in lapsed)
         assert all(each.expires_at_ms + stale_ms <= now_ms for each in gone)
-        assert all(held.expires_at_ms + stale_ms > now_ms for held in entries._entries.values())
-        assert all(held.lapsed == (held.expires_at_ms <= now_ms) for held in entries._entries.values())
+        assert all(held.expires_at_ms + stale_ms > now_ms for held in entries)
+        assert all(held.lapsed == (held.expires_at_ms <= now_ms) for held in entries)

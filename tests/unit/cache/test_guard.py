@@ -18,10 +18,11 @@ from services.cache.guard import difference
         ("Can you tell me the opposite of hot?", "What is the opposite of hot?"),
         ("Does a guy like me or not?", "Does a guy like me?"),
         ("Why don’t cats swim?", "Why don't cats swim?"),
+        ("???", "??"),
     ],
 )
 def test_the_same_question_in_other_words_passes(asked: str, stored: str) -> None:
-    assert difference(asked, stored) == difference(stored, asked) == ""
+    assert difference(asked, stored, "acme") == difference(stored, asked, "acme") == ""
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,7 @@ def test_the_same_question_in_other_words_passes(asked: str, stored: str) -> Non
         ("convert 5 km to miles", "convert 5 miles to km", "word order differs"),
         ("How do I learn C++?", "How do I learn C#?", "symbols differ"),
         ("What does 🍎 mean?", "What does 🍊 mean?", "symbols differ"),
+        ("🍎🍎", "🍊", "symbols differ"),
         ("东京的天气怎么样", "北京的天气怎么样", "one word differs"),
         ("Fix:\nif a:\n    b\n    c", "Fix:\nif a:\n    b\nc", "layout differs"),
     ],
@@ -50,4 +52,4 @@ def test_the_same_question_in_other_words_passes(asked: str, stored: str) -> Non
 def test_near_questions_with_other_facts_are_refused_and_the_reason_is_given(
     asked: str, stored: str, reason: str
 ) -> None:
-    assert difference(asked, stored) == difference(stored, asked) == reason
+    assert difference(asked, stored, "acme") == difference(stored, asked, "acme") == reason

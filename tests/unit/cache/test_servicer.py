@@ -31,10 +31,44 @@ async def test_an_answer_whose_time_is_over_is_told_as_stale_and_never_as_the_an
     assert (hit.answer, hit.HasField("stale")) == (ANSWER, False)
     bench.clock.ms += 100
     miss = await servicer.Lookup(cache_pb2.LookupRequest(question=asked, min_similarity=1), CALL)
-    assert miss == cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, stale=ANSWER if told else None)
+    expected = cache_pb2.LookupResponse(
+        verdict=cache_pb2.VERDICT_MISS, key=hit.key, epoch=hit.epoch, stale=ANSWER if told else None
+    )
+    assert miss == expected
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+async def test_an_answer_that_was_begun_before_an_invalidation_is_not_stored_after_it(
+    open_cache: OpenCache, by_key: bool
+) -> None:
+    servicer = CacheServicer(open_cache().answers, CacheSettings())
+    asked, theirs = question("what is the capital of france"), question("what is that", tenant="globex")
+    miss = await servicer.Lookup(cache_pb2.LookupRequest(question=asked), CALL)
+    removed = {"key": miss.key} if by_key else {"tenant": "acme"}
+    await servicer.Invalidate(cache_pb2.InvalidateRequest(**removed), CALL)
+    late = cache_pb2.StoreRequest(question=asked, answer=ANSWER, epoch=miss.epoch)
+    with pytest.raises(Overtaken):
+        await servicer.Store(late, CALL)
+    again = await servicer.Lookup(cache_pb2.LookupRequest(question=asked), CALL)
+    assert again.verdict == cache_pb2.VERDICT_MISS
+    await servicer.Store(cache_pb2.StoreRequest(question=theirs, answer=ANSWER, epoch=miss.epoch), CALL)
+    await servicer.Store(cache_pb2.StoreRequest(question=asked, answer=ANSWER, epoch=again.epoch), CALL)
+    for kept in (asked, theirs):
+        found = await servicer.Lookup(cache_pb2.LookupRequest(question=kept), CALL)
+        assert found.verdict == cache_pb2.VERDICT_EXACT
+
+
+async def test_a_watch_tells_an_epoch_that_knows_of_what_it_told(open_cache: OpenCache) -> None:
+    bench = open_cache()
+    servicer = CacheServicer(bench.answers, CacheSettings())
+    watch = servicer.WatchInvalidations(cache_pb2.WatchInvalidationsRequest(), CALL)
+    began = await anext(watch)
+    await servicer.Invalidate(cache_pb2.InvalidateRequest(tenant="acme"), CALL)
+    assert (await anext(watch)).epoch > began.epoch > 0
+    await watch.aclose()
 
 
 def test_a_store_that_was_overtaken_is_not_to_be_tried_again() -> None:
-    status = to_status(Overtaken("the entry was invalidated"))
+    status = to_status(Overtaken())
     assert status.code == code_pb2.ABORTED
     assert not Overtaken.retryable

@@ -20,6 +20,7 @@ from services.gateway.removals import Known
 from services.gateway.senses import Senses
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
+from services.runtime.policy.usual import Usual
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
 
 
@@ -237,4 +238,9 @@ class ScriptedAudio:
 
 
 def senses(vision: ScriptedVision | None = None, audio: ScriptedAudio | None = None) -> Senses:
-    return Senses(vision, make_breaker(BreakerSettings(), "vision"), audio, make_breaker(BreakerSettings(), "audio"))
+    return Senses(
+        vision,
+        make_breaker(BreakerSettings(), "vision", Usual(0.05)),
+        audio,
+        make_breaker(BreakerSettings(), "audio", Usual(0.05)),
+    )

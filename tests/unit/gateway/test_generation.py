@@ -17,7 +17,7 @@ from services.gateway.fleet import Fleet
 from services.gateway.generation import Generation, Order
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, Unavailable
-from services.runtime.policy.gate import Shed, Ticket
+from services.runtime.policy.ticket import Shed, Ticket
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 
@@ -102,7 +102,7 @@ def test_a_late_first_text_is_hedged_and_the_first_text_wins():
     assert calls(slow, quick) == [1, 1]
     assert (scene.words, slow.calls[0].closed) == ("quick", True)
     assert scene.decisions == [("hedge", "started"), ("hedge", "won")]
-    assert scene.generation.report.extra_prompts == 1
+    assert scene.generation.report.prompts == 2
     assert scene.took_s == pytest.approx(0.1 + 0.2 + 0.01)
 
 

@@ -6,11 +6,11 @@ import asyncio
 import json
 from typing import Any
 
-import httpx
 import pytest
 
 from services.llm.engine import Chunk, Constraint, Finish, FinishReason, Load, Message, Request, Sampling, Usage
 from services.llm.errors import EngineBusy, EngineDown, NotSupported, ProviderRefused
+from services.llm.transport.wire import Broken
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, event
@@ -112,8 +112,7 @@ async def test_a_constraint_that_cannot_be_sent_is_refused(constraint: Constrain
     [
         (event("Hello"),),  # ended without a reason
         (event("Hello"), DONE),
-        (event("Hello"), httpx.ReadError("reset")),
-        (event("Hello"), httpx.ReadTimeout("silence")),
+        (event("Hello"), Broken("reset")),
         (event("Hello"), 'data: {"error": {"message": "overloaded"}}\n\n'),
         (event("Hello"), "data: {half of a me"),
         (event("Hello"), "data: []\n\n"),
@@ -121,7 +120,7 @@ async def test_a_constraint_that_cannot_be_sent_is_refused(constraint: Constrain
         (event("Hello"), 'data: {"choices": [7]}\n\n', event("never read")),
     ],
 )
-async def test_a_stream_that_breaks_off_is_never_taken_for_a_whole_answer(pieces: tuple[str | Exception, ...]) -> None:
+async def test_a_stream_that_breaks_off_is_never_taken_for_a_whole_answer(pieces: tuple[str | Broken, ...]) -> None:
     chunks = await answer(SimulatedProvider(pieces))
     last = chunks[-1]
     assert "".join(chunk.text for chunk in chunks) == "Hello"
@@ -140,7 +139,8 @@ async def test_a_reason_makes_an_answer_whole_even_without_done() -> None:
     ("provider", "error"),
     [
         (SimulatedProvider(()), EngineDown),
-        (SimulatedProvider((httpx.ConnectError("refused"),)), EngineDown),
+        (SimulatedProvider(refusals=[Broken("refused")]), EngineDown),
+        (SimulatedProvider((Broken("reset"),)), EngineDown),
         (SimulatedProvider(("<html>",), headers={"content-type": "text/html"}), EngineDown),
         (refusing(500), EngineDown),
         (refusing(503), EngineDown),
@@ -170,25 +170,24 @@ async def test_a_refused_parameter_is_named_with_what_the_provider_said() -> Non
 
 
 async def test_silence_until_the_deadline_is_too_late() -> None:
-    provider = SimulatedProvider((httpx.ReadTimeout("silence"),))
-    assert isinstance(await refusal(provider, Deadline.after(0)), TooLate)
+    assert isinstance(await refusal(SimulatedProvider(silent=True), Deadline.after(0.01)), TooLate)
 
 
-async def test_closing_the_stream_closes_the_connection() -> None:
+async def test_closing_the_stream_stops_the_provider() -> None:
     provider = SimulatedProvider((event("Hello"), event(".", "stop")), hold=asyncio.Event())
     engine = provider.engine()
     chunks = engine.generate(Request(HELLO), Deadline.never())
     await anext(chunks)
     assert engine.load() == Load(1, 0)
     await chunks.aclose()
-    assert provider.closed
+    assert (provider.dropped, provider.open) == (1, 0)
     assert engine.load() == Load(0, 0)
 
 
 async def test_tokens_are_counted_where_the_provider_can() -> None:
     provider = SimulatedProvider(('{"count": 12}',), headers={"content-type": "application/json"})
     assert await provider.engine().count_tokens(HELLO, Deadline.never()) == 12
-    assert str(provider.requests[-1].url) == "http://provider.test/tokenize"
+    assert provider.requests[-1].url == "http://provider.test/tokenize"
     with pytest.raises(NotSupported, match="count_tokens"):
         await refusing(404).engine().count_tokens(HELLO, Deadline.never())
 

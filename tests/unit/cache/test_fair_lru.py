@@ -1,0 +1,108 @@
+"""Who makes room where several tenants share it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import takewhile
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.cache.fair_lru import FairLru
+
+
+@dataclass(frozen=True)
+class Value:
+    tenant: str
+    size: int = 1
+
+
+def fill(lru: FairLru[str, Value], tenant: str, count: int, size: int = 1) -> list[str]:
+    """Puts values of a tenant in, and lets go of what has to. Returns what went."""
+    gone = []
+    for number in range(count):
+        lru.put(f"{tenant}{number}", Value(tenant, size))
+        while lru.full:
+            gone.append(key := lru.next_to_go())
+            lru.pop(key)
+    return gone
+
+
+def test_a_tenant_alone_has_all_the_room_and_loses_its_least_recently_used() -> None:
+    lru: FairLru[str, Value] = FairLru(3, 100)
+    fill(lru, "a", 3)
+    lru.use("a0")
+    assert fill(lru, "b", 1) == ["a1"]
+
+
+def test_who_has_less_than_an_equal_part_loses_nothing_to_a_flood() -> None:
+    lru: FairLru[str, Value] = FairLru(10, 10**6)
+    fill(lru, "b", 5)
+    assert all(key.startswith("a") for key in fill(lru, "a", 1_000))
+    assert lru.keys_of("b") == [f"b{number}" for number in range(5)]
+
+
+def test_who_has_more_than_an_equal_part_shrinks_to_it_and_no_further() -> None:
+    lru: FairLru[str, Value] = FairLru(10, 10**6)
+    fill(lru, "b", 10)
+    fill(lru, "a", 1_000)
+    assert len(lru.keys_of("a")) == len(lru.keys_of("b")) == 5
+
+
+def test_large_values_weigh_by_their_bytes() -> None:
+    lru: FairLru[str, Value] = FairLru(1_000, 1_000)
+    fill(lru, "small", 100, size=1)
+    fill(lru, "large", 50, size=100)
+    assert len(lru.keys_of("small")) == 100
+    assert len(lru.keys_of("large")) == 9
+
+
+def test_bookkeeping_stays_small_when_values_come_and_go() -> None:
+    lru: FairLru[str, Value] = FairLru(10, 10**6)
+    for number in range(10_000):
+        lru.put("a", Value(str(number)))
+        lru.pop("a")
+    assert len(lru._shares) < 2_000
+
+
+_STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "put", "put", "pop", "use"]), st.integers(0, 12), st.integers(1, 60)),
+    max_size=80,
+)
+
+
+@given(_STEPS)
+def test_what_goes_is_always_the_oldest_of_a_tenant_with_the_largest_share(steps: list[tuple[str, int, int]]) -> None:
+    lru: FairLru[int, Value] = FairLru(6, 150)
+    held: OrderedDict[int, Value] = OrderedDict()  # the same, the simple way
+    for step, key, size in steps:
+        if step == "use" and key in held:
+            lru.use(key)
+            held.move_to_end(key)
+        elif step == "pop":
+            assert lru.pop(key) == held.pop(key, None)
+        elif step == "put" and key not in held:
+            held[key] = value = Value("abc"[key % 3], size)
+            lru.put(key, value)
+        while lru.full:
+            gone = lru.next_to_go()
+            shares = {tenant: _share(held, tenant) for tenant in "abc"}
+            tenant = held[gone].tenant
+            assert shares[tenant] == max(shares.values())
+            assert gone == next(key for key, value in held.items() if value.tenant == tenant)
+            assert lru.pop(gone) == held.pop(gone)
+        assert len(held) <= 6
+        assert sum(value.size for value in held.values()) == lru.bytes <= 150
+        assert {key: lru.get(key) for key in held} == held
+        assert sorted(lru.oldest_while(lambda value: value.size < 30)) == _small_ones_first(held)
+
+
+def _share(held: OrderedDict[int, Value], tenant: str) -> float:
+    sizes = [value.size for value in held.values() if value.tenant == tenant]
+    return max(len(sizes) / 6, sum(sizes) / 150)
+
+
+def _small_ones_first(held: OrderedDict[int, Value]) -> list[int]:
+    of = {tenant: [key for key, value in held.items() if value.tenant == tenant] for tenant in "abc"}
+    return sorted(key for keys in of.values() for key in takewhile(lambda key: held[key].size < 30, keys))
