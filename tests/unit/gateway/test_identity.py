@@ -299,4 +299,4 @@ def test_tenants_share_what_models_have_read_only_where_the_operator_says_so():
 
 
 def test_the_one_tenant_of_a_gateway_without_keys_shares_with_whoever_has_no_salt():
-    assert Identity({}, {}, None).tenant(None).prefix_salt == ""
+    assert Identity({}, {}, None, anonymous=True).tenant(None).prefix_salt == ""
