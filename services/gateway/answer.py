@@ -490,7 +490,7 @@ def _question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_p
 
 def _digest(question: cache_pb2.Question) -> bytes:
     """What stands for a question in this gateway's memory: what it says may be long."""
-    return hashlib.blake2b(question.SerializeToString(deterministic=True), digest_size=32).digest()
+    return hashlib.sha256(question.SerializeToString(deterministic=True)).digest()
 
 
 def _is_storable(final: pb.Final) -> bool:
