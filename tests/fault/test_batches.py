@@ -71,14 +71,14 @@ async def test_all_of_a_batch_on_an_idle_mesh_is_answered(starter: Processes, ll
 async def test_two_batches_share_what_others_can_spare(
     starter: Processes, llm: FaultyLlm, report: Report, full_size: bool
 ):
-    llm.behaviour = Behaviour(first_ms=200, jitter_ms=50)
+    llm.behaviour = Behaviour(first_ms=100, jitter_ms=20)
     gateway = await starter.gateway(llm.address, tenants=tenants("a", "b", "c"))
     address = gateway.spec.address
     async with asking(address, "key-a") as a, asking(address, "key-b") as b, asking(address, "key-c") as c:
-        before = await _asked(c, 400 if full_size else 100)
+        before = await _asked(c, 400 if full_size else 50)
         with report.case(33, "two batches of 64 at once, and interactive calls beside them") as row:
             first, second = asyncio.create_task(batch(a, "First")), asyncio.create_task(batch(b, "Second"))
-            beside = await _asked(c, 400 if full_size else 100)
+            beside = await _asked(c, 400 if full_size else 50)
             done = await asyncio.gather(first, second)
             count(row, *done)
             row.count(*beside)

@@ -440,10 +440,12 @@ async def test_a_call_is_one_line_in_the_access_log_with_its_trace_id(edge: Edge
 async def test_a_token_names_the_tenant_whatever_its_bearer_says(
     guarded: Edge, scripted: Gateway, issuer: Issuer, authority: Authority
 ) -> None:
-    forged = (("x-hedgerow-tenant", "evil"),)
+    forged = (("x-hedgerow-tenant", "evil"), ("x-hedgerow-expires", "99999999999"))
+    expires = int(time.time()) + 1_000
     async with secure(guarded, authority) as channel:
-        assert await ask(channel, (*bearer(issuer.token(tenant="acme")), *forged)) == "Paris."
+        assert await ask(channel, (*bearer(issuer.token(tenant="acme", exp=expires)), *forged)) == "Paris."
     assert scripted.metadata["x-hedgerow-tenant"] == "acme"
+    assert scripted.metadata["x-hedgerow-expires"] == str(expires)
     assert "authorization" not in scripted.metadata  # it has served its purpose
     assert (await guarded.logged(tenant="acme"))["grpc_status"] == "OK"
 
@@ -623,6 +625,41 @@ async def test_the_real_gateway_knows_the_tenant_of_a_token(
         )
         reasons = [await reason(edge, issuer.token(tenant=name)) for name in ("acme", "acme", "other", "other")]
     assert reasons == ["MODEL_UNAVAILABLE", "QUOTA_EXCEEDED", "MODEL_UNAVAILABLE", "MODEL_UNAVAILABLE"]
+
+
+async def test_a_conversation_ends_with_its_token(
+    issuer: Issuer, certificates: Certificates, models: Path, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        audio = await mutual(stack, certificates, tmp_path, "audio", model=str(models / "demo-whisper"))
+        real = await mutual(
+            stack,
+            certificates,
+            tmp_path,
+            "gateway",
+            cache_address="",
+            router_address="",
+            llm_addresses='{"m": "127.0.0.1:1"}',
+            audio_address=audio.spec.address,
+        )
+        settings = {"jwt": issuer.written(tmp_path)}
+        edge = await stack.enter_async_context(
+            edge_before(tmp_path, [real.spec.address], settings, **mutual_tls(certificates))
+        )
+        token = issuer.token(tenant="acme", exp=int(time.time()) - 55)  # the edge takes it for five seconds more
+        client = await stack.enter_async_context(hedgerow.AsyncClient(edge.address, api_key=token))
+        began = time.monotonic()
+        with pytest.raises(hedgerow.HedgerowError) as ended:
+            async for _ in client.converse(_silence()):
+                pass
+    assert ended.value.reason == "CREDENTIAL_EXPIRED"
+    assert 3 < time.monotonic() - began < 15
+
+
+async def _silence() -> AsyncIterator[bytes]:
+    while True:
+        yield bytes(3_200)
+        await asyncio.sleep(0.1)
 
 
 async def reason(edge: Edge, token: str) -> str:
