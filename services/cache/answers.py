@@ -111,7 +111,7 @@ class Answers:
         with self._memory.on_its_way(question) as arriving:
             vector = await self.embed(question.asked, question.tenant, deadline)
         if arriving.overtaken or (epoch and self._store.overtaken(question, epoch)):
-            raise Overtaken("the entry or its tenant was invalidated while its answer was being stored")
+            raise Overtaken
         now_ms = self._now_ms()
         entry = Entry(
             question.key, question.tenant, question.partition, question.asked, answer, now_ms + ttl_ms, now_ms

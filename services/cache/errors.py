@@ -23,10 +23,13 @@ class NotKept(Unavailable):
 
 
 class Overtaken(ServiceError):
-    """While the answer was on its way its entry or its tenant was invalidated, here or elsewhere: it was not stored."""
+    """Since the answer was begun its entry or its tenant was invalidated, here or elsewhere: it was not stored."""
 
     code: ClassVar[int] = code_pb2.ABORTED
     reason: ClassVar[str] = "OVERTAKEN"
+
+    def __init__(self) -> None:
+        super().__init__("the entry or its tenant was invalidated since the answer was begun")
 
 
 class FellBehind(Exhausted):

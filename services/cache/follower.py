@@ -6,6 +6,7 @@ replica, and all end alike. Who missed one (the stream was cut, Redis lost it or
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -16,6 +17,7 @@ from services.cache.entries import Entry
 from services.cache.memory import Memory
 from services.cache.redis_entries import OPERATIONS, Ask, News, Stored, Writer
 from services.cache.removals import Removals
+from services.cache.vectors import Vector
 from services.cache.watch import Removal
 from services.runtime.shared_state import SharedState, SharedStateLost
 
@@ -72,6 +74,7 @@ class Follower:
     async def catch_up(self, afresh: bool) -> None:
         """Bring memory up to date: with the changes since `position`, or `afresh` with everything."""
         process = await self._state.try_to(redis_entries.process)
+        await self._state.try_to(self._redis.measure)
         if afresh or process != self._process or not await self._continue():
             await self._reload()
         self._process = process
@@ -176,28 +179,32 @@ class Follower:
         return self._ours.decides(entry.key, entry.tenant)
 
     async def _stored(self, ask: Ask[Any]) -> list[Stored]:
-        """The entries used last for which there is room, the most recently used first."""
-        stored: list[Stored] = []
-        room = self._memory.entries.max_bytes
-        for keys in _by(_READ, await self._recent(ask)):
-            found = [each for each in await ask(partial(self._redis.read, keys=keys)) if each]
-            room -= sum(entry.size for entry, _ in found)
-            if room < 0:
-                self._memory.overflowed = True
-                break
-            for entry, vector in found:  # where memory has it already, nothing is held twice
-                held = self._memory.same(entry)
-                stored.append((held, None) if held else (entry, vector))
-        return stored
+        """The entries for which there is room, each tenant's most recently used first.
 
-    async def _recent(self, ask: Ask[Any]) -> list[str]:
-        keys: dict[str, None] = {}  # while it is read the order may change
-        most, start = self._memory.entries.max_entries, 0
-        while start < most and (some := await ask(partial(redis_entries.recent, start=start, count=_AT_ONCE))):
-            keys |= dict.fromkeys(some)
-            start += len(some)
-        self._memory.overflowed |= await ask(redis_entries.count) > len(keys)
-        return list(keys)
+        Whose entries are the smallest part so far is read on next, so that every tenant comes to its fair share, or to
+        all it has (progressive filling: Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
+        """
+        stored: dict[str, Stored] = {}  # while it is read the order may change
+        room, most = self._memory.entries.max_bytes, self._memory.entries.max_entries
+        there = await ask(redis_entries.tenants)
+        filling = [(0, tenant, 0) for tenant in there]  # a heap: bytes so far, tenant, keys so far
+        while filling and room > 0 and len(stored) < most:
+            size, tenant, start = heapq.heappop(filling)
+            count = min(_READ, most - len(stored))
+            keys = await ask(partial(redis_entries.recent, tenant=tenant, start=start, count=count))
+            found = [each for each in await ask(partial(self._redis.read, keys=keys)) if each]
+            stored |= {entry.key: self._known(entry, vector) for entry, vector in found}
+            taken = sum(entry.size for entry, _ in found)
+            room -= taken
+            if start + len(keys) < there[tenant] and keys:
+                heapq.heappush(filling, (size + taken, tenant, start + len(keys)))
+        self._memory.overflowed = bool(filling)
+        return list(stored.values())
+
+    def _known(self, entry: Entry, vector: Vector | None) -> Stored:
+        """Where memory has it already, nothing is held twice."""
+        held = self._memory.same(entry)
+        return (held, None) if held else (entry, vector)
 
 
 def _by(count: int, items: Sequence[Any]) -> Iterator[list[Any]]:

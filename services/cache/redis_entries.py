@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,7 +13,7 @@ from redis.asyncio import Redis
 
 from services.cache.changes import Change, Delete, DeleteTenant, Put, Removing
 from services.cache.entries import Entry
-from services.cache.redis_scripts import CHANGES, DELETE, DELETE_TENANT, ENTRY, POSITION, PRUNE, PUT, USED
+from services.cache.redis_scripts import CHANGES, DELETE, DELETE_TENANT, ENTRY, POSITION, PRUNE, PUT, TENANTS, USED
 from services.cache.vectors import Vector
 
 T = TypeVar("T")
@@ -22,6 +23,8 @@ Stored = tuple[Entry, Vector | None]
 _MAX_CHANGES = 10_000  # news kept for who is behind; who is further behind reads everything again
 _MAX_MARKS = 100_000
 _PRUNED = 10  # tenants at a time
+_SHARE = 0.8  # of Redis' memory for the entries: the rest is for news, marks, and what else is there
+_OVERHEAD_BYTES = 1_792  # of an entry in Redis: its hash, and what finds it
 OPERATIONS = ("put", "delete", "delete_tenant")
 _FIELDS = ("tenant", "partition", "asked", "answer", "expires_at_ms", "used_at_ms", "embedded_by", "embedding")
 
@@ -56,14 +59,20 @@ class Mark:
     before: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Writer:
-    """Who writes. `stale_ms`: how long an entry is kept after its time. `now_ms`: Unix time in milliseconds."""
+    """Who writes. `stale_ms`: how long an entry is kept after its time. `now_ms`: Unix time in milliseconds.
+    `max_bytes`: how large all entries may become; 0: Redis has no limit of its own."""
 
     origin: str
     embedded_by: str
     stale_ms: int
     now_ms: Callable[[], int]
+    max_bytes: int = 0
+
+    async def measure(self, client: Redis) -> None:
+        """Learn how much room there is."""
+        self.max_bytes = int(_SHARE * (await client.info("memory"))["maxmemory"])
 
     async def write(self, client: Redis, changes: Sequence[tuple[int, Change]]) -> list[bool | Mark]:
         """Make numbered changes in their order. Returns for each what came of it: for a put, whether it is kept."""
@@ -78,12 +87,15 @@ class Writer:
         """Write down when entries were last used, for Redis' own eviction too, which saw none of it; and take a little
         of what has ended away."""
         pipeline: Any = client.pipeline(transaction=False)
-        scores = {entry.key: entry.used_at_ms for entry in used}
-        if scores:
-            pipeline.zadd(USED, scores, xx=True, gt=True)
-            pipeline.touch(*(ENTRY + key for key in scores))
+        scores: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for entry in used:
+            scores[entry.tenant][entry.key] = entry.used_at_ms
+        for tenant, keys in scores.items():
+            pipeline.zadd(USED + tenant, keys, xx=True, gt=True)
+            pipeline.touch(*(ENTRY + key for key in keys))
         pipeline.eval(PRUNE, 0, self.now_ms(), _PRUNED)
         await pipeline.execute()
+        await self.measure(client)
 
     def _script(self, change: Change) -> tuple[str, tuple[object, ...]]:
         match change:
@@ -91,8 +103,10 @@ class Writer:
                 ends_ms = entry.expires_at_ms + self.stale_ms
                 forgiving = "".join(f" {position} " for position in forgiven)
                 times = (known, forgiving, ends_ms, entry.used_at_ms, self.now_ms())
-                fields = zip(_FIELDS, _values(entry, vector, self.embedded_by), strict=True)
-                return PUT, (entry.key, entry.tenant, *times, *chain.from_iterable(fields))
+                values = _values(entry, vector, self.embedded_by)
+                sizes = (_size(values), self.max_bytes)
+                fields = chain.from_iterable(zip(_FIELDS, values, strict=True))
+                return PUT, (entry.key, entry.tenant, *times, *sizes, *fields)
             case Delete(key):
                 return DELETE, (key, _MAX_MARKS)
             case DeleteTenant(tenant):
@@ -123,14 +137,18 @@ async def process(client: Redis) -> str:
     return str((await client.info("server"))["run_id"])
 
 
-async def recent(client: Redis, start: int, count: int) -> list[str]:
-    """Keys by their last use, the most recent first; some may have ended."""
-    return [key.decode() for key in await cast(Any, client).zrevrange(USED, start, start + count - 1)]
+async def tenants(client: Redis) -> dict[str, int]:
+    """Those that have entries, and how many keys `recent` may tell of each."""
+    names = [name.decode() for name in await cast(Any, client).smembers(TENANTS)]
+    pipeline: Any = client.pipeline(transaction=False)
+    for name in names:
+        pipeline.zcard(USED + name)
+    return dict(zip(names, await pipeline.execute(), strict=True))
 
 
-async def count(client: Redis) -> int:
-    """How many keys `recent` may tell."""
-    return int(await client.zcard(USED))
+async def recent(client: Redis, tenant: str, start: int, count: int) -> list[str]:
+    """A tenant's keys by their last use, the most recent first; some may have ended."""
+    return [key.decode() for key in await cast(Any, client).zrevrange(USED + tenant, start, start + count - 1)]
 
 
 def _outcome(change: Change, reply: Any) -> bool | Mark:
@@ -148,6 +166,10 @@ def _news(key: bytes, fields: dict[bytes, bytes]) -> News:
     except (KeyError, ValueError):  # not ours, or of another version
         return News(position, 0, "unreadable", "", "", 0, "", 0)
     return News(position, before, op, what, tenant, entries, origin, number)
+
+
+def _size(values: tuple[object, ...]) -> int:
+    return sum(len(value if isinstance(value, bytes) else str(value).encode()) for value in values) + _OVERHEAD_BYTES
 
 
 def _values(entry: Entry, vector: Vector | None, embedded_by: str) -> tuple[object, ...]:

@@ -194,7 +194,7 @@ class RedisStore:
         elif not outcome:
             self._under_way.pop(number)
             self._refused(sent.change)
-            sent.fail(_was_overtaken())
+            sent.fail(Overtaken())
 
     def _refused(self, change: Change) -> None:
         """Another's removal overtook a put. Where it was done here it hid what Redis may hold instead."""
@@ -227,7 +227,7 @@ class RedisStore:
         match sent.change:
             case Put(entry, vector, known):
                 if self._overtaken(entry.key, entry.tenant, known):
-                    sent.fail(_was_overtaken())
+                    sent.fail(Overtaken())
                     return
                 self._memory.put(entry, vector)
             case Delete(key):  # again: what came before it was made just now
@@ -297,7 +297,3 @@ def _after(change: Change, marks: dict[Removing, Mark]) -> Change:
     about = (Delete(change.entry.key), DeleteTenant(change.entry.tenant))
     ours = (marks[removing] for removing in about if removing in marks)
     return replace(change, forgiven=tuple(mark.position for mark in ours if mark.before <= change.known))
-
-
-def _was_overtaken() -> Overtaken:
-    return Overtaken("the entry or its tenant was invalidated while it was being stored")

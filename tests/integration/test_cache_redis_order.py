@@ -19,7 +19,7 @@ from services.cache.entries import Entry
 from services.cache.errors import NotKept, Overtaken
 from services.cache.identity import Identity
 from services.cache.redis_entries import Writer
-from services.cache.redis_scripts import CHANGES, ENTRY, POSITION, TENANT, USED
+from services.cache.redis_scripts import BYTES, CHANGES, ENTRY, HELD, POSITION, SIZES, TENANT, USED
 from services.cache.watch import Removal
 from tests.integration.replicas import Replica, kept, replica, up_to_date
 from tests.redis import RedisProcess, redis_server
@@ -285,12 +285,50 @@ async def test_a_replica_starts_with_what_was_used_last(redis: RedisProcess) -> 
 
         async def used_last() -> bool:
             async with redis.client() as client:
-                return (await redis_entries.recent(client, 0, 1)) == [questions[0].key]
+                return (await redis_entries.recent(client, "acme", 0, 1)) == [questions[0].key]
 
         await until(used_last)
     async with replica(redis.url, max_entries=1) as after:
         assert list(after.holds()) == [questions[0].key]
         assert (await after.look_up(questions[1])).verdict is Verdict.EXACT
+
+
+async def test_a_flood_of_one_tenant_leaves_what_another_has_in_redis_and_in_memory(redis: RedisProcess) -> None:
+    theirs = [identity(f"what is {number}", tenant="globex") for number in range(20)]
+    async with redis.client() as client:
+        await client.config_set("maxmemory", "12mb")
+        await client.config_set("maxmemory-policy", "volatile-lru")
+    async with replica(redis.url) as one:
+        for question in theirs:
+            await one.keep(question, b"x" * 1_000)
+        for first in range(0, 2_000, 50):
+            flood = (identity(f"why is {number}") for number in range(first, first + 50))
+            await asyncio.gather(*(one.keep(question, b"x" * 10_000) for question in flood))
+        left = await kept(redis)
+        assert {question.key for question in theirs} <= left.keys()
+        assert 20 < len(left) < 1_000
+    async with redis.client() as client:
+        assert (await client.info("stats"))["evicted_keys"] == 0  # Redis' own eviction knows no tenants
+        sizes = [int(size) for tenant in ("acme", "globex") for size in await client.hvals(SIZES + tenant)]
+        assert int(await client.get(BYTES)) == sum(sizes) <= 12 * 2**20 * 0.8
+    async with replica(redis.url, max_entries=40) as restarted:
+        assert {question.key for question in theirs} <= restarted.holds().keys()
+        assert len(restarted.holds()) == 40
+        assert restarted.memory.overflowed
+
+
+async def test_what_is_removed_from_redis_counts_no_more(redis: RedisProcess) -> None:
+    async with replica(redis.url) as one:
+        for question in (CAPITAL, OTHER, REWORDED, THEIRS, THEIRS):
+            await one.keep(question, b"x" * 1_000)
+        await one.answers.remove(CAPITAL.key)
+        await one.answers.remove_tenant("globex")
+        async with redis.client() as client:
+            held = await client.zrange(HELD, 0, -1, withscores=True)
+            assert held == [(b"acme", float(await client.get(BYTES)))]
+            await one.answers.remove_tenant("acme")
+            assert int(await client.get(BYTES)) == 0
+            assert not await client.exists(HELD, SIZES + "acme", SIZES + "globex", USED + "acme", USED + "globex")
 
 
 async def test_embeddings_of_another_engine_are_not_compared(redis: RedisProcess) -> None:
@@ -321,9 +359,10 @@ async def test_what_found_an_ended_entry_goes_too(redis: RedisProcess) -> None:
     async with redis.client() as client:
         ended = redis_entries.Put(entry(CAPITAL, ttl_ms=-1_000), None, 0)
         assert await writer().write(client, [(1, ended)]) == [True]
-        assert await client.zcard(USED) == 1
+        assert await client.zcard(USED + "acme") == 1
         await writer().touch(client, [])
-        assert await client.zcard(USED) == await client.exists(TENANT + "acme") == 0
+        assert await client.exists(USED + "acme", TENANT + "acme", SIZES + "acme", HELD) == 0
+        assert int(await client.get(BYTES)) == 0
 
 
 async def test_what_was_done_without_redis_is_told_when_it_returns(

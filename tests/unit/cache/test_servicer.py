@@ -69,6 +69,6 @@ async def test_a_watch_tells_an_epoch_that_knows_of_what_it_told(open_cache: Ope
 
 
 def test_a_store_that_was_overtaken_is_not_to_be_tried_again() -> None:
-    status = to_status(Overtaken("the entry was invalidated"))
+    status = to_status(Overtaken())
     assert status.code == code_pb2.ABORTED
     assert not Overtaken.retryable
