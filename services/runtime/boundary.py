@@ -107,14 +107,16 @@ class _Method:
 
     async def unary(self, _: AsyncIterator[bytes], context: _Context) -> bytes:
         async def serve(method: _Bound, call: Call) -> bytes:
-            reply: Message = await method(await self._request(context), call)
+            request = self._parse(await opening.message(context, self._within_s))
+            reply: Message = await method(request, call)
             return reply.SerializeToString()
 
         return bytes(await self._guard(context, serve))
 
     async def server_stream(self, _: AsyncIterator[bytes], context: _Context) -> None:
         async def serve(method: _Bound, call: Call) -> None:
-            async with aclosing(method(await self._request(context), call)) as replies:
+            request = self._parse(await opening.message(context, self._within_s))
+            async with aclosing(method(request, call)) as replies:
                 async for reply in replies:
                     await context.write(reply.SerializeToString())
 
@@ -134,9 +136,6 @@ class _Method:
                     await context.write(reply.SerializeToString())
 
         await self._guard(context, serve)
-
-    async def _request(self, context: _Context) -> Message:
-        return self._parse(await opening.message(context, self._within_s))
 
     def _requests(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Message]:
         return (self._parse(raw) async for raw in opening.messages(requests, self._within_s))

@@ -8,21 +8,27 @@ would be called only when it is there, be it never.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 
 from services.runtime.errors import InvalidInput, TooLate
 
 DEFAULT_MS = 30_000
-T = TypeVar("T")
+_LATE = "first message"
 
 
 async def message(context: Any, within_s: float) -> bytes:
     """The one message of a call, from its `grpc.aio.ServicerContext` over bytes. Raises `TooLate`, and `InvalidInput`
     where there is none."""
-    raw = await _first(context.read(), within_s)
+    task, timer = _timed(within_s)
+    try:
+        raw = await context.read()
+    except asyncio.CancelledError as error:
+        raise _cause(error, task, within_s) from None
+    finally:
+        timer.cancel()
     if raw is grpc.aio.EOF:
         raise InvalidInput("request", "one message", "none")
     return bytes(raw)
@@ -30,29 +36,28 @@ async def message(context: Any, within_s: float) -> bytes:
 
 async def messages(requests: AsyncIterator[bytes], within_s: float) -> AsyncIterator[bytes]:
     """All messages of a call, the first within its time. Raises `TooLate`."""
-    first = await _first(anext(requests, None), within_s)
+    task, timer = _timed(within_s)
+    try:
+        first = await anext(requests, None)
+    except asyncio.CancelledError as error:
+        raise _cause(error, task, within_s) from None
+    finally:
+        timer.cancel()
     if first is not None:
         yield first
         async for raw in requests:
             yield raw
 
 
-async def _first(reading: Awaitable[T], within_s: float) -> T:
-    """What `asyncio.timeout` does, for a quarter of its 13 µs: every call of the mesh passes here."""
-    task, late = asyncio.current_task(), False
+def _timed(within_s: float) -> tuple[asyncio.Task[Any], asyncio.TimerHandle]:
+    """What `asyncio.timeout` does, for half of its 13 µs: every call of the mesh passes here."""
+    task = asyncio.current_task()
     assert task is not None
+    return task, asyncio.get_running_loop().call_later(within_s, task.cancel, _LATE)
 
-    def give_up() -> None:
-        nonlocal late
-        late = True
-        task.cancel()
 
-    timer = asyncio.get_running_loop().call_later(within_s, give_up)
-    try:
-        return await reading
-    except asyncio.CancelledError:
-        if not late or task.uncancel():
-            raise
-        raise TooLate(f"request: its first message whole within {within_s:g} s, got less") from None
-    finally:
-        timer.cancel()
+def _cause(error: asyncio.CancelledError, task: asyncio.Task[Any], within_s: float) -> BaseException:
+    """Why the task was cancelled: its time was over, or somebody else did it."""
+    if error.args != (_LATE,) or task.uncancel():
+        return error
+    return TooLate(f"request: its first message whole within {within_s:g} s, got less")

@@ -400,13 +400,15 @@ async def test_a_health_check_that_is_begun_and_not_asked_takes_no_place(closed:
             assert (await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)).status
 
 
-async def test_no_answer_puts_a_gateway_out_of_service(edge: Edge, scripted: Gateway) -> None:
-    async with grpc.aio.insecure_channel(edge.address) as channel:
-        for code in ("DEADLINE_EXCEEDED", "UNAVAILABLE"):
-            scripted.script = [Refusal(code, "…", "WHATEVER")]
-            assert {(await refusal(channel)).code().name for _ in range(10)} == {code}
-    async with httpx.AsyncClient(base_url=f"http://{edge.admin}") as admin:
-        assert "failed_outlier_check" not in (await admin.get("/clusters")).text
+async def test_no_answer_puts_a_gateway_out_of_service(scripted: Gateway, tmp_path: Path) -> None:
+    async with gateway() as other, edge_before(tmp_path, [scripted.target, other.target], {}) as edge:
+        async with grpc.aio.insecure_channel(edge.address) as channel:
+            for code in ("DEADLINE_EXCEEDED", "UNAVAILABLE"):
+                scripted.script = other.script = [Refusal(code, "…", "WHATEVER")]
+                assert {(await refusal(channel)).code().name for _ in range(20)} == {code}
+        async with httpx.AsyncClient(base_url=f"http://{edge.admin}") as admin:
+            stats = (await admin.get("/stats?filter=cluster.gateway.outlier_detection.ejections_enforced_total")).text
+    assert stats == "cluster.gateway.outlier_detection.ejections_enforced_total: 0\n"
 
 
 # What operators see
