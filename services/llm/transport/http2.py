@@ -41,7 +41,9 @@ class Http2:
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> _Reply:
         try:
-            return _Reply(await self._transport.execute(pyqwest.Request(method, url, pyqwest.Headers(headers.items()), body)))
+            return _Reply(
+                await self._transport.execute(pyqwest.Request(method, url, pyqwest.Headers(headers.items()), body))
+            )
         except pyqwest.WriteError as error:
             raise Lost(type(error).__name__, kept=True) from None
         except _ERRORS as error:
