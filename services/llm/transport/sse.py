@@ -19,7 +19,7 @@ class EventParser:
         self._limit = max_event_bytes
         self._rest = bytearray()  # of a line
         self._data: list[bytes] = []  # lines of an event
-        self._size = 0
+        self._size = 0  # of those
 
     def feed(self, piece: bytes) -> list[str]:
         """The events that are whole now. Raises TooLarge."""
@@ -34,8 +34,9 @@ class EventParser:
 
     def _line(self, line: bytes) -> str | None:
         if line.startswith(_PREFIX):
-            self._data.append(line[len(_PREFIX) :].removeprefix(b" "))
             self._check(len(line))
+            self._data.append(line[len(_PREFIX) :].removeprefix(b" "))
+            self._size += len(line)
             return None
         if line or not self._data:
             return None

@@ -35,12 +35,18 @@ class _ResumingContext(ssl.SSLContext):
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
         name = str(server_hostname)
-        # Tickets come after the handshake (TLS 1.3), so that a session can only be taken once it has been used.
-        newest = self._newest.get(name)
-        if newest and newest.session and (newest.session.has_ticket or newest.version() == "TLSv1.2"):
-            self._sessions[name] = newest.session
+        if known := _session(self._newest.get(name)):
+            self._sessions[name] = known
         wrapped = super().wrap_bio(
             incoming, outgoing, server_side, server_hostname, session or self._sessions.get(name)
         )
         self._newest[name] = wrapped
         return wrapped
+
+
+def _session(of: ssl.SSLObject | None) -> ssl.SSLSession | None:
+    """One that can be resumed; with TLS 1.3 there is none until the server has sent a ticket, after the handshake."""
+    if of is None or not of.version():  # OpenSSL fails on a session in the middle of its handshake
+        return None
+    session = of.session
+    return session if session and (session.has_ticket or of.version() != "TLSv1.3") else None
