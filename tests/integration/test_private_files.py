@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,13 @@ from tests.conftest import Start
 
 
 @pytest.fixture(autouse=True)
-def _everybody_may_read() -> Iterator[None]:
-    before = os.umask(0)
+def _a_careless_shell() -> Iterator[None]:
+    """Everybody may read what it makes, and it keeps the memory of what crashes."""
+    umask, (soft, hard) = os.umask(0), resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
     yield
-    os.umask(before)
+    os.umask(umask)
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
