@@ -177,7 +177,7 @@ class Answer:
         if "template" in self._backends.stand_ins.order:
             self._take_whole(self._backends.stand_ins.template, "", chat_pb2.FINISH_REASON_BUDGET)
             ledger.degraded.append(_STOOD_IN["template"])
-            ledger.decide("fallback", "template", "audio", problem.message)
+            ledger.decide("fallback", "template", "audio", problem.outline)
 
     def _take_patch(self) -> None:
         if self._perception and (patch := self._perception.patch()):
@@ -233,9 +233,9 @@ class Answer:
         except ServiceError as error:
             late = isinstance(error, TooLate)
             stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-            stage.detail = error.message
+            stage.detail = error.outline
             self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
-            self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.message)
+            self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.outline)
             permit.ended(error)
 
     def _skip_cache(self, stage: Running) -> None:
@@ -400,7 +400,7 @@ class Answer:
         ledger, late = self._ledger, isinstance(problem, TooLate)
         ledger.model = report.model
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-        stage.detail = f"{report.model}: cut off at the budget" if late else problem.message
+        stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
         if not ledger.text and self._stand_in(problem, stage):
             return
         if not ledger.text and not late:
@@ -424,7 +424,7 @@ class Answer:
                 continue
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             self._ledger.degraded.append(_STOOD_IN[name])
-            self._ledger.decide("fallback", name, "llm", problem.message)
+            self._ledger.decide("fallback", name, "llm", problem.outline)
             return True
         return False
 

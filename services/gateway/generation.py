@@ -128,8 +128,8 @@ class Generation:
         if self.order.once and not isinstance(problem, _NOT_SENT):
             raise problem
         self._first_text = Deadline.never(self._first_text.clock)
-        self.report.problems.append(problem.message)
-        self.report.decisions.add("fallback", "started", other, problem.message)
+        self.report.problems.append(problem.outline)
+        self.report.decisions.add("fallback", "started", other, problem.outline)
 
     async def _begin(self, pool: Pool) -> Attempt:
         """The call that has brought the first text."""
@@ -157,7 +157,7 @@ class Generation:
             pause_s = self._pause_s(pool, failed, problem)
             if pause_s is None:
                 break
-            self.report.decisions.add("retry", "started", pool.model, problem.message)
+            self.report.decisions.add("retry", "started", pool.model, problem.outline)
             await asyncio.sleep(pause_s)
             attempt = await self._enter(pool, pool.elsewhere(failed))
             try:
@@ -203,7 +203,7 @@ class Generation:
         tenant = self.order.ticket.tenant
         if pool.is_open(tenant):
             refusal = pool.refusal(tenant)
-            self.report.decisions.add("breaker", "refused", pool.model, refusal.message)
+            self.report.decisions.add("breaker", "refused", pool.model, refusal.outline)
             raise refusal
         if pool.drop_share and pool.rng.random() < pool.drop_share:
             self.report.decisions.add("drill", "dropped", pool.model, f"a drill drops {pool.drop_share:.0%} of calls")
@@ -349,13 +349,13 @@ class Generation:
             if attempt is None:
                 break
             written = sum(message.tokens for message in self.flight.items)
-            self.report.decisions.add("failover", "started", attempt.replica, cause.message)
+            self.report.decisions.add("failover", "started", attempt.replica, cause.outline)
             self.report.resumed, self.report.carried_tokens = True, written
             self._winner = None
             try:
                 return await race(attempt, self._news, after_s=None, second=lambda: None)
             except ServiceError as another:
-                self.report.decisions.add("failover", "failed", attempt.replica, another.message)
+                self.report.decisions.add("failover", "failed", attempt.replica, another.outline)
                 self.report.resumed, cause = False, another
                 failed.append(attempt.replica)
         raise problem

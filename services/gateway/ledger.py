@@ -196,7 +196,7 @@ class Ledger:
     def failed(self, error: ServiceError) -> None:
         """There is no answer: the error tells why."""
         if isinstance(error, Shed):
-            self.decide("shed", "refused", error.metadata.get("why", ""), error.message)
+            self.decide("shed", "refused", error.metadata.get("why", ""), error.outline)
         self.decisions.explain(error, self.opened, telemetry.trace_id(self.span))
         self._trace_decisions()
 

@@ -25,7 +25,7 @@ from hedgerow.vision.v1 import vision_pb2
 from services.gateway.backends import Audio, Vision
 from services.gateway.ledger import Ledger, Running
 from services.runtime import telemetry
-from services.runtime.errors import InvalidInput, ServiceError, TooLate, shorten
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.policy.shared_breaker import SharedBreaker
 
 T = TypeVar("T")
@@ -175,8 +175,7 @@ class Perception:
             if not done:
                 raise TooLate(f"vision: longer than its {stage.budget_s * 1000:.0f} ms")
             seen = self._look.result()
-            names = [shown.labels[0].name for shown in seen.results if shown.labels]
-            stage.detail = shorten(f"{seen.model}: {', '.join(names)}")
+            stage.detail = f"{seen.model}: {sum(bool(shown.labels) for shown in seen.results)} named"  # as what is told
             return seen
 
         seen = await self._stage("vision", self._senses.vision_breaker, look, required=False)
@@ -221,8 +220,8 @@ class Perception:
             permit.abandoned()  # unless it has reported
         late = isinstance(problem, TooLate)
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-        stage.detail = problem.message
-        self._ledger.decide("budget" if late else "fallback", "skipped", name, problem.message)
+        stage.detail = problem.outline
+        self._ledger.decide("budget" if late else "fallback", "skipped", name, problem.outline)
         return None, problem
 
     def _wanted(self) -> vision_pb2.ClassifyRequest:

@@ -28,6 +28,7 @@ class ServiceError(Exception):
     code: ClassVar[int] = code_pb2.INTERNAL  # google.rpc.Code
     reason: ClassVar[str] = "INTERNAL"  # goes into google.rpc.ErrorInfo
     retryable: ClassVar[bool] = False
+    quotes: ClassVar[bool] = False  # whether the message repeats what the caller sent
 
     def __init__(self, message: str, *, retry_delay_s: float | None = None, **metadata: str):
         super().__init__(message)
@@ -35,12 +36,19 @@ class ServiceError(Exception):
         self.retry_delay_s = retry_delay_s
         self.metadata = metadata
 
+    @property
+    def outline(self) -> str:
+        """For accounts, traces and logs, in which nothing of what a caller sent may stand: the message, or what kind
+        of error it is where the message quotes."""
+        return self.reason if self.quotes else self.message
+
 
 class InvalidInput(ServiceError):
     """The request cannot be served as it stands."""
 
     code = code_pb2.INVALID_ARGUMENT
     reason = "INVALID_INPUT"
+    quotes = True
 
     def __init__(self, field: str, limit: str, value: object):
         """`limit` says what is allowed, `value` is what came: `messages: 1 to 64, got 0`."""
@@ -73,6 +81,7 @@ class Missing(ServiceError):
 
     code = code_pb2.NOT_FOUND
     reason = "MISSING"
+    quotes = True
 
 
 class Exhausted(ServiceError):

@@ -35,6 +35,7 @@ from services.runtime.callers import CALLERS, anyone, callers_of, probes_of
 from services.runtime.config import ServiceSettings, load
 from services.runtime.errors import Unavailable
 from services.runtime.health import Health
+from services.runtime.logs import log_what_ends_us, setup_logging
 from services.runtime.private import keep_to_oneself
 from services.runtime.workers import Worker
 
@@ -52,7 +53,8 @@ def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDes
     keep_to_oneself()
     settings = load(cls, sys.argv[1:], prog=f"python -m services.{name}")
     worker = Worker.current()
-    telemetry.setup_logging(f"{name}/{worker.number}" if worker else name, settings.log_level)
+    setup_logging(f"{name}/{worker.number}" if worker else name, settings.log_level)
+    log_what_ends_us()
     if worker:
         settings = worker.own(settings)
         worker.end_with_parent(settings.grace_ms / 1000)

@@ -6,10 +6,8 @@ that its logs, events and error messages always carry one.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
 
 from opentelemetry import context, trace
 from opentelemetry.context import Context
@@ -21,8 +19,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-from services.runtime.secrets import without_passwords
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -125,27 +121,3 @@ def internal_span(name: str) -> Iterator[trace.Span]:
 def trace_id(span: trace.Span | None = None) -> str:
     """32 hexadecimal digits; all zero outside a call."""
     return trace.format_trace_id((span or trace.get_current_span()).get_span_context().trace_id)
-
-
-class _TraceIdFilter(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.trace_id = trace_id() if trace.get_current_span() is not trace.INVALID_SPAN else "-"
-        return True
-
-
-class _MaskingFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return without_passwords(super().format(record))
-
-
-def setup_logging(service: str, level: str, stream: TextIO | None = None) -> None:
-    """Log lines carry the service's name and the trace id of the request they belong to, and no password of a URL."""
-    handler = logging.StreamHandler(stream)
-    handler.addFilter(_TraceIdFilter())
-    line = f"%(asctime)s %(levelname)s {service} %(name)s [%(trace_id)s] %(message)s"
-    handler.setFormatter(_MaskingFormatter(line))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    for noisy in ("httpx", "httpcore", "opentelemetry"):
-        logging.getLogger(noisy).setLevel("WARNING")
-    # It warns of headers (`OTEL_…_HEADERS`) that it cannot read, and tells what they are.
-    logging.getLogger("opentelemetry.util.re").setLevel("ERROR")

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from docs.settings import Setting, settings, settings_classes
-from services.runtime import explain, telemetry
+from services.runtime import explain
 from services.runtime.config import ServiceSettings, load
+from services.runtime.logs import setup_logging
 
 MARK = "hunter2"
 URLS = (
@@ -149,7 +150,7 @@ def test_a_credential_is_hidden_where_it_is_misspelt_or_misplaced_too(
 def test_no_line_of_the_log_has_a_password(url: str) -> None:
     stream = io.StringIO()
     before = logging.getLogger().handlers[:]
-    telemetry.setup_logging("service", "INFO", stream)
+    setup_logging("service", "INFO", stream)
     try:
         logging.getLogger("other").warning("cannot reach %s, again in %d s", url, 5)
         try:

@@ -7,11 +7,14 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+
+from hedgerow.cli.processes import free_port
 
 MARK = "zqxmarkerxqz"
 _TEXTS = {FieldDescriptor.TYPE_STRING: MARK, FieldDescriptor.TYPE_BYTES: MARK.encode()}
@@ -81,66 +84,65 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-@asynccontextmanager
-async def echoing_provider() -> AsyncIterator[str]:
-    """A server that speaks OpenAI's chat completions, and puts the question into whatever it answers, the kind of which
-    the question's first word says. Its address."""
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", _complete)
-    app.router.add_get("/v1/models", _models)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    assert site._server is not None
-    try:
-        yield f"127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[attr-defined]
-    finally:
-        await runner.cleanup()
+class Provider:
+    """A server that speaks OpenAI's chat completions, and puts the question into whatever it answers; of what kind the
+    answer is, the question's first word says."""
 
+    def __init__(self) -> None:
+        self.address = ""
+        self.asked: list[str] = []
 
-async def _models(request: web.Request) -> web.Response:
-    return web.json_response({"data": []})
+    async def models(self, request: web.Request) -> web.Response:
+        return web.json_response({"data": []})
 
-
-async def _complete(request: web.Request) -> web.StreamResponse:
-    asked = (await request.json())["messages"][-1]["content"]
-    error = {"error": {"message": f"cannot do {asked}", "param": asked, "type": asked, "code": asked}}
-    kind = asked.split()[0]
-    if kind.isdigit():
-        return web.json_response(error, status=int(kind), reason=f"No {MARK}", headers={"retry-after": "1"})
-    response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-request-id": MARK})
-    await response.prepare(request)
-    chunk = {"choices": [{"index": 0, "delta": {"content": f"{asked} {MARK}"}, "finish_reason": None}]}
-    events = {
-        "error": [json.dumps(error)],
-        "late-error": [json.dumps(chunk), json.dumps(error)],
-        "garbage": [f"{{{asked}"],
-        "late-garbage": [json.dumps(chunk), f"{{{asked}"],
-        "broken": [json.dumps(chunk)],
-    }.get(kind)
-    if events is None:
-        end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-        events = [json.dumps(chunk), json.dumps(end), "[DONE]"]
-    for event in events:
-        await response.write(f"data: {event}\n\n".encode())
-    if kind == "broken" and request.transport:
-        request.transport.abort()
-    return response
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        asked = (await request.json())["messages"][-1]["content"]
+        self.asked.append(asked)
+        kind, error = asked.split()[0], _error(asked)
+        if kind.isdigit():
+            return web.json_response(error, status=int(kind), reason=f"No {MARK}", headers={"retry-after": "1"})
+        response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-request-id": MARK})
+        await response.prepare(request)
+        for event in _events(kind, asked, error):
+            await response.write(f"data: {event}\n\n".encode())
+        if kind == "broken" and request.transport:
+            request.transport.abort()
+        return response
 
 
 KINDS = (
-    "400",
-    "401",
-    "404",
-    "413",
-    "422",
-    "429",
-    "500",
-    "503",
-    "error",
-    "late-error",
-    "garbage",
-    "late-garbage",
-    "broken",
+    *("400", "401", "404", "413", "422", "500", "503", "error", "late-error", "garbage", "late-garbage", "broken"),
+    "429",  # the last: for a while nothing is asked after it
 )
+
+
+def _error(asked: str) -> dict[str, Any]:
+    return {"error": {"message": f"cannot do {asked}", "param": asked, "type": asked, "code": asked}}
+
+
+def _events(kind: str, asked: str, error: dict[str, Any]) -> list[str]:
+    chunk = json.dumps({"choices": [{"index": 0, "delta": {"content": f"{asked} {MARK}"}, "finish_reason": None}]})
+    end = json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    others = {
+        "error": [json.dumps(error)],
+        "late-error": [chunk, json.dumps(error)],
+        "garbage": [f"{{{asked}"],
+        "late-garbage": [chunk, f"{{{asked}"],
+        "broken": [chunk],
+    }
+    return others.get(kind, [chunk, end, "[DONE]"])
+
+
+@asynccontextmanager
+async def echoing_provider() -> AsyncIterator[Provider]:
+    provider, app = Provider(), web.Application()
+    app.router.add_post("/v1/chat/completions", provider.complete)
+    app.router.add_get("/v1/models", provider.models)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port := free_port()).start()
+    provider.address = f"127.0.0.1:{port}"
+    try:
+        yield provider
+    finally:
+        await runner.cleanup()
