@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 DONE = b"data: [DONE]\n\n"
+ANSWERED = "/v1/chat/completions"
+MOVED = "/v1/moved"  # to there; any other address has an empty page
 _COMMON = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "simulated"}
 
 

@@ -7,9 +7,13 @@ from asyncio import StreamReader, StreamWriter
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from bench.provider.events import ANSWERED, MOVED
+
 if TYPE_CHECKING:
     from bench.provider.server import SimulatedProvider
 
+_EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+_REDIRECT = b"HTTP/1.1 307 Moved\r\ncontent-length: 0\r\nlocation: %s\r\n\r\n" % ANSWERED.encode()
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -21,11 +25,11 @@ async def serve_http1(provider: SimulatedProvider, reader: StreamReader, writer:
             head = await following
             await reader.readexactly(_length(head))
             following = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
-            if head.startswith(b"GET"):
-                body = provider.page()
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
-            else:
+            path = head.split(b" ", 2)[1].decode()
+            if path == ANSWERED:
                 await _unless_gone(asyncio.create_task(_answer(provider, writer)), following)
+            else:
+                writer.write(_REDIRECT if path == MOVED else _EMPTY)
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)

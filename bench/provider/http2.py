@@ -12,11 +12,14 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.exceptions import ProtocolError
 
+from bench.provider.events import ANSWERED, MOVED
 from bench.provider.faults import Died, reset
 
 if TYPE_CHECKING:
     from bench.provider.server import SimulatedProvider
 
+_EMPTY = ((":status", "200"),)
+_REDIRECT = ((":status", "307"), ("location", ANSWERED))
 _HEAD = ((":status", "200"), ("content-type", "text/event-stream"))
 
 
@@ -34,7 +37,7 @@ class _Connection:
         self._provider, self._writer = provider, writer
         self._h2 = H2Connection(H2Configuration(client_side=False))
         self._answers: dict[int, asyncio.Task[None]] = {}
-        self._pages: set[int] = set()
+        self._paths: dict[int, str] = {}
         self._room = asyncio.Event()  # the caller takes more bytes than before
 
     async def read(self, reader: StreamReader) -> None:
@@ -52,14 +55,16 @@ class _Connection:
 
     def _handle(self, event: events.Event) -> None:
         match event:
-            case events.RequestReceived(stream_id=int(stream), headers=headers) if (b":method", b"GET") in headers:
-                self._h2.send_headers(stream, ((":status", "200"),))
-                self._h2.send_data(stream, self._provider.page(), end_stream=True)
-                self._pages.add(stream)
+            case events.RequestReceived(stream_id=int(stream), headers=list(headers)):
+                self._paths[stream] = dict(headers)[b":path"].decode()
             case events.DataReceived(flow_controlled_length=int(length), stream_id=int(stream)):
                 self._h2.acknowledge_received_data(length, stream)
-            case events.StreamEnded(stream_id=int(stream)) if stream not in self._pages:
-                self._answers[stream] = asyncio.create_task(self._answer(stream))
+            case events.StreamEnded(stream_id=int(stream)):
+                path = self._paths.pop(stream)
+                if path == ANSWERED:
+                    self._answers[stream] = asyncio.create_task(self._answer(stream))
+                else:
+                    self._h2.send_headers(stream, _REDIRECT if path == MOVED else _EMPTY, end_stream=True)
             case events.StreamReset(stream_id=int(stream)) if stream in self._answers:
                 self._answers.pop(stream).cancel()
             case events.WindowUpdated():

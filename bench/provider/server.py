@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from bench.provider import events
@@ -77,10 +76,6 @@ class SimulatedProvider:
     def open(self) -> int:
         """Connections, now."""
         return len(self._writers)
-
-    def page(self) -> bytes:
-        """What is found at any other address: the counts, as JSON."""
-        return json.dumps(asdict(self.counts)).encode()
 
     def close_connections(self, by_reset: bool = False) -> None:
         """All there are: with a goodbye (FIN), or by RST."""

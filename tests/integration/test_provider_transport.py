@@ -31,13 +31,17 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     return tmp_path
 
 
+def server_tls(folder: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    return context
+
+
 @asynccontextmanager
 async def provider_over(
     protocol: Protocol, folder: Path, *, ca: Path | None = None, tls: bool = True, idle_s: float = 60
 ) -> AsyncIterator[tuple[SimulatedProvider, Wire]]:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
-    async with SimulatedProvider(protocol, context if tls else None) as provider:
+    async with SimulatedProvider(protocol, server_tls(folder) if tls else None) as provider:
         options = Options(8, connect_s=2, read_s=0.5, idle_s=idle_s, ca_file=str(ca or folder / "ca.crt"))
         wire: Wire = Http2(options) if protocol == "http2" else Http1(provider.url, options)
         try:
@@ -95,12 +99,12 @@ async def test_a_provider_with_another_authoritys_certificate_is_told_nothing(
 
 
 async def test_http2_falls_back_to_what_the_provider_speaks(folder: Path) -> None:
-    async with provider_over("http1", folder) as (provider, one):
-        two = Http2(Options(8, connect_s=2, read_s=5, idle_s=60, ca_file=str(folder / "ca.crt")))
-        for wire in (two, two, one, two):
+    async with SimulatedProvider("http1", server_tls(folder)) as provider:
+        wire = Http2(Options(8, connect_s=2, read_s=5, idle_s=60, ca_file=str(folder / "ca.crt")))
+        for _ in range(10):
             assert await ask(provider, wire)
-        assert provider.counts.accepted == 2
-        await two.close()
+        assert provider.counts.accepted < 10  # it may open one to have one
+        await wire.close()
 
 
 @each_protocol
@@ -143,3 +147,13 @@ async def test_a_proxy_that_the_environment_names_is_used(folder: Path, monkeypa
     assert len(asked) == 1
     assert asked[0].startswith("get http://provider.test/v1/models ")
     assert "proxy-authorization: basic" in asked[0]
+
+
+@each_protocol
+async def test_a_redirect_is_not_followed(protocol: Protocol, folder: Path) -> None:
+    async with provider_over(protocol, folder) as (provider, wire):
+        reply = await wire.send("POST", f"{provider.url}/moved", _POST, b"{}")
+        assert reply.status == 307
+        while await reply.read():
+            pass
+        assert provider.counts.asked == 0
