@@ -18,8 +18,16 @@ from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 class AudioClient(ServiceClient):
     """An audio service, over one pooled connection that is opened when first used. Safe to share between threads."""
 
-    def __init__(self, target: str = messages.DEFAULT_TARGET, *, api_key: str | None = None, tls: Tls | None = None):
-        super().__init__(Peer(target, api_key, "audio service", tls), audio_pb2_grpc.AudioServiceStub)
+    def __init__(
+        self,
+        target: str = messages.DEFAULT_TARGET,
+        *,
+        api_key: str | None = None,
+        tls: Tls | None = None,
+        allow_plaintext_key: bool = False,
+    ):
+        peer = Peer(target, api_key, "audio service", tls, allow_plaintext_key)
+        super().__init__(peer, audio_pb2_grpc.AudioServiceStub)
 
     def transcribe(
         self,

@@ -22,8 +22,16 @@ class AsyncAudioClient(AsyncServiceClient):
     Safe to share between tasks of one loop.
     """
 
-    def __init__(self, target: str = messages.DEFAULT_TARGET, *, api_key: str | None = None, tls: Tls | None = None):
-        super().__init__(Peer(target, api_key, "audio service", tls), audio_pb2_grpc.AudioServiceStub)
+    def __init__(
+        self,
+        target: str = messages.DEFAULT_TARGET,
+        *,
+        api_key: str | None = None,
+        tls: Tls | None = None,
+        allow_plaintext_key: bool = False,
+    ):
+        peer = Peer(target, api_key, "audio service", tls, allow_plaintext_key)
+        super().__init__(peer, audio_pb2_grpc.AudioServiceStub)
 
     async def transcribe(
         self,

@@ -28,7 +28,8 @@ class Client(ServiceClient):
 
     `target` is `host:port`, `unix:path` or `xds:///name`. `api_key` travels as `authorization: Bearer …`.
     `default_budget_ms` holds for requests that name no budget; without it, the gateway's own default does. Without
-    `tls`, it is plain text.
+    `tls`, it is plain text, in which no API key is sent to another machine: then it raises `InvalidArgument`, unless
+    `allow_plaintext_key` says so.
     """
 
     def __init__(
@@ -38,8 +39,11 @@ class Client(ServiceClient):
         api_key: str | None = None,
         default_budget_ms: int | None = None,
         tls: Tls | None = None,
+        allow_plaintext_key: bool = False,
     ):
-        super().__init__(Peer(target, api_key, tls=tls), gateway_pb2_grpc.GatewayServiceStub)
+        super().__init__(
+            Peer(target, api_key, tls=tls, allow_plaintext_key=allow_plaintext_key), gateway_pb2_grpc.GatewayServiceStub
+        )
         self._caller = Caller(self._peer, default_budget_ms)
 
     def stream(

@@ -101,7 +101,7 @@ class Decision:
 
     policy: str  # `hedge`, `retry`, `failover`, `fallback`, `breaker`, `limit`, `shed`, `quota`, `single_flight`, …
     action: str  # a stable word: `started`, `won`, `skipped`, `refused`, `joined`, …
-    subject: str  # a stage, a model or a backend
+    subject: str  # a stage, a model, or one of its replicas (`model#2`)
     reason: str  # for people
     at_ms: float  # after the request was admitted
 

@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     realtime: bool  # somebody is waiting right now: among the last to be shed
     attempt: int  # how often this was asked before and refused or failed; repeats are shed first
     single_attempt: bool  # reach a model once at most: no hedge, no retry
+    max_cost_usd: float | None  # the most one model may cost for the answer; models that may cost more are not asked
 
 
 class Request(Options, total=False):

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hedgerow._errors import InvalidArgument
 from hedgerow._propagation import trace_headers
+from hedgerow._target import stays_here
 from hedgerow._tls import Tls
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A service at an address: `host:port`, `unix:path` or `xds:///name`."""
+    """A service at an address: `host:port`, `unix:path` or `xds:///name`. Raises `InvalidArgument` for an API key that
+    would leave this machine in plain text."""
 
     target: str
     api_key: str | None = None
     service: str = "gateway"  # what errors call it
     tls: Tls | None = None  # None: plain text
+    allow_plaintext_key: bool = False  # whether the key may leave this machine in plain text
+
+    def __post_init__(self) -> None:
+        if self.api_key and not (self.tls or self.allow_plaintext_key or stays_here(self.target)):
+            raise InvalidArgument(
+                f"tls: required to send an API key to the {self.service} at {self.target}, which may be another "
+                "machine, got none; allow_plaintext_key=True sends it all the same, for everybody on the way to read",
+                reason="PLAINTEXT_KEY",
+                metadata={"field": "tls", "limit": "required to send an API key", "value": "none"},
+            )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What travels with a call: who calls, and the caller's span."""

@@ -53,6 +53,7 @@ def generate_request(
     realtime: bool = False,
     attempt: int = 0,
     single_attempt: bool = False,
+    max_cost_usd: float | None = None,
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
     if json_schema is not None and regex is not None:
@@ -66,6 +67,7 @@ def generate_request(
         request.audio.data = read("audio", audio)
     set_fields(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_budget_ms)
     set_fields(request, "", realtime=realtime, attempt=attempt, single_attempt=single_attempt)
+    set_fields(request, "", max_cost_usd=max_cost_usd)
     set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     with _field("stop"):
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)

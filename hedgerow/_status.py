@@ -10,11 +10,11 @@ from grpc_status import rpc_status
 
 from hedgerow._errors import DeadlineExceeded, HedgerowError, Unavailable, error_for
 from hedgerow._peer import Peer
+from hedgerow.channel import RESET
 
 # gRPC's words, after those of `_NOBODY_THERE`, for a server that is there.
 _NOT_TRUSTED = ("handshake failed", "verification check failed")
 _HUNG_UP = ("socket closed", "connection reset")
-_RESET = "RST_STREAM"  # how a proxy ends a stream whose server died in mid-answer; to gRPC that is INTERNAL
 _NOBODY_THERE = ("failed to connect", "errors resolving", "dns resolution failed")
 
 
@@ -71,7 +71,7 @@ def _without_details(call: Any, peer: Peer, timeout_s: float | None, trace_id: s
     code, text = call.code(), call.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE and text.lower().startswith(_NOBODY_THERE):
         return _not_proven(peer, text) or nobody_at(peer, text)
-    if code is grpc.StatusCode.UNAVAILABLE or (code is grpc.StatusCode.INTERNAL and _RESET in text):
+    if code is grpc.StatusCode.UNAVAILABLE or (code is grpc.StatusCode.INTERNAL and RESET in text):
         message = f"lost the connection to the {peer.service} at {peer.target}: {text}"
         return Unavailable(message, reason="CONNECTION_LOST", trace_id=trace_id)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_s is not None:

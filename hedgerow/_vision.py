@@ -28,8 +28,10 @@ class VisionClient(ServiceClient):
         api_key: str | None = None,
         default_budget_ms: int = messages.DEFAULT_BUDGET_MS,
         tls: Tls | None = None,
+        allow_plaintext_key: bool = False,
     ):
-        super().__init__(Peer(target, api_key, "vision service", tls), vision_pb2_grpc.VisionServiceStub)
+        peer = Peer(target, api_key, "vision service", tls, allow_plaintext_key)
+        super().__init__(peer, vision_pb2_grpc.VisionServiceStub)
         self._default_budget_ms = default_budget_ms
 
     def classify(

@@ -40,6 +40,9 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
+# In an INTERNAL status gRPC's word for a stream that was reset: its server died in mid-answer, behind a proxy.
+RESET = "RST_STREAM"
+
 _IN_TURN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 
 

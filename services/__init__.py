@@ -1,1 +1,7 @@
 """The services of the mesh: one folder each, one process each, and `runtime`, which they share."""
+
+import os
+
+from services.runtime.quiet import silence
+
+silence(os.environ)

@@ -26,6 +26,7 @@ from services.vision.config import VisionSettings
 from services.vision.engine import Engine
 from services.vision.engines import ArraySpec, open_engine
 from services.vision.errors import BadModel
+from services.vision.files import Source
 from services.vision.manifest import Manifest
 from services.vision.pictures import decode, fit, normalize
 
@@ -103,7 +104,8 @@ class Bare:
 def _open(manifest: Manifest, threads: int) -> Engine:
     inputs = [ArraySpec(manifest.input.name, manifest.input.shape, manifest.input.dtype)]
     outputs = list(manifest.outputs.values())
-    return open_engine(manifest.file, manifest.device, manifest.precision, inputs, outputs, threads)
+    source = Source.of(manifest.file)
+    return open_engine(source, manifest.device, manifest.precision, inputs, outputs, threads)
 
 
 def main() -> None:

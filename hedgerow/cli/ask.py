@@ -46,12 +46,16 @@ def ask(
         int | None, typer.Option(metavar="N", help="The most time to the first text, in milliseconds.")
     ] = None,
     realtime: Annotated[bool, typer.Option("--realtime", help="Be among the last to be shed under load.")] = False,
+    max_cost_usd: Annotated[
+        float | None, typer.Option(metavar="USD", help="Ask only models whose answer cannot cost more.")
+    ] = None,
     waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
     gateway: options.Gateway = "127.0.0.1:50050",
     api_key: options.ApiKey = None,
     tls: options.UseTls = False,
     ca_file: options.CaFile = None,
     tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
 ) -> None:
     """Ask one question, and see where the time went.
 
@@ -86,8 +90,9 @@ def ask(
         "system": system,
         "first_token_budget_ms": first_token_ms,
         "realtime": realtime,
+        "max_cost_usd": max_cost_usd,
     }
-    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir)
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     if stream and audio:
         _converse(audio, images, pause_ms, choices, reach, waterfall, as_json)
     elif as_json:

@@ -28,6 +28,7 @@ def chat(
     tls: options.UseTls = False,
     ca_file: options.CaFile = None,
     tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
 ) -> None:
     """Talk to a model; it remembers what was said.
 
@@ -47,9 +48,9 @@ def chat(
         "system": system,
         "temperature": temperature,
     }
-    with Client(**options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir)) as client:
-        with reported():
-            client.prewarm(timeout_s=2)
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    with reported(), Client(**reach) as client:
+        client.prewarm(timeout_s=2)
         print(_HELP)
         _converse(client, choices)
 

@@ -29,6 +29,7 @@ def classify(
     tls: options.UseTls = False,
     ca_file: options.CaFile = None,
     tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
 ) -> None:
     """Say what pictures show.
 
@@ -43,7 +44,7 @@ def classify(
     """
     import asyncio
 
-    reach = options.reach(vision, "vision", api_key, tls, ca_file, tls_dir)
+    reach = options.reach(vision, "vision", api_key, tls, ca_file, tls_dir, plaintext_key)
     raise typer.Exit(asyncio.run(_classify(files, top, model, as_json, reach)))
 
 

@@ -49,7 +49,7 @@ def tell(message: str) -> None:
 
 def explain(error: HedgerowError) -> str:
     """The message, and what to do about it."""
-    message = error.message
+    message = error.message.replace("allow_plaintext_key=True", "--plaintext-key")
     if command := _STARTED_BY.get(error.reason):
         message += f'; start one with "{command}"'
     if error.retry_delay_s is not None:

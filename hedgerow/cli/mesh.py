@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from hedgerow.cli.processes import ServiceFailed, ServiceSpec
 from hedgerow.cli.supervisor import Change, Report, Supervisor
+from hedgerow.private import open_private, private_folder
 
 DEFAULT_BASE_PORT = 50050
 DEFAULT_STATE_DIR = Path(".hedgerow")
@@ -164,7 +165,7 @@ class Mesh:
 
     def _claim(self, stack: AsyncExitStack) -> None:
         """Make sure that the state folder and the ports are ours alone."""
-        self._state_dir.mkdir(parents=True, exist_ok=True)
+        private_folder(self._state_dir)
         folder = os.open(self._state_dir, os.O_RDONLY)
         stack.callback(os.close, folder)
         try:
@@ -209,7 +210,8 @@ class Mesh:
             if service.process
         ]
         unfinished = self._state_dir / f"{MESH_FILE}.new"
-        unfinished.write_text(json.dumps({"services": services}, indent=2) + "\n")
+        with open(unfinished, "w", opener=open_private) as file:
+            file.write(json.dumps({"services": services}, indent=2) + "\n")
         unfinished.replace(self._state_dir / MESH_FILE)
 
 

@@ -60,7 +60,7 @@ def status(
     from hedgerow._peer import Peer
     from hedgerow.cli.failures import reported
 
-    reach = options.reach(control or known_control(state_dir), "control", None, False, None, tls_dir)
+    reach = options.reach(control or known_control(state_dir), "control", tls_dir=tls_dir)
     peer = Peer(reach["target"], service="control plane", tls=reach["tls"])
     with reported(as_json):
         well = asyncio.run(_watch(peer, as_json) if watch else _show(peer, as_json))

@@ -46,6 +46,14 @@ TlsDir = Annotated[
         help="Prove who asks: a folder with tls.crt, tls.key and ca.crt, as hedgerow certs makes them.",
     ),
 ]
+PlaintextKey = Annotated[
+    bool,
+    typer.Option(
+        "--plaintext-key",
+        envvar="HEDGEROW_PLAINTEXT_KEY",
+        help="Send the API key without TLS to another machine: everybody on the way can read it.",
+    ),
+]
 Tier = Annotated[TierName | None, typer.Option(help="The class of model. Without it, the router chooses.")]
 Model = Annotated[str | None, typer.Option(metavar="NAME", help="One model by name; overrules the router.")]
 BudgetMs = Annotated[int | None, typer.Option(metavar="N", help="The whole time the answer may take, in milliseconds.")]
@@ -79,15 +87,23 @@ class Reach(TypedDict):
     target: str
     api_key: str | None
     tls: Tls | None
+    allow_plaintext_key: bool
 
 
 def reach(
-    target: str, service: str, api_key: str | None, use_tls: bool, ca_file: Path | None, tls_dir: Path | None
+    target: str,
+    service: str,
+    api_key: str | None = None,
+    use_tls: bool = False,
+    ca_file: Path | None = None,
+    tls_dir: Path | None = None,
+    plaintext_key: bool = False,
 ) -> Reach:
     """The options of a command that asks `service`, put together."""
     if tls_dir and (use_tls or ca_file):
         raise typer.BadParameter("its ca.crt is the authority; leave --tls and --ca-file out", param_hint="--tls-dir")
-    return {"target": target, "api_key": api_key, "tls": _tls(service, use_tls, ca_file, tls_dir)}
+    tls = _tls(service, use_tls, ca_file, tls_dir)
+    return {"target": target, "api_key": api_key, "tls": tls, "allow_plaintext_key": plaintext_key}
 
 
 def _tls(service: str, use_tls: bool, ca_file: Path | None, tls_dir: Path | None) -> Tls | None:

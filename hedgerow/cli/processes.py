@@ -21,6 +21,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hedgerow import Tls
 from hedgerow.channel import open_channel
 from hedgerow.cli.tether import tethered
+from hedgerow.private import UMASK, open_private, private_folder
 
 Protocol = Literal["grpc", "redis"]
 
@@ -54,8 +55,8 @@ class ServiceProcess:
     def __init__(self, spec: ServiceSpec, log_dir: Path):
         self.spec = spec
         self.log = log_dir / f"{spec.name}.log"
-        log_dir.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as output:  # what it said before a restart stays
+        private_folder(log_dir)
+        with open(self.log, "ab", opener=open_private) as output:  # what it said before a restart stays
             self._process = subprocess.Popen(
                 tethered(spec.command or [sys.executable, "-m", spec.module]),
                 cwd=spec.folder,
@@ -64,6 +65,7 @@ class ServiceProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                umask=UMASK,  # also what is not ours: Redis, Envoy
             )
 
     @property

@@ -32,6 +32,7 @@ def transcribe(
     tls: options.UseTls = False,
     ca_file: options.CaFile = None,
     tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
 ) -> None:
     """Write down what a recording says.
 
@@ -47,7 +48,7 @@ def transcribe(
     for name, value in (("--policy", policy), ("--pause-ms", pause_ms)):
         if value is not None and not stream:
             raise typer.BadParameter("works with --stream alone", param_hint=name)
-    reach = options.reach(audio_service, "audio", api_key, tls, ca_file, tls_dir)
+    reach = options.reach(audio_service, "audio", api_key, tls, ca_file, tls_dir, plaintext_key)
     if stream:
         _listen(file, language, words, policy, pause_ms, as_json, reach)
     else:

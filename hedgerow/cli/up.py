@@ -115,10 +115,13 @@ def _with_replicas(base_port: int, state_dir: Path, replicas: int, otlp_endpoint
 
 async def _run(plan: _Plan, state_dir: Path, console: Console) -> None:
     import asyncio
+    import os
 
     from hedgerow.cli.board import Board, started
     from hedgerow.cli.signals import cancelled_by_signals
+    from hedgerow.private import UMASK
 
+    os.umask(UMASK)  # what it writes into the state folder, be that where it may
     board = Board(console, [spec.name for spec in plan.specs])
     if plan.opening:
         console.print(plan.opening)

@@ -4,17 +4,22 @@ A place costs a stream what a stream of its policy needs of the model while some
 that goes by. It is measured at the start with the model alone and then follows what streams really need. A silent
 stream is counted like one that speaks, because anybody may begin to speak at any moment. What is measured now is asked
 besides: the load that streams cause, and whether any of them is behind.
+
+Where there is no place left, tenants share those that are taken evenly: for one who is within its share, the tenant
+with the most streams gives one up, that in which nobody has spoken for the longest. So a tenant that opens all there
+are, and says nothing or talks without end, keeps nobody out; while it is alone it may have them all.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from services.audio.errors import RecordingsFull, StreamsFull
-from services.audio.metrics import BEHIND, OPEN, REFUSED
+from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
+from services.audio.metrics import BEHIND, GAVE_WAY, OPEN, REFUSED
 from services.audio.turns import Member, Turns
 from services.runtime.deadline import Clock
 
@@ -27,10 +32,13 @@ _RETRY_S = 1.0
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """An open stream."""
+    """An open stream. `end` ends it, with a reason."""
 
     member: Member
     policy: str
+    tenant: str
+    end: Callable[[Exception], None]
+    spoke_at: float  # when somebody was heard last; until then, when it was opened
     began: float | None = None  # its last piece of work
     behind_at: float = float("-inf")
 
@@ -76,10 +84,18 @@ class Admission:
         return len(self._streams)
 
     @contextmanager
-    def stream(self, policy: str) -> Iterator[Stream]:
-        """A place for a stream. Raises StreamsFull, which names the limit and the value."""
-        self._check(policy)
-        stream = Stream(Member(live=True), policy)
+    def stream(
+        self, policy: str, tenant: str = "", end: Callable[[Exception], None] = lambda _: None
+    ) -> Iterator[Stream]:
+        """A place for a stream, which may be ended with `GaveWay`. Raises StreamsFull, which names the limit and the
+        value."""
+        try:
+            self._check(policy)
+        except StreamsFull as full:
+            if not self._someone_gives_way(tenant):
+                REFUSED.labels("stream", full.metadata["why"]).inc()
+                raise
+        stream = Stream(Member(live=True), policy, tenant, end, self._clock())
         self._streams.add(stream)
         try:
             with OPEN.labels("stream").track_inprogress():
@@ -110,6 +126,10 @@ class Admission:
         if before is not None and 0 < began - before < _PAUSE_S:
             self._needs[stream.policy].saw(took_s, began - before)
 
+    def spoke(self, stream: Stream) -> None:
+        """Somebody was heard."""
+        stream.spoke_at = self._clock()
+
     def behind(self, stream: Stream, behind_s: float) -> None:
         """A stream was told that it is behind."""
         BEHIND.inc()
@@ -132,6 +152,20 @@ class Admission:
             what = f"streams behind by more than {MAX_BEHIND_S:g} s: none, got {len(late)}"
             raise self._full("behind", what, "0", value=str(len(late)))
 
+    def _someone_gives_way(self, tenant: str) -> bool:
+        """Whether a place was made for one more stream of `tenant`."""
+        counts = Counter(stream.tenant for stream in self._streams)
+        share = len(self._streams) / len(counts.keys() | {tenant})
+        most = max(counts.values(), default=0)
+        if counts[tenant] + 1 > share or most <= share:
+            return False
+        crowd = [stream for stream in self._streams if counts[stream.tenant] == most]
+        silent = min(crowd, key=lambda stream: stream.spoke_at)
+        self._streams.discard(silent)
+        GAVE_WAY.inc()
+        what = f"streams: an even share of {len(counts.keys() | {tenant})} tenants is {share:.1f}, got {most}"
+        silent.end(GaveWay(f"{what}; this one gave way", retry_delay_s=_RETRY_S, limit=f"{share:.1f}", value=str(most)))
+        return True
+
     def _full(self, why: str, message: str, limit: str, **metadata: str) -> StreamsFull:
-        REFUSED.labels("stream", why).inc()
-        return StreamsFull(message, retry_delay_s=_RETRY_S, limit=limit, **metadata)
+        return StreamsFull(message, retry_delay_s=_RETRY_S, why=why, limit=limit, **metadata)

@@ -13,6 +13,12 @@ class StreamsFull(Exhausted):
     reason: ClassVar[str] = "STREAMS_FULL"
 
 
+class GaveWay(Exhausted):
+    """The stream's tenant had more than its share of all streams, and another tenant asked for one."""
+
+    reason: ClassVar[str] = "GAVE_WAY"
+
+
 class RecordingsFull(Exhausted):
     """As many recordings as may be in hand at once are."""
 

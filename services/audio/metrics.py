@@ -6,6 +6,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 OPEN = Gauge("hedgerow_audio_open", "Streams and recordings in hand now.", ["kind"])
 REFUSED = Counter("hedgerow_audio_refused", "Streams and recordings refused at the door.", ["kind", "why"])
+GAVE_WAY = Counter("hedgerow_audio_gave_way", "Streams that were ended for another tenant's.")
 AUDIO = Counter("hedgerow_audio_seconds", "Audio taken.", ["kind"])
 BUSY = Counter("hedgerow_audio_busy_seconds", "Time the model worked.", ["kind"])
 WAIT = Histogram(

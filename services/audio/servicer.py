@@ -23,6 +23,7 @@ from services.audio.streams import Reader
 from services.audio.turns import Turns
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.boundary import Call
+from services.runtime.callers import GATEWAY, TENANT_HEADER
 from services.runtime.errors import InvalidInput, Unavailable
 
 _PARTING_S = 0.5  # before a deadline or the end of the grace, calls are ended, so that what they have still arrives
@@ -110,8 +111,8 @@ class AudioServicer:
         if self._draining:
             raise Unavailable("the service is stopping")
         with (
-            self._admission.stream(wanted.policy) as stream,
             self._inbox(call) as inbox,
+            self._admission.stream(wanted.policy, _tenant(call), inbox.end) as stream,
             _at_most(self._settings.max_stream_s + _LEAVE_S),
         ):
             listener = self._listening(self._hear(stream, wanted.language), self._listener_settings(wanted))
@@ -122,7 +123,9 @@ class AudioServicer:
                     async for event in heard:
                         if isinstance(event, Behind):
                             self._admission.behind(stream, event.behind_s)
-                        elif isinstance(event, Segment):
+                        else:
+                            self._admission.spoke(stream)
+                        if isinstance(event, Segment):
                             texts.append(text_of(event.words))
                         yield wire.heard(event)
             finally:
@@ -213,6 +216,11 @@ class AudioServicer:
             return words
 
         return hear
+
+
+def _tenant(call: Call) -> str:
+    """Whose a stream is. Gateways know; where callers prove who they are, nobody else is believed."""
+    return (call.header(TENANT_HEADER) or "") if call.peer in ("", GATEWAY) else ""
 
 
 @contextmanager

@@ -9,7 +9,9 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.cache.entries import OVERHEAD_BYTES
+from services.runtime import limits
 from services.runtime.config import ServiceSettings
+from services.runtime.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
 _REQUEST_BYTES = 1024  # of a store, beside its question and its answer
@@ -26,7 +28,7 @@ class CacheSettings(ServiceSettings):
     database: str = Field(
         "", description="SQLite file that keeps the entries, unless Redis does. Empty: forgotten when the process ends."
     )
-    redis_url: RedisUrl = ""
+    redis_url: RedisUrl = Url("")
     redis_timeout_ms: float = Field(
         250,
         ge=1,
@@ -61,7 +63,11 @@ class CacheSettings(ServiceSettings):
     max_bytes: int = Field(
         256 * 1024 * 1024, ge=1, description="Memory of the entries held, in bytes; a small one takes 3.5 KB."
     )
-    max_question_bytes: int = Field(256 * 1024, ge=1, description="Largest question taken, in bytes of its message.")
+    max_question_bytes: int = Field(
+        limits.QUESTION_BYTES,
+        ge=1,
+        description="Largest question taken, in bytes of its message: more than the largest that a gateway admits.",
+    )
     max_answer_bytes: int = Field(256 * 1024, ge=1, description="Largest answer taken, in bytes of its message.")
     similarity_threshold: float = Field(
         0.95, ge=0.5, le=1, description="Least cosine similarity of a semantic hit. 1 turns semantic hits off."

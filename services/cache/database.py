@@ -6,18 +6,22 @@ Source: https://www.sqlite.org/wal.html
 
 from __future__ import annotations
 
+import logging
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from hedgerow.private import open_private, take_from_others
 from services.cache.entries import Entry
 from services.cache.errors import DatabaseRefused
 from services.cache.vectors import Vector
 
 Statement = tuple[str, Sequence[tuple[object, ...]]]  # SQL, and the parameters of each time it runs
 
+_log = logging.getLogger(__name__)
 APPLICATION_ID = 0x48444743  # `HDGC`: marks the file as ours
 _VERSION = 1
 _SCHEMA = """
@@ -75,6 +79,7 @@ class Database:
         try:
             if path:
                 _check_header(Path(path))
+                _make_private(Path(path))
             self._connection = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare()
@@ -134,12 +139,23 @@ class Database:
         self._connection.close()
 
 
+def _make_private(path: Path) -> None:
+    """It holds what tenants asked and were answered. What SQLite puts beside it gets the mode of the file itself."""
+    os.close(open_private(str(path), os.O_CREAT | os.O_RDWR))
+    for file in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))):
+        try:
+            if file.exists() and take_from_others(file):
+                _log.warning("%s could be read by others: it is its owner's alone from now on", file)
+        except OSError as error:
+            _log.warning("%s can be read by others, and that cannot be changed: %s", file, error)
+
+
 def _check_header(path: Path) -> None:
     """Look at the file before SQLite does: opening a foreign one could already change it.
 
     Source: https://www.sqlite.org/fileformat.html#the_database_header
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         return
     with path.open("rb") as file:

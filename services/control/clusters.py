@@ -61,6 +61,24 @@ def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> clus
     return cluster
 
 
+def health_cluster(name: str) -> str:
+    """Of the cluster for health checks of a service, which no service of a topology can be called."""
+    return f"{name}_health"
+
+
+def for_health(cluster: cluster_pb2.Cluster, checks: int) -> cluster_pb2.Cluster:
+    """The same endpoints as `cluster`, for health checks that come from outside: with connections and thresholds of its
+    own, so that strangers take no place of callers; and nobody is left out for what strangers ask."""
+    own = cluster_pb2.Cluster()
+    own.CopyFrom(cluster)
+    own.name = health_cluster(cluster.name)
+    own.ClearField("outlier_detection")
+    limits = own.circuit_breakers.thresholds[0]
+    for limit in (limits.max_requests, limits.max_pending_requests, limits.max_connections):
+        limit.value = checks
+    return own
+
+
 def _cluster(name: str, service: Service) -> cluster_pb2.Cluster:
     """What both understand."""
     cluster = _Cluster(name=name, type=_Cluster.EDS)
@@ -95,12 +113,16 @@ def _outliers_of_grpc(outliers: Outliers) -> outlier_detection_pb2.OutlierDetect
 
 
 def _outliers_of_envoy(outliers: Outliers) -> outlier_detection_pb2.OutlierDetection:
-    """Of gRPC's statuses Envoy counts those as failures of the gateway kind that say "broken": UNAVAILABLE and
-    DEADLINE_EXCEEDED. Being busy or saying no to a bad request is no reason to leave anybody out."""
+    """What Envoy sees itself: connections that fail, and streams that are reset. No status that a gateway answers is a
+    reason to leave it out: DEADLINE_EXCEEDED is up to who sets a deadline, UNAVAILABLE mostly to a model, and whoever
+    can have five of them in a row could put gateways out of service for all."""
     detection = _outliers(outliers)
+    detection.split_external_local_origin_errors = True
     detection.enforcing_consecutive_5xx.value = 0
-    detection.consecutive_gateway_failure.value = max(1, outliers.consecutive_failures)
-    detection.enforcing_consecutive_gateway_failure.value = 100 if outliers.consecutive_failures else 0
+    detection.enforcing_consecutive_gateway_failure.value = 0
+    detection.enforcing_local_origin_success_rate.value = 0
+    detection.consecutive_local_origin_failure.value = max(1, outliers.consecutive_failures)
+    detection.enforcing_consecutive_local_origin_failure.value = 100 if outliers.consecutive_failures else 0
     return detection
 
 

@@ -25,7 +25,7 @@ from services.control.edge_filters import TRACE_ID
 from services.control.routes import ads, packed
 from services.control.topology import Edge, EdgeLimits, Topology
 from services.runtime.boundary import TRACE_ID_HEADER
-from services.runtime.callers import TENANT_HEADER
+from services.runtime.callers import EXPIRES_HEADER, TENANT_HEADER
 
 NAME = "edge"  # of the listener, of its routes and of the certificate's secret
 OTLP_CLUSTER = "otlp"  # in Envoy's bootstrap
@@ -109,6 +109,7 @@ def _forgeries() -> dict[str, Any]:
     mutation = HeaderMutation(
         mutations=[
             {"remove": TENANT_HEADER},
+            {"remove": EXPIRES_HEADER},
             {"remove_on_match": {"key_matcher": {"prefix": "x-envoy-", "ignore_case": True}}},
         ]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import Buffer
 from envoy.extensions.filters.http.cors.v3.cors_pb2 import Cors
 from envoy.extensions.filters.http.fault.v3.fault_pb2 import HTTPFault
 from envoy.extensions.filters.http.grpc_web.v3.grpc_web_pb2 import GrpcWeb
@@ -17,10 +18,11 @@ from google.protobuf.message import Message
 
 from services.control.routes import packed
 from services.control.topology import Edge, Jwt
-from services.runtime.callers import TENANT_HEADER
+from services.runtime.callers import EXPIRES_HEADER, TENANT_HEADER
 
 HEALTH_PATH = "/healthz"  # of Envoy itself
 HEALTH_SERVICE = "/grpc.health.v1.Health/"  # of the gateway; who asks it has no token (a load balancer)
+BUFFER = "envoy.filters.http.buffer"
 TRACE_ID = "%DYNAMIC_METADATA(hedgerow:trace_id)%"
 
 Filter = dict[str, Any]
@@ -41,6 +43,8 @@ def _chain(edge: Edge) -> Iterator[Filter]:
     if edge.jwt:
         yield _filter("jwt_authn", _tokens(edge.jwt, preflight=bool(edge.cors_origins)))
         yield _filter("rbac", _tenant_is_named())
+    # Only where a route asks for it: holds a call back until all of its request is there.
+    yield {**_filter("buffer", Buffer(max_request_bytes={"value": 1})), "disabled": True}
     yield _filter("fault", HTTPFault())  # does nothing until a drill of the route tells it to
     # Its caller learns nothing about what is behind.
     yield _filter("router", Router(suppress_envoy_headers=True))
@@ -72,7 +76,10 @@ def _tokens(jwt: Jwt, *, preflight: bool) -> JwtAuthentication:
         require_expiration=True,
         forward=False,
         from_headers=[{"name": "authorization", "value_prefix": "Bearer "}],
-        claim_to_headers=[{"header_name": TENANT_HEADER, "claim_name": jwt.tenant_claim}],
+        claim_to_headers=[
+            {"header_name": TENANT_HEADER, "claim_name": jwt.tenant_claim},
+            {"header_name": EXPIRES_HEADER, "claim_name": "exp"},  # streams end with it
+        ],
     )
     return JwtAuthentication(
         providers={"edge": provider},

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import BufferPerRoute
 from envoy.extensions.filters.http.cors.v3.cors_pb2 import CorsPolicy
 from envoy.extensions.retry.host.previous_hosts.v3.previous_hosts_pb2 import PreviousHostsPredicate
 from envoy.extensions.retry.priority.previous_priorities.v3.previous_priorities_config_pb2 import (
     PreviousPrioritiesConfig,
 )
 
-from services.control.edge_filters import HEALTH_SERVICE
+from services.control.clusters import health_cluster
+from services.control.edge_filters import BUFFER, HEALTH_SERVICE
 from services.control.routes import FAULT, fault, packed
 from services.control.topology import Edge, Service
 
-PREFIXES = ("/hedgerow.gateway.v1.GatewayService/", HEALTH_SERVICE, "/grpc.reflection.")
+PREFIXES = ("/hedgerow.gateway.v1.GatewayService/", "/grpc.reflection.")
+CHECK = f"{HEALTH_SERVICE}Check"
 
 # What gRPC-Web's clients send, and what they must be able to read.
 _ALLOWED = "authorization,content-type,grpc-timeout,traceparent,tracestate,x-grpc-web,x-user-agent"
 _EXPOSED = "grpc-message,grpc-status,grpc-status-details-bin"
 _PREFLIGHT_S = 7_200  # the longest that Chromium remembers one
+# A health check, which needs no credential: how long all of it may take, and how long its request may be.
+_CHECK_S, _CHECK_BYTES = timedelta(seconds=5), 1_024
+_NO_CREDENTIAL = "authorization: a bearer token is required"
 
 
 def routes(name: str, edge: Edge, service: Service) -> RouteConfiguration:
-    """The routes of `edge` to `service`; what they do not know is 404, UNIMPLEMENTED for gRPC."""
-    known = [_route(prefix, edge, service) for prefix in PREFIXES]
+    """The routes of `edge` to `service`; what they do not know is 404, UNIMPLEMENTED for gRPC.
+
+    That goes for `grpc.health.v1`'s `Watch` too, which any stranger could keep open: clients that watch the health of
+    whom they call then take it for good, as gRPC's health protocol wants it.
+    """
+    known = [_check(edge), *(_route(prefix, edge, service) for prefix in PREFIXES)]
+    if edge.wants_bearer:
+        known += [refusal for prefix in PREFIXES for refusal in _refusals(prefix, edge.cors_origins)]
     host: dict[str, Any] = {"name": name, "domains": ["*"]}
     if edge.cors_origins:
         known.append(_preflight(edge))
@@ -43,10 +56,35 @@ def _route(prefix: str, edge: Edge, service: Service) -> dict[str, Any]:
     }
     if service.balance == "ring_hash":
         action["hash_policy"] = [{"header": {"header_name": service.hash_header}}]
-    route = {"match": {"prefix": prefix, "headers": [_method("POST")]}, "route": action}
-    if service.drill and prefix != HEALTH_SERVICE:
+    headers = [_method("POST"), *([_BEARER] if edge.wants_bearer else [])]
+    route = {"match": {"prefix": prefix, "headers": headers}, "route": action}
+    if service.drill:
         route["typed_per_filter_config"] = {FAULT: packed(fault(service.drill))}
     return route
+
+
+def _check(edge: Edge) -> dict[str, Any]:
+    """Anybody's: by a way of its own, whose places are taken only by what is whole, and soon done."""
+    longest = {"max_stream_duration": _CHECK_S, "grpc_timeout_header_max": _CHECK_S}
+    whole = BufferPerRoute(buffer={"max_request_bytes": {"value": _CHECK_BYTES}})
+    return {
+        "match": {"path": CHECK, "headers": [_method("POST")]},
+        "route": {"cluster": health_cluster(edge.service), "max_stream_duration": longest, "retry_policy": _retry()},
+        "typed_per_filter_config": {BUFFER: packed(whole)},
+    }
+
+
+def _refusals(prefix: str, origins: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """For whom the routes before do not take: refused here, without a word to a gateway. CORS' filter does nothing for
+    an answer that comes from a route itself, so pages that may read it are told so here."""
+    answer = {"status": 401, "body": {"inline_string": _NO_CREDENTIAL}}
+    told = {"access-control-allow-origin": "%REQ(origin)%", "access-control-expose-headers": _EXPOSED}
+    added = [{"header": {"key": name, "value": value}} for name, value in told.items()]
+    for origin in origins:
+        page = {"name": "origin", **({"present_match": True} if origin == "*" else {"string_match": {"exact": origin}})}
+        match = {"prefix": prefix, "headers": [_method("POST"), page]}
+        yield {"match": match, "direct_response": answer, "response_headers_to_add": added}
+    yield {"match": {"prefix": prefix, "headers": [_method("POST")]}, "direct_response": answer}
 
 
 def _preflight(edge: Edge) -> dict[str, Any]:
@@ -61,6 +99,9 @@ def _preflight(edge: Edge) -> dict[str, Any]:
 
 def _method(name: str) -> dict[str, Any]:
     return {"name": ":method", "string_match": {"exact": name}}
+
+
+_BEARER = {"name": "authorization", "string_match": {"prefix": "bearer ", "ignore_case": True}}
 
 
 def _retry() -> dict[str, Any]:

@@ -4,7 +4,7 @@ equal content has equal versions whatever process rendered it, and after a resta
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -85,7 +85,8 @@ class Renderer:
     def snapshot(self, seen: Mapping[str, tuple[Seen, ...]], region: str, kind: Kind) -> Snapshot:
         """What clients of a kind in a region get, where the members of the services are `seen`."""
         fixed = self._fixed[kind]
-        assigned = {name: self._assignment(name, seen.get(name, ()), region, kind) for name in fixed[CLUSTERS]}
+        used = [name for name in self.topology.services if name in fixed[CLUSTERS]]
+        assigned = {name: self._assignment(name, seen.get(name, ()), region, kind) for name in used}
         return {**fixed, ASSIGNMENTS: assigned}
 
     def _assignment(self, name: str, seen: tuple[Seen, ...], region: str, kind: Kind) -> Resource:
@@ -113,17 +114,20 @@ def _for_grpc(topology: Topology) -> Snapshot:
 
 def _for_envoy(topology: Topology, sds_dir: Path) -> Snapshot:
     fronts = edge.resources(topology)
-    leading = [each for each in fronts if isinstance(each, route_pb2.RouteConfiguration)]
-    behind = {route.route.cluster for each in leading for host in each.virtual_hosts for route in host.routes}
     return {
-        CLUSTERS: _named(
-            clusters.for_envoy(name, service, mtls=topology.mtls, sds_dir=sds_dir)
-            for name, service in topology.services.items()
-            if name in behind
-        ),
+        CLUSTERS: _named(_behind(topology, sds_dir)),
         LISTENERS: _named(each for each in fronts if isinstance(each, listener_pb2.Listener)),
-        ROUTES: _named(leading),
+        ROUTES: _named(each for each in fronts if isinstance(each, route_pb2.RouteConfiguration)),
     }
+
+
+def _behind(topology: Topology, sds_dir: Path) -> Iterator[cluster_pb2.Cluster]:
+    """The clusters that the edge's routes lead to."""
+    if topology.edge:
+        name = topology.edge.service
+        cluster = clusters.for_envoy(name, topology.services[name], mtls=topology.mtls, sds_dir=sds_dir)
+        yield cluster
+        yield clusters.for_health(cluster, topology.edge.limits.health_checks)
 
 
 def _named(messages: Iterable[Any]) -> dict[str, Resource]:

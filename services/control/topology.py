@@ -39,6 +39,7 @@ from pydantic import (
 )
 
 from services.runtime.callers import TENANT_HEADER
+from services.runtime.config import is_loopback
 from services.runtime.errors import shorten
 
 
@@ -130,7 +131,8 @@ class Jwt(_Part):
     """Who may come in from outside: bearers of a JSON Web Token that one of these keys signed."""
 
     issuer: str = Field(min_length=1)
-    audiences: tuple[str, ...] = ()  # one of these must be the token's; none: any
+    # One of these must be the token's: without, a token that the issuer made for any other service would be good here.
+    audiences: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
     jwks_file: Path  # the public keys, as a JSON Web Key Set; read together with the topology
     tenant_claim: str = Field("tenant", min_length=1)  # a `.` leads into a nested claim
     _jwks: str = PrivateAttr("")
@@ -165,6 +167,7 @@ class EdgeLimits(_Part):
     request_headers_s: int = Field(10, ge=1)
     request_headers_kb: int = Field(16, ge=1, le=8_192)
     stream_idle_s: int = Field(300, ge=1)  # without a byte either way; longer than the gateway's largest budget
+    health_checks: int = Field(64, ge=1)  # at once, of all callers together; they need no credential
 
 
 class Edge(_Part):
@@ -175,6 +178,7 @@ class Edge(_Part):
     tls: bool = False  # whether callers speak TLS to it; its certificate is in Envoy's bootstrap
     cors_origins: tuple[str, ...] = ()  # of pages that may call; `*`: all
     jwt: Jwt | None = None  # None: the gateway alone checks credentials
+    allow_anonymous: bool | None = None  # whether calls come in without a credential; None: only on loopback
     limits: EdgeLimits = EdgeLimits()
     otlp_endpoint: str = ""  # where Envoy's spans go, as its bootstrap's cluster `otlp`; empty: it makes none
     trace_percent: Percent = 100  # of calls without a traceparent; those with one have been decided on
@@ -185,6 +189,18 @@ class Edge(_Part):
         host, _, _ = address.rpartition(":")
         ipaddress.ip_address(host.strip("[]"))  # Envoy looks no names up to listen on; says what it got
         return address
+
+    @model_validator(mode="after")
+    def _tokens_are_credentials(self) -> Self:
+        if self.jwt and self.allow_anonymous:
+            raise ValueError("allow_anonymous: false with `jwt`, which lets nobody in without a token, got true")
+        return self
+
+    @property
+    def wants_bearer(self) -> bool:
+        """Whether it refuses a call without an API key, whatever the key. With `jwt`, tokens are checked instead."""
+        open_to_all = is_loopback(self.address) if self.allow_anonymous is None else self.allow_anonymous
+        return not open_to_all and self.jwt is None
 
 
 class Topology(_Part):

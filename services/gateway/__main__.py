@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 from itertools import chain
+from typing import Literal
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -32,6 +33,8 @@ from services.gateway.shared import sharing
 from services.runtime import serve, tls
 from services.runtime.policy.flight import SingleFlight
 from services.runtime.policy.pressure import Pressure
+from services.runtime.policy.shared_breaker import SharedBreaker
+from services.runtime.policy.usual import Usual
 
 _SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 _SETTLE_S = 1.0
@@ -54,10 +57,10 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             name: [] if _is_listed(addresses) else [(address, Llm(channels[address], name)) for address in addresses]
             for name, addresses in settings.llm_addresses.items()
         }
-        fleet, cache_breaker = make_fleet(settings, llms, pressure.value), make_breaker(settings.breaker, "cache")
-        near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000)
-        routes = Routes(settings.llm_addresses.keys(), expected=router is not None)
-        aftermath = Aftermath(cache, router, near)
+        fleet, cache_breaker = make_fleet(settings, llms, pressure.value), _breaker(settings, "cache")
+        near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000, settings.near_cache_bytes)
+        routes = Routes(settings.llm_addresses.keys(), expected=router is not None, tell=fleet.expect)
+        aftermath = Aftermath(cache, router, near, settings.aftermath_bytes)
         flights = SingleFlight[bytes, Generation]() if settings.single_flight else None
         stand_ins = StandIns(settings.stand_ins, settings.template)
         senses = _senses(settings, channels)
@@ -72,7 +75,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             work.append(watch(channels[settings.audio_address], senses.audio_breaker))
         if cache:
             work.append(watch(channels[settings.cache_address], cache_breaker))
-            work.append(keep_up(lambda: near.follow(cache)))
+            work += [keep_up(lambda: near.follow(cache)), near.run()]
         if router:
             work.append(keep_up(lambda: routes.follow(router)))
         async with asyncio.TaskGroup() as group:
@@ -141,12 +144,17 @@ def _bootstrap(settings: GatewaySettings) -> Bootstrap | None:
         raise SystemExit(2) from None
 
 
+def _breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio"]) -> SharedBreaker:
+    expected_ms: float = getattr(settings.expected, f"{stage}_ms")
+    return make_breaker(settings.breaker, stage, Usual(expected_ms / 1000))
+
+
 def _senses(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel]) -> Senses:
     return Senses(
         Vision(channels[settings.vision_address]) if settings.vision_address else None,
-        make_breaker(settings.breaker, "vision"),
+        _breaker(settings, "vision"),
         Audio(channels[settings.audio_address]) if settings.audio_address else None,
-        make_breaker(settings.breaker, "audio"),
+        _breaker(settings, "audio"),
         settings.vision_model,
         settings.labels_per_image,
     )
@@ -154,7 +162,13 @@ def _senses(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel])
 
 def _identity(settings: GatewaySettings) -> Identity:
     try:
-        return Identity(settings.api_keys, settings.tenants, settings.tenants_file)
+        return Identity(
+            settings.api_keys,
+            settings.tenants,
+            settings.tenants_file,
+            anonymous=settings.anonymous,
+            tokens=settings.edge_tokens,
+        )
     except BadTenants as error:
         _log.error("%s", error)
         raise SystemExit(2) from None

@@ -1,4 +1,7 @@
-"""What a request must be before any work is done for it. Every refusal names the field, the limit and the value."""
+"""What a request must be before any work is done for it. Every refusal names the field, the limit and the value.
+
+The one place for limits of size and shape: whatever gets in here, no service behind the gateway may refuse for those.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import math
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway import constraint
 from services.gateway.config import GatewaySettings
 from services.runtime.errors import InvalidInput
+from services.runtime.limits import STOP_CHARACTERS, STOPS
 
 _TIERS = frozenset(pb.Tier.values())
 _ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
-_MAX_STOPS, _MAX_STOP_CHARACTERS = 8, 64
 
 
 def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
@@ -19,22 +23,29 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
     _check_messages(request, settings)
     if request.HasField("sampling"):
         _check_sampling(request.sampling)
-    if request.HasField("budget_ms") and request.budget_ms < 1:
-        raise InvalidInput("budget_ms", "at least 1", request.budget_ms)
-    if request.HasField("first_token_budget_ms") and request.first_token_budget_ms < 1:
-        raise InvalidInput("first_token_budget_ms", "at least 1", request.first_token_budget_ms)
+    if request.HasField("response_format"):
+        constraint.check(request.response_format, settings.response_format)
+    for budget in ("budget_ms", "first_token_budget_ms"):
+        if request.HasField(budget) and getattr(request, budget) < 1:
+            raise InvalidInput(budget, "at least 1", getattr(request, budget))
     if request.attempt < 0:
         raise InvalidInput("attempt", "at least 0", request.attempt)
-    if request.model and request.model not in settings.llm_addresses:
-        raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
-    if request.tier not in _TIERS:
-        raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
-    if request.cache.HasField("min_similarity"):
-        _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
+    _check_choices(request, settings)
     if request.images:
         _check_images(request, settings)
     if request.HasField("audio"):
         _check_audio(request, settings)
+
+
+def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    if request.model and request.model not in settings.llm_addresses:
+        raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
+    if request.HasField("max_cost_usd") and not 0 < request.max_cost_usd < math.inf:
+        raise InvalidInput("max_cost_usd", "above 0", f"{request.max_cost_usd:g}")
+    if request.tier not in _TIERS:
+        raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
+    if request.cache.HasField("min_similarity"):
+        _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
 
 
 def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings) -> None:
@@ -59,6 +70,9 @@ def _check_images(request: pb.GenerateRequest, settings: GatewaySettings) -> Non
     for index, image in enumerate(images):
         if not image.data:
             raise InvalidInput(f"images[{index}].data", "an encoded picture", "0 bytes")
+    total = sum(len(image.data) for image in images)
+    if total > settings.max_images_bytes:
+        raise InvalidInput("images", f"at most {settings.max_images_bytes} bytes together", f"{total} bytes")
 
 
 def _check_audio(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
@@ -96,11 +110,11 @@ def _check_sampling(sampling: chat_pb2.Sampling) -> None:
             raise InvalidInput("sampling.top_p", "above 0", sampling.top_p)
     if sampling.HasField("max_tokens") and sampling.max_tokens < 1:
         raise InvalidInput("sampling.max_tokens", "at least 1", sampling.max_tokens)
-    if len(sampling.stop) > _MAX_STOPS:
-        raise InvalidInput("sampling.stop", f"at most {_MAX_STOPS} strings", len(sampling.stop))
+    if len(sampling.stop) > STOPS:
+        raise InvalidInput("sampling.stop", f"at most {STOPS} strings", len(sampling.stop))
     for index, stop in enumerate(sampling.stop):
-        if not 1 <= len(stop) <= _MAX_STOP_CHARACTERS:
-            raise InvalidInput(f"sampling.stop[{index}]", f"1 to {_MAX_STOP_CHARACTERS} characters", len(stop))
+        if not 1 <= len(stop) <= STOP_CHARACTERS:
+            raise InvalidInput(f"sampling.stop[{index}]", f"1 to {STOP_CHARACTERS} characters", len(stop))
 
 
 def _check_range(field: str, value: float, low: float, high: float) -> None:

@@ -1,48 +1,78 @@
 """What is done for an answer after its client has the last event: the cache keeps it, the router hears how it went.
 
-Bounded: when a backend cannot keep up, what does not fit is dropped and counted, and no answer waits for it.
+Bounded: when a backend cannot keep up, what does not fit is dropped and counted, and no answer waits for it. Of answers
+the tenant with the most bytes waiting loses its oldest.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.backends import Cache, Router, keep_up
 from services.gateway.near import NearCache
+from services.gateway.removals import Known
+from services.gateway.room import Room
 from services.runtime.errors import ServiceError
 
-_QUEUE = 1_000  # answers or observations that may wait
+_OBSERVATIONS = 1_000  # that may wait
 _STORERS = 8  # side by side, so that the cache can commit several at once
 _STORE_TIMEOUT_S = 2.0
 _OBSERVE_EVERY_S = 0.1
+_OVERHEAD_BYTES = 2_500  # of a waiting answer beside its message's fields: messages, itself, and what finds it
 _DROPPED = Counter("hedgerow_aftermath_dropped", "Answers not stored and observations not sent.", ["kind"])
+_BYTES = Gauge("hedgerow_aftermath_bytes", "Size of the answers that wait for the cache to keep them.")
+_Place = tuple[str, bytes]  # a tenant, and the digest of a question of its
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """An answer on its way to the cache."""
+
+    place: _Place
+    request: cache_pb2.StoreRequest
+    known: Known
 
 
 class Aftermath:
-    """Give it what there is to do; `run` does it."""
+    """Give it what there is to do; `run` does it. Answers of up to `max_bytes` may wait to be stored."""
 
-    def __init__(self, cache: Cache | None, router: Router | None, near: NearCache):
+    def __init__(self, cache: Cache | None, router: Router | None, near: NearCache, max_bytes: int = 1 << 25):
         self._cache, self._router, self._near = cache, router, near
-        self._stores: asyncio.Queue[tuple[bytes, cache_pb2.StoreRequest]] = asyncio.Queue(_QUEUE)
-        self._pending: dict[bytes, cache_pb2.Answer] = {}
-        self._observations: asyncio.Queue[router_pb2.Observation] = asyncio.Queue(_QUEUE)
+        self._waiting: Room[_Waiting] = Room(max_bytes)
+        self._line: OrderedDict[_Place, None] = OrderedDict()  # the oldest first
+        self._stored_now: dict[_Place, _Waiting] = {}
+        self._work, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+        _BYTES.set_function(lambda: self._waiting.bytes)
+        self._observations: asyncio.Queue[router_pb2.Observation] = asyncio.Queue(_OBSERVATIONS)
 
-    def store(self, question: bytes, request: cache_pb2.StoreRequest) -> None:
-        """Have the cache keep an answer; `question` is the near cache's key for it."""
-        try:
-            self._stores.put_nowait((question, request))
-            self._pending[question] = request.answer
-        except asyncio.QueueFull:
-            _DROPPED.labels("store").inc()
+    def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known) -> None:
+        """Have the cache keep an answer; `question` is the near cache's digest for it, `known` when it was begun."""
+        request.epoch = known.epoch
+        waiting = _Waiting((request.question.tenant, question), request, known)
+        self._line[waiting.place] = None
+        for gone in self._waiting.put(*waiting.place, waiting, request.ByteSize() + _OVERHEAD_BYTES):
+            if self._waiting.get(*gone.place) is None:  # else a newer answer took its place
+                _DROPPED.labels("store").inc()
+                self._line.pop(gone.place, None)
+        if self._line:
+            self._idle.clear()
+            self._work.set()
 
-    def pending(self, question: bytes) -> cache_pb2.Answer | None:
-        """The answer that is on its way to the cache: who asks again at once finds it too."""
-        return self._pending.get(question)
+    def pending(self, tenant: str, question: bytes) -> cache_pb2.Answer | None:
+        """The answer that is on its way to the cache: who asks again at once finds it too, unless it was removed."""
+        place = tenant, question
+        waiting = self._waiting.get(*place) or self._stored_now.get(place)
+        if waiting is None or self._near.removals.overtook(waiting.known, tenant):
+            return None
+        return waiting.request.answer
 
     def observe(self, observation: router_pb2.Observation) -> None:
         """Tell the router how a generation went."""
@@ -66,23 +96,43 @@ class Aftermath:
     async def settle(self, timeout_s: float) -> None:
         """Wait until every answer is stored, or for `timeout_s`."""
         try:
-            await asyncio.wait_for(self._stores.join(), timeout_s)
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
         except TimeoutError:
-            _DROPPED.labels("store").inc(self._stores.qsize())
+            _DROPPED.labels("store").inc(len(self._line))
 
     async def _keep_storing(self, cache: Cache) -> None:
         while True:
-            question, request = await self._stores.get()
+            waiting = await self._next()
+            self._stored_now[waiting.place] = waiting
             try:
-                stored = await cache.store(request, _STORE_TIMEOUT_S)
-                tenant = request.question.tenant
-                if not stored.local_only:
-                    self._near.put(question, request.answer, stored.key, tenant, stored.ttl_ms)
-            except ServiceError:
-                _DROPPED.labels("store").inc()
+                await self._keep(cache, waiting)
             finally:
-                self._pending.pop(question, None)
-                self._stores.task_done()
+                if self._stored_now.get(waiting.place) is waiting:
+                    del self._stored_now[waiting.place]
+                if not (self._line or self._stored_now):
+                    self._idle.set()
+
+    async def _keep(self, cache: Cache, waiting: _Waiting) -> None:
+        tenant, question = waiting.place
+        if self._near.removals.took(waiting.known, tenant):
+            _DROPPED.labels("store").inc()
+            return
+        try:
+            stored = await cache.store(waiting.request, _STORE_TIMEOUT_S)
+        except ServiceError:
+            _DROPPED.labels("store").inc()
+            return
+        if not stored.local_only:
+            self._near.put(question, waiting.request.answer, tenant, waiting.known, stored.key, stored.ttl_ms)
+
+    async def _next(self) -> _Waiting:
+        while not self._line:
+            self._work.clear()
+            await self._work.wait()
+        place, _ = self._line.popitem(last=False)
+        waiting = self._waiting.pop(*place)
+        assert waiting is not None  # what is in the line has a place in the room
+        return waiting
 
     async def _batches(self) -> AsyncIterator[router_pb2.ObserveRequest]:
         while True:

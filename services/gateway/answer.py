@@ -13,35 +13,38 @@ the code here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.aftermath import Aftermath
-from services.gateway.backends import WHOLE, Cache
+from services.gateway.backends import WHOLE, Cache, Pending, whose
+from services.gateway.config import TEMPLATE
 from services.gateway.fleet import Fleet
 from services.gateway.generation import Generation, Order, Report
 from services.gateway.identity import Tenant
 from services.gateway.ledger import Ledger, Running
-from services.gateway.near import NearCache
+from services.gateway.near import Copy, NearCache
+from services.gateway.removals import Known
 from services.gateway.routes import Routes
 from services.gateway.senses import Asked, Perception, Senses
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError, TooLate
-from services.runtime.policy.breaker import Breaker
+from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
 from services.runtime.policy.flight import Reader, SingleFlight
-from services.runtime.policy.gate import Shed, Ticket
 from services.runtime.policy.priority import score
 from services.runtime.policy.quota import Reservation
-from services.runtime.routing import Choice, Complexity, Demand, Tier
+from services.runtime.policy.shared_breaker import SharedBreaker, SharedPermit
+from services.runtime.policy.ticket import Ticket
+from services.runtime.routing import Choice, Complexity, Demand, Tier, affordable
 
 _COMPANY_S = 0.002  # how long the plan waits for a first token to travel with
-_BYTES_PER_TOKEN = 4  # of English text; the engine's own count is the truth
+_BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
 _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_MISS: pb.CACHE_VERDICT_MISS,
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
@@ -56,8 +59,8 @@ Messages = AsyncGenerator[pb.GenerateResponse, None]
 class StandIns:
     """What may take the place of a model's text, in this order: `stale`, `smaller`, `template`."""
 
-    order: Sequence[str] = ("stale", "smaller")
-    template: str = ""
+    order: Sequence[str] = ("stale", "smaller", "template")
+    template: str = TEMPLATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Backends:
     """What answers are made from. `flights` is None where equal requests do not share."""
 
     cache: Cache | None
-    cache_breaker: Breaker
+    cache_breaker: SharedBreaker
     fleet: Fleet
     routes: Routes
     near: NearCache
@@ -76,7 +79,8 @@ class Backends:
 
 
 class Answer:
-    """An answer in the making. `messages` may be iterated once; closing it leaves whatever is under way."""
+    """An answer in the making. `messages` may be iterated once; closing it leaves whatever is under way. `placed` is of
+    an item of a batch: it hears when the model is asked."""
 
     def __init__(
         self,
@@ -85,14 +89,17 @@ class Answer:
         reservation: Reservation,
         ledger: Ledger,
         backends: Backends,
+        placed: Callable[[], None] | None = None,
     ):
         self._request, self._tenant, self._ledger, self._backends = request, tenant, ledger, backends
-        self._reservation = reservation
+        self._reservation, self._placed = reservation, placed
         self._outbox: list[pb.Event] = []
+        ledger.tell = self._tell_stage
         self._announced = False
         self._choice: Choice | None = None
         self._question = cache_pb2.Question()
         self._question_key = b""
+        self._known = Known()
         self._stale: cache_pb2.Answer | None = None
         self._generation: Generation | None = None
         self._reads_along = False
@@ -123,7 +130,11 @@ class Answer:
             async with aclosing(self._perceive()) as messages:
                 async for message in messages:
                     yield message
-        cache = None if self._request.cache.bypass or not self._asked.whole else self._backends.cache
+        shared = not self._request.cache.bypass and self._asked.whole
+        if shared and not ledger.finish_reason:
+            self._question = _question(self._request, self._asked, self._tenant.name)
+            self._question_key = _digest(self._question)
+        cache = self._backends.cache if shared else None
         if cache is None:
             ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
         elif not ledger.finish_reason:
@@ -146,7 +157,7 @@ class Answer:
         """Have the recording heard and the pictures seen."""
         senses = self._backends.senses
         assert senses is not None  # the servicer has them wherever a request may need them
-        self._perception = Perception(self._request, self._ledger, senses)
+        self._perception = Perception(self._request, self._tenant.name, self._ledger, senses)
         yield self._flush()
         try:
             async with aclosing(self._perception.events()) as events:
@@ -166,7 +177,7 @@ class Answer:
         if "template" in self._backends.stand_ins.order:
             self._take_whole(self._backends.stand_ins.template, "", chat_pb2.FINISH_REASON_BUDGET)
             ledger.degraded.append(_STOOD_IN["template"])
-            ledger.decide("fallback", "template", "audio", problem.message)
+            ledger.decide("fallback", "template", "audio", problem.outline)
 
     def _take_patch(self) -> None:
         if self._perception and (patch := self._perception.patch()):
@@ -186,16 +197,18 @@ class Answer:
         self._outbox.clear()
         return message
 
+    def _tell_stage(self, stage: pb.Stage) -> None:
+        self._outbox.append(pb.Event(stage=stage))
+
     async def _from_cache(self, cache: Cache) -> Messages:
-        self._question = _question(self._request, self._asked, self._tenant.name)
-        self._question_key = self._question.SerializeToString(deterministic=True)
+        self._known = self._backends.near.removals.known()
         with self._ledger.stage("cache") as stage:
             if self._take_near(stage):
                 return
             if not self._ledger.worth_starting("cache", stage):
                 self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
                 return
-            permit = self._backends.cache_breaker.enter()
+            permit = self._backends.cache_breaker.enter(self._tenant.name)
             if permit is None:
                 self._skip_cache(stage)
                 return
@@ -203,31 +216,41 @@ class Answer:
             try:
                 self._choice = self._route()
                 yield self._flush()
-                self._take_verdict(await lookup.reply(), stage)
-                permit.succeeded(None)
-            except ServiceError as error:
-                late = isinstance(error, TooLate)
-                stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-                stage.detail = error.message
-                self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
-                self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.message)
-                permit.failed()
+                await self._hear_verdict(lookup, permit, stage)
             finally:
                 permit.abandoned()  # unless it has reported
                 lookup.cancel()
 
+    async def _hear_verdict(self, lookup: Pending, permit: SharedPermit, stage: Running) -> None:
+        try:
+            self._take_verdict(await lookup.reply(), stage)
+            permit.replied()
+        except InvalidInput as refusal:  # the cache works, and this question is none that it can keep
+            permit.ended(refusal)
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, refusal.message
+            self._ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
+            self._ledger.decide("fallback", "bypassed", "cache", refusal.message)
+        except ServiceError as error:
+            late = isinstance(error, TooLate)
+            stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+            stage.detail = error.outline
+            self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+            self._ledger.decide("budget" if late else "fallback", "skipped", "cache", error.outline)
+            permit.ended(error)
+
     def _skip_cache(self, stage: Running) -> None:
-        stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, self._backends.cache_breaker.why
+        why = self._backends.cache_breaker.why(self._tenant.name)
+        stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, why
         self._ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
         self._ledger.decide("breaker", "skipped", "cache", stage.detail)
 
     def _take_near(self, stage: Running) -> bool:
         """Whether this gateway has the answer itself."""
-        copy, pending = self._backends.near.get(self._question_key), None
+        copy, pending = self._backends.near.get(self._tenant.name, self._question_key), None
         if copy is not None:
-            self._take(copy.answer, pb.CACHE_VERDICT_EXACT, copy.key, 1.0)
+            self._take(copy, pb.CACHE_VERDICT_EXACT, copy.key, 1.0)
             stage.detail = "exact, kept in the gateway"
-        elif pending := self._backends.aftermath.pending(self._question_key):
+        elif pending := self._backends.aftermath.pending(self._tenant.name, self._question_key):
             self._take(pending, pb.CACHE_VERDICT_EXACT, "", 1.0)
             stage.detail = "exact, on its way to the cache"
         return bool(copy or pending)
@@ -241,6 +264,8 @@ class Answer:
         stage.detail = cache_pb2.Verdict.Name(found.verdict).removeprefix("VERDICT_").lower()
         if similarity is not None and verdict != pb.CACHE_VERDICT_EXACT:
             stage.detail += f", nearest {similarity:.3f}{f' refused: {found.refused}' if found.refused else ''}"
+        self._backends.near.removals.learn(found.epoch)
+        self._known = replace(self._known, epoch=found.epoch or self._known.epoch, key=found.key)
         if verdict == pb.CACHE_VERDICT_MISS:
             self._ledger.cache = pb.CacheReport(verdict=verdict, similarity=similarity)
             self._stale = found.stale if found.HasField("stale") else None
@@ -248,9 +273,12 @@ class Answer:
         exact = verdict == pb.CACHE_VERDICT_EXACT
         self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
         if exact and not found.local_only:  # else a removal by others would not be heard of
-            self._backends.near.put(self._question_key, found.answer, found.key, self._tenant.name, found.ttl_ms)
+            tenant, key = self._tenant.name, self._question_key
+            self._backends.near.put(key, found.answer, tenant, self._known, found.key, found.ttl_ms)
 
-    def _take(self, answer: cache_pb2.Answer, verdict: pb.CacheVerdict, key: str, similarity: float | None) -> None:
+    def _take(
+        self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None
+    ) -> None:
         self._ledger.cache = pb.CacheReport(verdict=verdict, key=key, similarity=similarity)
         self._take_whole(answer.text, answer.model, answer.finish_reason)
 
@@ -264,10 +292,13 @@ class Answer:
         """Choose a model; microseconds, on the table the router pushed."""
         request, ledger = self._request, self._ledger
         with ledger.stage("router") as stage:
+            demand = _demand(request, self._asked, ledger.plan["llm"].budget_ms)
             if request.model:
+                if model := self._backends.routes.model(request.model):
+                    affordable([model], demand)
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{request.model}: asked for by name"
                 return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
-            choice = self._backends.routes.choose(_demand(request, self._asked, ledger.plan["llm"].budget_ms))
+            choice = self._backends.routes.choose(demand)
             if choice is None:
                 first, *others = self._backends.fleet.pools
                 if self._backends.routes.expected:
@@ -287,18 +318,21 @@ class Answer:
         with self._ledger.stage("llm") as stage:
             generation, reader = self._board(self._order(choice, stage), stage.budget_s)
             try:
-                if not self._announced and not await reader.begins(_COMPANY_S):
+                if (self._outbox or not self._announced) and not await reader.begins(_COMPANY_S):
                     yield self._flush()
                 while not self._ledger.finish_reason and (items := await reader.take()):
                     self._take_text(items, generation.report)
                     if not self._ledger.finish_reason:
                         self._take_patch()
                         yield self._flush()
+                if not self._ledger.finish_reason:
+                    raise Unavailable(f"{generation.report.model}: ended without saying why")
             except ServiceError as problem:
                 self._end_early(problem, stage, generation.report)
             finally:
                 reader.leave()
                 self._account(generation.report, stage)
+                self._ledger.billed_tokens = self._due(generation.report)
 
     def _board(self, order: Order, within_s: float) -> tuple[Generation, Reader[llm_pb2.GenerateResponse]]:
         """Read along with a generation of the same, or start one."""
@@ -307,6 +341,8 @@ class Answer:
         if under_way and under_way.suits(order):
             self._generation, self._reads_along = under_way, True
             self._ledger.decide("single_flight", "joined", order.models[0], "the same is being generated")
+            if self._placed:  # it needs no place of its own
+                self._placed()
             return under_way, under_way.flight.join(within_s)
         generation = self._generation = Generation(order, self._backends.fleet, self._backends.aftermath.observe)
         reader, execution = generation.flight.join(within_s), generation.run()
@@ -321,19 +357,31 @@ class Answer:
             messages=self._asked.for_model(),
             sampling=request.sampling if request.HasField("sampling") else None,
             response_format=request.response_format if request.HasField("response_format") else None,
+            cache_salt=self._tenant.prefix_salt,
         )
         deadline = Deadline.after(stage.budget_s, ledger.clock)
-        rank = score(premium=self._tenant.premium, realtime=request.realtime, attempt=request.attempt)
+        rank = score(
+            premium=self._tenant.premium,
+            realtime=request.realtime,
+            attempt=request.attempt,
+            batch=self._placed is not None,
+        )
         return Order(
             question,
             (choice.model, *choice.alternatives),
             deadline,
-            Ticket(rank, self._tenant.name, self._tenant.weight, deadline),
+            Ticket(rank, self._tenant.name, self._tenant.weight, deadline, self._placed),
             Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock),
-            telemetry.propagate(stage.span),
+            self._told(stage),
             once=request.single_attempt,
             others_when_late="smaller" in self._backends.stand_ins.order,
+            known=self._known,
         )
+
+    def _told(self, stage: Running) -> telemetry.Metadata:
+        """What the llm service is told beside the request: a constraint is work, which it shares among tenants."""
+        told = telemetry.propagate(stage.span)
+        return (*told, whose(self._tenant.name)) if self._request.HasField("response_format") else told
 
     def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:
         ledger, last = self._ledger, items[-1]
@@ -352,7 +400,7 @@ class Answer:
         ledger, late = self._ledger, isinstance(problem, TooLate)
         ledger.model = report.model
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-        stage.detail = f"{report.model}: cut off at the budget" if late else problem.message
+        stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
         if not ledger.text and self._stand_in(problem, stage):
             return
         if not ledger.text and not late:
@@ -363,19 +411,20 @@ class Answer:
 
     def _stand_in(self, problem: ServiceError, stage: Running) -> bool:
         """Whether something takes the place of a text that did not come. A refusal of load stays one: callers must
-        hear of it; and what is wrong with a request no stand-in mends."""
+        hear of it; and what is wrong with a request no stand-in mends. The fixed text is for what is late: of what is
+        broken callers must hear, too, and who asked for an answer of a certain form can do nothing with a text."""
         if isinstance(problem, InvalidInput):
             return False
         for name in self._backends.stand_ins.order:
             if name == "stale" and self._stale:
                 self._take_whole(self._stale.text, self._stale.model, self._stale.finish_reason)
-            elif name == "template" and not isinstance(problem, Shed):
+            elif name == "template" and isinstance(problem, TooLate) and not self._request.HasField("response_format"):
                 self._take_whole(self._backends.stand_ins.template, "", chat_pb2.FINISH_REASON_BUDGET)
             else:
                 continue
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             self._ledger.degraded.append(_STOOD_IN[name])
-            self._ledger.decide("fallback", name, "llm", problem.message)
+            self._ledger.decide("fallback", name, "llm", problem.outline)
             return True
         return False
 
@@ -396,8 +445,18 @@ class Answer:
         if model and not self._reads_along:
             prompt = ledger.usage.prompt_tokens or prompt_tokens(self._asked.messages)
             completion = ledger.usage.completion_tokens or ledger.tokens
-            ledger.cost_usd = model.cost_usd(prompt * (1 + report.extra_prompts), completion)
-        ledger.billed_tokens = 0 if self._reads_along else ledger.usage.prompt_tokens + ledger.tokens
+            ledger.cost_usd = model.cost_usd(prompt * report.prompts, completion)
+
+    def _due(self, report: Report) -> int:
+        """What the generation has cost by now, in tokens, and nobody has paid: every prompt that a model has read,
+        however the answer ended, and what it wrote. All who read it are one tenant's, so whoever leaves pays."""
+        ledger = self._ledger
+        if not report.calls:
+            return 0
+        prompt = ledger.usage.prompt_tokens or prompt_tokens(self._asked.for_model())
+        cost = prompt * report.prompts + max(ledger.tokens, ledger.usage.completion_tokens)
+        due, report.paid = max(cost - report.paid, 0), max(cost, report.paid)
+        return due
 
     def _lookup_request(self) -> cache_pb2.LookupRequest:
         policy = self._request.cache
@@ -406,15 +465,15 @@ class Answer:
 
     def _store(self, final: pb.Final) -> None:
         """Have it stored, by the first of those who share it."""
-        report = self._generation.report if self._generation else None
-        if report is None or report.stored:
+        generation = self._generation
+        if generation is None or generation.report.stored:
             return
-        report.stored = True
+        generation.report.stored = True
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
         request = cache_pb2.StoreRequest(question=self._question, answer=answer)
-        self._backends.aftermath.store(self._question_key, request)
+        self._backends.aftermath.store(self._question_key, request, generation.order.known)
 
 
 def _question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:
@@ -429,6 +488,11 @@ def _question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_p
     )
 
 
+def _digest(question: cache_pb2.Question) -> bytes:
+    """What stands for a question in this gateway's memory: what it says may be long."""
+    return hashlib.sha256(question.SerializeToString(deterministic=True)).digest()
+
+
 def _is_storable(final: pb.Final) -> bool:
     """Only what is new, complete and undegraded is kept. That shared state was away says nothing of the text."""
     fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
@@ -438,7 +502,7 @@ def _is_storable(final: pb.Final) -> bool:
 
 def prompt_tokens(messages: Iterable[chat_pb2.Message]) -> int:
     """An estimate."""
-    return sum(len(message.content) for message in messages) // _BYTES_PER_TOKEN
+    return sum(len(message.content.encode()) for message in messages) // _BYTES_PER_TOKEN
 
 
 def _demand(request: pb.GenerateRequest, asked: Asked, budget_ms: float) -> Demand:
@@ -448,4 +512,5 @@ def _demand(request: pb.GenerateRequest, asked: Asked, budget_ms: float) -> Dema
         budget_ms=budget_ms,
         prompt_tokens=prompt_tokens(asked.messages),
         max_tokens=request.sampling.max_tokens,
+        max_cost_usd=request.max_cost_usd if request.HasField("max_cost_usd") else None,
     )

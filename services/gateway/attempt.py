@@ -16,11 +16,11 @@ from services.gateway.backends import Call
 from services.gateway.drill import Fault
 from services.gateway.fleet import Pool, Replica
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate
-from services.runtime.policy.breaker import Permit
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, ShareUsed, TooLate
 from services.runtime.policy.gate import Slot
 from services.runtime.policy.limit import Sample
 from services.runtime.policy.prefix import Blocks
+from services.runtime.policy.shared_breaker import Blame, SharedPermit
 from services.runtime.telemetry import Metadata
 
 _ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
@@ -39,7 +39,7 @@ class Attempt:
         self,
         pool: Pool,
         replica: Replica,
-        permit: Permit,
+        permit: SharedPermit,
         slot: Slot,
         deadline: Deadline,
         observe: Callable[[router_pb2.Observation], None],
@@ -96,7 +96,7 @@ class Attempt:
     def win(self, items: list[llm_pb2.GenerateResponse]) -> None:
         """What has come and what will come is appended to `items`."""
         self._won = True
-        asyncio.get_running_loop().call_soon(self.pool.hedge.saw, self._first_s or 0.0)
+        asyncio.get_running_loop().call_soon(self.pool.answered, self._first_s or 0.0)
         if self._permit.probe:  # no need to wait for the end of a long answer
             self._permit.succeeded(self._first_s)
         items += self.call.messages
@@ -118,36 +118,55 @@ class Attempt:
         """It ended without its last word."""
         if self.settled:
             return
-        sample = None
         match problem:
-            case TooLate():  # the time was the request's own: no verdict on the backend
-                self._permit.abandoned()
+            case TooLate():
+                self._gave_up("late")
+            case InvalidInput() | ShareUsed():  # what is wrong with a request, or too much of one tenant's
+                self._permit.withdrawn()
+                self._settle("refused", None)
             case Exhausted():
-                self._permit.throttled(problem.retry_delay_s or _RETRY_AFTER_S)
-                sample = Sample(self.age_s(), None, self._slot.in_flight, failed=True)
-            case InvalidInput():
-                self._permit.succeeded(None)
+                blame = self._permit.throttled(problem.retry_delay_s or _RETRY_AFTER_S)
+                self._fell(blame, Sample(self.age_s(), None, self._slot.in_flight, failed=True))
             case _:
-                self._permit.failed()
-        late = isinstance(problem, TooLate)
-        if late and self._first_s is None:
-            self.pool.hedge.gave_up(self.age_s())
-        self._settle("late" if late else "failed", sample)
-        self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET if late else router_pb2.OBSERVED_OUTCOME_FAILED)
+                self._fell(self._permit.failed(), None)
         self.call.close()
 
     def lose(self) -> None:
         """Another call was faster, or nobody waits any more."""
         if self.call.problem:
             self.failed(self.call.problem)
-        elif self._deadline.remaining() < _NOTHING_S:
-            self.failed(TooLate("the time was over"))
         if not self.settled:
-            self._permit.abandoned()
-            self._settle("lost", None)
-            if self._first_s is None and self.pool.hedge.gave_up(self.age_s()):
-                self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer
+            self._gave_up("late" if self._deadline.remaining() < _NOTHING_S else "lost")
         self.call.close()
+
+    def _gave_up(self, outcome: Literal["late", "lost"]) -> None:
+        """The time was over, or another was faster. Silence tells where it was long: of a call that had as much time as
+        others need, every policy learns."""
+        age_s = self.age_s()
+        if self._first_s is not None:
+            self._permit.succeeded(self._first_s)
+            self._settle(outcome, None)
+            if outcome == "late":
+                self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET)
+            return
+        match self._permit.abandoned():
+            case Blame.BACKEND:
+                self.pool.hedge.gave_up(age_s)
+                self._settle(outcome, Sample(age_s, None, self._slot.in_flight))
+                self._tell(router_pb2.OBSERVED_OUTCOME_FAILED)
+            case Blame.TENANT:
+                self._settle(outcome, None)
+            case Blame.NOBODY:
+                self._settle(outcome, None)
+                if self.pool.hedge.gave_up(age_s) or outcome == "late":
+                    self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer
+
+    def _fell(self, blame: Blame, sample: Sample | None) -> None:
+        """It failed. What is its tenant's own doing moves nothing for others."""
+        own = blame is Blame.TENANT
+        self._settle("failed", None if own else sample)
+        if not own:
+            self._tell(router_pb2.OBSERVED_OUTCOME_FAILED)
 
     def leave(self) -> None:
         """Nobody reads it any more; a finished one is not disturbed."""

@@ -21,25 +21,40 @@ from google.rpc import error_details_pb2, status_pb2
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
-from hedgerow.channel import done_sending, send
+from hedgerow.channel import RESET, done_sending, send
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.drill import Fault
+from services.runtime.boundary import DOMAIN
 from services.runtime.callers import TENANT_HEADER
-from services.runtime.errors import Exhausted, InvalidInput, Missing, ServiceError, TooLate, Unavailable
-from services.runtime.policy.breaker import Breaker
+from services.runtime.errors import (
+    CallerRefused,
+    Exhausted,
+    Faulty,
+    InvalidInput,
+    Missing,
+    ServiceError,
+    ShareUsed,
+    TooLate,
+    Unavailable,
+)
+from services.runtime.policy.shared_breaker import SharedBreaker
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
 _DETAILS = "grpc-status-details-bin"
+_OF_CONNECTIONS = ("failed to connect", "DNS resolution failed", "empty address list", "no healthy upstream")
 _PIECE_BYTES = 256 * 1024  # of a recording, in one message
 _ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: TooLate,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Exhausted,
     grpc.StatusCode.NOT_FOUND: Missing,
+    grpc.StatusCode.INTERNAL: Faulty,
+    grpc.StatusCode.UNKNOWN: Faulty,
+    grpc.StatusCode.DATA_LOSS: Faulty,
 }
 WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)  # the model's own ends
 _ENDING: set[asyncio.Task[None]] = set()  # generations whose status is still on the way
@@ -53,23 +68,36 @@ class Refused(InvalidInput):
 
 
 def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
-    """What a failed call to `who` means. Codes without a meaning of their own here are a broken backend."""
-    details = error.details() or ""
-    if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
-        return Refused(details)
-    cls = _ERRORS.get(error.code(), Unavailable)
-    return cls(f"{who}: {error.code().name}: {details}", retry_delay_s=_retry_delay_s(error))
+    """What a failed call to `who` means. Codes without a meaning of their own here are a broken backend.
+
+    Callers are told the text where it is one of our services' own, which are written for them. Any other may hold
+    addresses: what gRPC itself says of a connection is for the log, and so is who may call whom.
+    """
+    info, retry_delay_s = _details(error)
+    details, code = error.details() or "", error.code()
+    cls = _ERRORS.get(code, Unavailable)
+    if code is grpc.StatusCode.INTERNAL and RESET in details:
+        cls = Unavailable  # the way broke, not the service
+    if cls is Exhausted and info.reason == ShareUsed.reason:
+        cls = ShareUsed
+    if info.domain != DOMAIN or info.reason == CallerRefused.reason:
+        if details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN:
+            _log.info("%s: %s: %s", who, code.name, details)
+        details = ""
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return Refused(details or f"{who}: {code.name}")
+    return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
 
 
-def _retry_delay_s(error: grpc.aio.AioRpcError) -> float | None:
-    """When to come back, where the backend says so (google.rpc.RetryInfo)."""
+def _details(error: grpc.aio.AioRpcError) -> tuple[error_details_pb2.ErrorInfo, float | None]:
+    """Who wrote an error and why, and when to come back, as far as it says so (google.rpc.ErrorInfo, RetryInfo)."""
     raw = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
-    retry = error_details_pb2.RetryInfo()
+    info, retry, retry_delay_s = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo(), None
     with suppress(DecodeError):
         for detail in status_pb2.Status.FromString(cast(bytes, raw)).details:
-            if detail.Unpack(retry):
-                return float(retry.retry_delay.ToNanoseconds() / 1e9)
-    return None
+            if not detail.Unpack(info) and detail.Unpack(retry):
+                retry_delay_s = retry.retry_delay.ToNanoseconds() / 1e9
+    return info, retry_delay_s
 
 
 class Pending:
@@ -99,11 +127,11 @@ class Cache:
 
     def lookup(self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata) -> Pending:
         """Start a lookup that ends after `timeout_s` at the latest."""
-        metadata = (*metadata, _whose(request.question.tenant))
+        metadata = (*metadata, whose(request.question.tenant))
         return Pending(self._lookup(request, timeout=timeout_s, metadata=metadata), "cache")
 
     async def store(self, request: cache_pb2.StoreRequest, timeout_s: float) -> cache_pb2.StoreResponse:
-        metadata = (_whose(request.question.tenant),)
+        metadata = (whose(request.question.tenant),)
         pending = Pending(self._store(request, timeout=timeout_s, metadata=metadata), "cache")
         return await pending.reply()  # type: ignore[no-any-return]
 
@@ -113,9 +141,10 @@ class Cache:
 
 
 @lru_cache(maxsize=10_000)
-def _whose(tenant: str) -> tuple[str, str]:
-    """Metadata by which a ring of cache replicas sends a tenant's calls to the same one. The cache itself goes by the
-    question alone."""
+def whose(tenant: str) -> tuple[str, str]:
+    """Metadata that says whose a call is. By it a ring of cache replicas sends a tenant's calls to the same one (the
+    cache itself goes by the question alone), the audio service shares its streams, and an llm service the work that
+    constraints make."""
     return TENANT_HEADER, quote(tenant)
 
 
@@ -332,7 +361,7 @@ async def _both_ways(call: Any, requests: AsyncIterator[Message], who: str) -> A
         await asyncio.wait({sending})
 
 
-async def watch(channel: grpc.aio.Channel, breaker: Breaker) -> None:
+async def watch(channel: grpc.aio.Channel, breaker: SharedBreaker) -> None:
     """Keep connected, and tell the backend's breaker when its connection is lost and when it is back. Never returns."""
     while True:
         state = channel.get_state(try_to_connect=True)

@@ -5,17 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.config import ServiceSettings
+from services.runtime import limits
+from services.runtime.config import ServiceSettings, is_loopback
+from services.runtime.secrets import Url, shown
 from services.runtime.shared_state import RedisUrl
 
+KEY_WANTED = "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)"
 Address = Annotated[str, Field(min_length=3)]
 # One address may be given as a plain string; the same address twice is two replicas to hedge between.
 Addresses = Annotated[
     tuple[Address, ...], Field(min_length=1), BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
 ]
+
+
+TEMPLATE = "I could not finish this answer in time. Please ask again."
 
 
 class StageBudget(BaseModel):
@@ -54,7 +60,10 @@ class HedgeSettings(_Group):
     percentile: float = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")
     delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`: how long to wait for a first text.")
     min_samples: int = Field(
-        100, ge=1, description="For `adaptive`: fewer recent first-token times than this say nothing; no second calls."
+        100,
+        ge=1,
+        description="For `adaptive`: where there are fewer in the window, those of the last ten minutes count, or what "
+        "is expected.",
     )
     window_s: float = Field(60, gt=0, le=3_600, description="How far back they reach, in seconds.")
     max_share: float = Field(0.05, ge=0, le=1, description="The most second calls, as a share of all requests.")
@@ -68,6 +77,18 @@ class RetrySettings(_Group):
     max_share: float = Field(0.2, ge=0, le=1, description="The most retries, as a share of all requests.")
     burst: float = Field(10, ge=1, description="The most retries at once, saved up in quiet times.")
     base_ms: float = Field(5, ge=0, le=10_000, description="Backoff before the retry: a random time up to this.")
+
+
+class ExpectedSettings(_Group):
+    """How long each backend usually needs, until it has answered often enough to tell: a call that had less and brought
+    nothing says nothing of its backend. A router's table knows better for models."""
+
+    cache_ms: float = Field(50, gt=0, le=600_000, description="For a lookup.")
+    vision_ms: float = Field(250, gt=0, le=600_000, description="For the pictures of a request.")
+    audio_ms: float = Field(5_000, gt=0, le=600_000, description="For a recording.")
+    first_text_ms: float = Field(
+        300, gt=0, le=600_000, description="For a model's first text; also when to hedge while little is known."
+    )
 
 
 class BreakerSettings(_Group):
@@ -93,6 +114,13 @@ class LimitSettings(_Group):
     max: int = Field(200, ge=1, le=10_000, description="Never more.")
     queue: int = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
     queue_ms: float = Field(200, ge=0, le=60_000, description="The longest wait; then the request is shed.")
+    batch_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="The most of a model's places that items of batches take, while nobody waits and the load is below "
+        "`shed.load`.",
+    )
     order: Literal["lifo", "deadline"] = Field(
         "deadline",
         description="Who of one class and tenant goes first. `lifo`: the newest, which has most of its time left; the "
@@ -114,6 +142,29 @@ class ShedSettings(_Group):
     )
 
 
+class ConstraintSettings(_Group):
+    """What a `response_format` may ask for. More than these takes an engine long, and with it all who wait for it."""
+
+    max_bytes: int = Field(limits.CONSTRAINT_BYTES, ge=1, description="Of a JSON Schema.")
+    max_depth: int = Field(
+        limits.CONSTRAINT_DEPTH, ge=1, le=64, description="Objects and arrays in each other, in a JSON Schema's text."
+    )
+    max_nodes: int = Field(3_000, ge=1, description="Objects and arrays of a JSON Schema's text, altogether.")
+    max_properties: int = Field(500, ge=0, description="Properties and definitions of a JSON Schema, altogether.")
+    max_alternatives: int = Field(
+        1_000, ge=0, description="Values and schemas in `enum`, `anyOf`, `oneOf`, `allOf` and other lists, altogether."
+    )
+    max_repetition: int = Field(
+        10_000,
+        ge=1,
+        description="How often something may be repeated, altogether: the counts of items and properties, "
+        "`multipleOf`, and the characters of regular expressions with `{n,m}` written out.",
+    )
+    max_length: int = Field(100_000, ge=0, description="`minLength` and `maxLength`, each.")
+    max_patterns: int = Field(100, ge=0, description="Regular expressions in a JSON Schema.")
+    max_pattern_bytes: int = Field(2_048, ge=1, description="Of one regular expression.")
+
+
 class TenantSettings(_Group):
     """What a tenant may have. 0: no limit."""
 
@@ -127,6 +178,13 @@ class TenantSettings(_Group):
     tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
     concurrency: int = Field(0, ge=0, description="Requests at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
+    prefix_group: str = Field(
+        "",
+        max_length=256,
+        description="Tenants with the same name here reuse what a model has read of each other's prompts, as of a "
+        "system prompt that they share; each can then tell by time and by `cached_prompt_tokens` what the others' "
+        "prompts begin with. Empty: it shares with nobody.",
+    )
 
 
 class TargetSettings(_Group):
@@ -178,28 +236,74 @@ class GatewaySettings(ServiceSettings):
     )
     stages: StageBudgets = Field(StageBudgets(), description="The budget of each stage, as JSON.")
     ready_wait_ms: int = Field(5_000, ge=0, description="At start, how long to wait for the router's first table.")
-    near_cache_entries: int = Field(10_000, ge=0, description="Exact answers kept in the gateway. 0: none.")
+    near_cache_entries: int = Field(10_000, ge=0, description="The most exact answers kept in the gateway. 0: none.")
+    near_cache_bytes: int = Field(
+        67_108_864,
+        ge=0,
+        description="The most bytes they take, in each worker. When it is full, the tenant that has the most gives up "
+        "its least recently used. 0: none.",
+    )
+    aftermath_bytes: int = Field(
+        33_554_432,
+        ge=0,
+        description="The most bytes, in each worker, of answers that wait for the cache to keep them, with their "
+        "questions. When it is full, the oldest of the tenant that has the most is not kept.",
+    )
     near_cache_ttl_ms: int = Field(
         30_000, ge=1, description="How long one is kept before the cache is asked again, which keeps it from eviction."
     )
     max_messages: int = Field(64, ge=1, description="The most messages a conversation may have.")
-    max_content_bytes: int = Field(262_144, ge=1, description="The most bytes all messages may have together.")
+    max_content_bytes: int = Field(
+        limits.CONTENT_BYTES, ge=1, description="The most bytes all messages may have together."
+    )
+    response_format: ConstraintSettings = Field(ConstraintSettings(), description="What answers may be constrained to.")
     max_images: int = Field(8, ge=1, le=64, description="The most pictures a request may have.")
+    max_images_bytes: int = Field(
+        limits.PICTURES_BYTES, ge=1, description="The most bytes all pictures may have together."
+    )
     vision_model: str = Field("", description="The model that looks at pictures. Empty: the vision service's default.")
     labels_per_image: int = Field(1, ge=1, le=100, description="How many labels of a picture the model is told.")
     conversation_turns: int = Field(
         8, ge=1, le=30, description="How many earlier turns of a spoken conversation go along with a question."
     )
+    conversation_idle_ms: int = Field(
+        20_000,
+        ge=100,
+        le=3_600_000,
+        description="The longest time without audio in a spoken conversation, which then ends; below the audio "
+        "service's own `idle_timeout_ms`.",
+    )
+    conversation_queue_bytes: int = Field(
+        262_144,
+        ge=1_024,
+        description="The most bytes of a conversation's audio that wait here for the audio service (8 s at 16 kHz, "
+        "16 bit); a client that sends faster is held back. One message of any size may wait alone.",
+    )
+    tenant_queue_bytes: int = Field(
+        4_194_304, ge=1_024, description="The same for all conversations of one tenant together."
+    )
     max_batch: int = Field(64, ge=1, description="The most requests a batch may have.")
     api_keys: dict[str, str] = Field(
         {},
-        description="SHA-256 of each API key, in hexadecimal, and its tenant. Without keys: one tenant, `local`.",
+        description="SHA-256 of each API key, in hexadecimal, and its tenant. Without a key, here or of a tenant, "
+        "everybody is the tenant `local`, on loopback only: see `allow_anonymous`.",
     )
     tenants: dict[str, TenantSettings] = Field({}, description="What each tenant may have, as JSON by name.")
     tenants_file: Path | None = Field(
         None, description="A YAML file like `tenants`, which it adds to; read again when it changes."
     )
-    redis_url: RedisUrl = ""
+    edge_tokens: bool = Field(
+        False,
+        description="Tenants are those of the tokens that the edge has checked (the topology's `edge.jwt`), and need "
+        "no keys: whoever comes with neither is refused. Needs a `tls_dir`, which proves that it is the edge.",
+    )
+    allow_anonymous: bool = Field(
+        False,
+        validate_default=True,
+        description="Start beyond loopback although no tenant has a key: everybody who can connect is the tenant "
+        "`local`.",
+    )
+    redis_url: RedisUrl = Url("")
     redis_timeout_ms: float = Field(
         100,
         ge=1,
@@ -216,6 +320,7 @@ class GatewaySettings(ServiceSettings):
     hedge: HedgeSettings = Field(HedgeSettings(), description="Second calls for late first texts.")
     retry: RetrySettings = Field(RetrySettings(), description="Another call for a failed one.")
     breaker: BreakerSettings = Field(BreakerSettings(), description="When a backend gets no more calls.")
+    expected: ExpectedSettings = Field(ExpectedSettings(), description="How long backends usually need.")
     limit: LimitSettings = Field(LimitSettings(), description="How many calls a model gets at once.")
     shed: ShedSettings = Field(ShedSettings(), description="Who is refused first when it gets full.")
     single_flight: bool = Field(True, description="Whether equal requests at the same time share one generation.")
@@ -224,13 +329,20 @@ class GatewaySettings(ServiceSettings):
         ge=0,
         description="The most time to the first text, for requests that do not say. 0: as long as the answer has.",
     )
+    kept_share: float = Field(
+        0.4,
+        ge=0,
+        lt=1,
+        description="Share of an answer's time that a late first text leaves to another replica or model, where there "
+        "is one that is well. 0: none.",
+    )
     stand_ins: tuple[Literal["stale", "smaller", "template"], ...] = Field(
-        ("stale", "smaller"),
-        description="What may replace a model that is late or broken, in this order: an expired answer, the fastest "
-        "other model, a fixed text.",
+        ("stale", "smaller", "template"),
+        description="What may stand in for a model: an expired answer or the fastest other model where it is late or "
+        "broken, a fixed text where it is late. In this order.",
     )
     template: str = Field(
-        "I could not finish this answer in time. Please ask again.", min_length=1, description="The fixed text."
+        TEMPLATE, min_length=1, description="The fixed text. Never in the place of an answer of a required form."
     )
     floor_share: float = Field(
         0.5, ge=0, lt=1, description="Share of the budget that optional stages leave to generation; they are cut to it."
@@ -254,6 +366,31 @@ class GatewaySettings(ServiceSettings):
             if listed.count(addresses[0]) > 1:
                 raise ValueError(f"{model}: an xds:///name of its own, got {addresses[0]}, which another model has")
         return models
+
+    @field_validator("edge_tokens")
+    @classmethod
+    def _tokens_are_proven(cls, wanted: bool, info: ValidationInfo) -> bool:
+        if wanted and not info.data.get("tls_dir"):
+            raise ValueError("false without a `tls_dir`: in plain text nobody can prove to be the edge")
+        return wanted
+
+    @field_validator("allow_anonymous")
+    @classmethod
+    def _closed_by_default(cls, allowed: bool, info: ValidationInfo) -> bool:
+        """As far as settings tell; what the tenants' file says is known when it is read."""
+        told = info.data
+        if allowed and told.get("edge_tokens"):
+            raise ValueError("false with `edge_tokens`, which lets nobody in without a token")
+        keys = told.get("api_keys") or any(tenant.keys for tenant in told.get("tenants", {}).values())
+        somebody = keys or told.get("tenants_file") or told.get("edge_tokens")
+        if not (allowed or somebody or is_loopback(told.get("address", ""))):
+            raise ValueError(f"{KEY_WANTED}, or true, to serve beyond loopback, at {shown(told.get('address', ''))}")
+        return allowed
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether everybody who can connect is let in as long as no tenant has a key."""
+        return not self.edge_tokens and (self.allow_anonymous or is_loopback(self.address))
 
     @property
     def processes(self) -> int:

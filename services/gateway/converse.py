@@ -20,17 +20,21 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import Messages
 from services.gateway.backends import Audio
+from services.gateway.errors import Idle
+from services.gateway.spoken import Spoken
 from services.runtime.deadline import until_set
-from services.runtime.errors import InvalidInput
+from services.runtime.errors import InvalidInput, ServiceError
 from services.runtime.telemetry import Metadata
 
-_AHEAD = 32  # messages that may wait in either direction; a sender that is faster is held back
+MAX_AUDIO_BYTES = 262_144  # of one message, as the audio service has it
+_AHEAD = 32  # responses that may wait for the client; who answers faster is held back
 Responses = AsyncGenerator[pb.ConverseResponse, None]
 
 
 class Conversation:
     """`answer` answers one turn's request, `tell` makes of its failure what callers may know. Of the turns so far, the
-    last `keep_turns` go along with a question."""
+    last `keep_turns` go along with a question. Without any audio for `idle_s` it ends. What was said waits in `spoken`
+    for the audio service."""
 
     def __init__(
         self,
@@ -38,6 +42,8 @@ class Conversation:
         answer: Callable[[pb.GenerateRequest], Messages],
         tell: Callable[[Exception], pb.BatchError],
         keep_turns: int,
+        idle_s: float,
+        spoken: Spoken,
     ):
         self._options, self._answer, self._tell = options, answer, tell
         self._turns: deque[tuple[str, str]] = deque(maxlen=keep_turns)
@@ -46,13 +52,21 @@ class Conversation:
         self._question = ""
         self._said: list[str] = []
         self._answering: asyncio.Task[None] | None = None
-        self._spoken: asyncio.Queue[audio_pb2.TranscribeStreamRequest | None] = asyncio.Queue(_AHEAD)
+        self._idle_s, self._spoken = idle_s, spoken
+        self._broken: ServiceError | None = None
         self._out: asyncio.Queue[pb.ConverseResponse | None] = asyncio.Queue(_AHEAD)
         self._closed = asyncio.Event()
 
     def close(self) -> None:
         """Hear no more; what was said by now is still answered."""
         self._closed.set()
+
+    def end(self, error: ServiceError) -> None:
+        """Say no more but that error."""
+        self._broken = error
+        while not self._out.empty():
+            self._out.get_nowait()
+        self._out.put_nowait(None)
 
     async def responses(
         self,
@@ -63,11 +77,13 @@ class Conversation:
     ) -> Responses:
         """Everything that happens, until both sides have finished. May be iterated once; closing it ends everything."""
         reading = until_set(self._closed, self._read(requests))  # until the client or we have had enough
-        pumping = asyncio.create_task(_closing(self._spoken, reading))
+        pumping = asyncio.create_task(_ending(self._spoken, reading))
         following = asyncio.create_task(_closing(self._out, self._follow(audio, timeout_s, metadata)))
         try:
             while (response := await self._out.get()) is not None:
                 yield response
+            if self._broken:
+                raise self._broken
             await following
             await pumping
         finally:
@@ -75,16 +91,28 @@ class Conversation:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            self._spoken.clear()
 
     async def _read(self, requests: AsyncIterator[pb.ConverseRequest]) -> None:
-        async for request in requests:
-            match request.WhichOneof("kind"):
-                case "audio":
-                    await self._spoken.put(audio_pb2.TranscribeStreamRequest(audio=request.audio))
-                case "interrupt":
-                    await self._cut_off(goes_on=False)
-                case other:
-                    raise InvalidInput("kind", "audio or interrupt after the first message", other or "nothing")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._idle_s) as idle:
+                async for request in requests:
+                    match request.WhichOneof("kind"):
+                        case "audio":
+                            if len(request.audio) > MAX_AUDIO_BYTES:
+                                limit = f"at most {MAX_AUDIO_BYTES} bytes in a message"
+                                raise InvalidInput("audio", limit, f"{len(request.audio)} bytes")
+                            idle.reschedule(None)  # who is held back is not idle
+                            await self._spoken.put(request.audio)
+                            idle.reschedule(loop.time() + self._idle_s)
+                        case "interrupt":
+                            await self._cut_off(goes_on=False)
+                        case other:
+                            raise InvalidInput("kind", "audio or interrupt after the first message", other or "nothing")
+        except TimeoutError:
+            limit = f"{self._idle_s:g} s"
+            raise Idle(f"audio: some at least every {limit}, got none", limit=limit) from None
 
     async def _follow(self, audio: Audio, timeout_s: float | None, metadata: Metadata) -> None:
         """Act on what is heard, until the last answer is given."""
@@ -99,8 +127,8 @@ class Conversation:
         pause_ms = self._options.pause_ms if self._options.HasField("pause_ms") else None
         options = audio_pb2.StreamOptions(format=self._options.format, pause_ms=pause_ms)
         yield audio_pb2.TranscribeStreamRequest(options=options)
-        while (request := await self._spoken.get()) is not None:
-            yield request
+        while (audio := await self._spoken.get()) is not None:
+            yield audio_pb2.TranscribeStreamRequest(audio=audio)
 
     async def _take(self, event: audio_pb2.TranscribeStreamResponse) -> None:
         match event.WhichOneof("kind"):
@@ -163,6 +191,14 @@ class Conversation:
             request.messages.add(role=chat_pb2.ROLE_ASSISTANT, content=answered)
         request.messages.add(role=chat_pb2.ROLE_USER, content=question)
         return request
+
+
+async def _ending(spoken: Spoken, work: Coroutine[Any, Any, None]) -> None:
+    """Do `work`, which fills `spoken`, and end it."""
+    try:
+        await work
+    finally:
+        spoken.end()
 
 
 async def _closing(queue: asyncio.Queue[Any], work: Coroutine[Any, Any, None]) -> None:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from prometheus_client import Counter
 
@@ -33,15 +33,27 @@ _DECISIONS = Counter("hedgerow_decisions", "What policies did.", ["policy", "act
 _decisions = cache(_DECISIONS.labels)
 
 
+class Backend(Protocol):
+    """What callers know by its `name`, and operators by its `address` too."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`action` is a stable word, `subject` a stage, a model or a backend, `reason` for people; `at` on the clock."""
+    """`action` is a stable word, `subject` a stage, a model or a backend, `reason` for people; `at` on the clock.
+    `address` is the backend's, and for operators alone."""
 
     policy: Policy
     action: str
     subject: str
     reason: str
     at: float
+    address: str = ""
 
 
 class Decisions(list[Decision]):
@@ -51,8 +63,9 @@ class Decisions(list[Decision]):
         super().__init__()
         self._clock = clock
 
-    def add(self, policy: Policy, action: str, subject: str, reason: str) -> None:
-        self.append(Decision(policy, action, subject, reason, self._clock()))
+    def add(self, policy: Policy, action: str, subject: str | Backend, reason: str) -> None:
+        name, address = (subject, "") if isinstance(subject, str) else (subject.name, subject.address)
+        self.append(Decision(policy, action, name, reason, self._clock(), address))
         _decisions(policy, action).inc()
 
     def told(self, opened: float) -> list[dict[str, Any]]:

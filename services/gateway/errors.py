@@ -11,6 +11,12 @@ class KeyUnknown(Unauthenticated):
     reason = "KEY_UNKNOWN"
 
 
+class CredentialExpired(Unauthenticated):
+    """The token has expired while its call went on."""
+
+    reason = "CREDENTIAL_EXPIRED"
+
+
 class CredentialsDiffer(Forbidden):
     """The API key is of another tenant than the one that the edge proved."""
 
@@ -27,3 +33,9 @@ class BudgetSpent(TooLate):
     """The call's own deadline was over before the answer could start."""
 
     reason = "BUDGET_SPENT"
+
+
+class Idle(TooLate):
+    """A conversation in which nothing came for too long."""
+
+    reason = "IDLE"

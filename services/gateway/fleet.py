@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from services.gateway import balance
 from services.gateway.backends import Llm
@@ -13,28 +14,32 @@ from services.gateway.balance import Place, Policy
 from services.gateway.config import BreakerSettings, GatewaySettings, LimitSettings
 from services.gateway.drill import Drill
 from services.runtime.deadline import Clock
-from services.runtime.policy.breaker import Breaker, BreakerOpen, Permit
+from services.runtime.policy.breaker import Breaker, BreakerOpen
 from services.runtime.policy.gate import Gate
 from services.runtime.policy.hedge import Hedge, HedgeBudget, HedgeRule
 from services.runtime.policy.limit import Aimd, Fixed, Gradient2, Limit
 from services.runtime.policy.prefix import Blocks, Prefixes
 from services.runtime.policy.retry import Retry
 from services.runtime.policy.sag import Sag
+from services.runtime.policy.shared_breaker import SharedBreaker, SharedPermit
+from services.runtime.policy.usual import MIN_ANSWERS, Usual
+from services.runtime.routing import Model
 
 _LOOK_AGAIN_S = 1.0  # for a model without replicas: nobody knows when one comes
 
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One address of a model. `in_flight` counts this gateway's calls alone."""
+    """One address of a model. `name` is what callers know it by. `in_flight` counts this gateway's calls alone."""
 
     address: str
     llm: Llm
-    breaker: Breaker
+    breaker: SharedBreaker
     place: Place = field(default_factory=Place)
     in_flight: int = 0
     turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
+    name: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +53,7 @@ class Pool:
     model: str
     replicas: list[Replica]
     gate: Gate
+    usual: Usual
     hedge: Hedge
     sag: Sag
     rng: random.Random
@@ -55,13 +61,20 @@ class Pool:
     drop_share: float = 0.0
     drill: Drill = field(default_factory=Drill)
 
-    def pick(self, avoid: Collection[Replica] = (), prompt: Blocks = ()) -> tuple[Replica, Permit] | None:
-        """The best replica whose breaker lets a call through; none of `avoid`."""
+    def pick(
+        self, avoid: Collection[Replica] = (), prompt: Blocks = (), tenant: str = ""
+    ) -> tuple[Replica, SharedPermit] | None:
+        """The best replica whose breaker lets a call of `tenant` through; none of `avoid`."""
         candidates = [replica for replica in self.replicas if replica not in avoid]
         for replica in balance.order(candidates, self.policy, prompt, self.rng):
-            if permit := replica.breaker.enter():
+            if permit := replica.breaker.enter(tenant):
                 return replica, permit
         return None
+
+    def answered(self, first_s: float) -> None:
+        """A call had its first text after that time."""
+        self.hedge.saw(first_s)
+        self.usual.came(first_s)
 
     def has_others(self, failed: Sequence[Replica]) -> bool:
         """Whether there is a replica besides `failed`."""
@@ -79,17 +92,16 @@ class Pool:
         """Whether what a prompt begins with matters to `pick`."""
         return self.policy == "prefix" and len(self.replicas) > 1
 
-    def is_open(self) -> bool:
-        """Whether no replica may be called now."""
-        return not any(replica.breaker.would_admit() for replica in self.replicas)
+    def is_open(self, tenant: str = "", avoid: Collection[Replica] = ()) -> bool:
+        """Whether no replica, apart from those to `avoid`, may be called for `tenant` now."""
+        return not any(each.breaker.would_admit(tenant) for each in self.replicas if each not in avoid)
 
-    def refusal(self) -> BreakerOpen:
+    def refusal(self, tenant: str = "") -> BreakerOpen:
         """The error while no replica may be called: that of the first that may be again."""
         if not self.replicas:
             return BreakerOpen(f"{self.model}: no replica is in service", retry_delay_s=_LOOK_AGAIN_S)
-        return min(
-            (replica.breaker for replica in self.replicas), key=lambda breaker: breaker.retry_after_s()
-        ).refusal()
+        breakers = (replica.breaker for replica in self.replicas)
+        return min(breakers, key=lambda breaker: breaker.retry_after_s(tenant)).refusal(tenant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,16 @@ class Fleet:
     retry: Retry
     stall_s: float = float("inf")  # the longest silence in the middle of an answer
     across_models: bool = False  # whether a model may be hedged with another
+    kept_share: float = 0.0  # of the time that is left, that a late first text leaves to another replica or model
+    slow_s: float = float("inf")  # the longest wait for a first text while there is another to ask
+    expected_s: float = 0.0  # for a first text, of a model that is not known
+
+    def expect(self, model: Model) -> None:
+        """Take over what the router knows of a model: what other gateways have seen, or its catalogue's expectation
+        where that is longer than this gateway's own."""
+        pool, ttft_s = self.pools[model.name], model.ttft.p95_ms / 1000
+        seen = model.ttft.samples >= MIN_ANSWERS
+        pool.usual.expected_s = ttft_s if seen else max(ttft_s, self.expected_s)
 
     def request(self) -> None:
         """A request came: it earns its share of a hedge and of a retry."""
@@ -123,27 +145,48 @@ def make_fleet(
     rng = rng or random.Random()
 
     def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
-        replicas = [make_replica(settings, model, address, llm, clock) for address, llm in addresses]
+        usual, numbered = Usual(settings.expected.first_text_ms / 1000, clock), enumerate(addresses, 1)
+        replicas = [
+            make_replica(settings, model, number, address, llm, usual, clock) for number, (address, llm) in numbered
+        ]
         gate = _make_gate(settings, f"llm {model}", pressure, clock)
-        return Pool(model, replicas, gate, Hedge(rule, hedges, clock), Sag(model, clock=clock), rng, settings.balance)
+        hedge = Hedge(rule, hedges, usual, clock)
+        return Pool(model, replicas, gate, usual, hedge, Sag(model, clock=clock), rng, settings.balance)
 
-    pools = {model: pool(model, addresses) for model, addresses in llms.items()}
-    stall_s = settings.stall_ms / 1000 or float("inf")
     return Fleet(
-        pools, hedges, Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng), stall_s, hedge.across_models
+        {model: pool(model, addresses) for model, addresses in llms.items()},
+        hedges,
+        Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng),
+        settings.stall_ms / 1000 or float("inf"),
+        hedge.across_models,
+        settings.kept_share,
+        settings.breaker.slow_ms / 1000,
+        settings.expected.first_text_ms / 1000,
     )
 
 
 def make_replica(
-    settings: GatewaySettings, model: str, address: str, llm: Llm, clock: Clock = time.monotonic
+    settings: GatewaySettings,
+    model: str,
+    number: int,
+    address: str,
+    llm: Llm,
+    usual: Usual,
+    clock: Clock = time.monotonic,
 ) -> Replica:
-    """A replica of `model` that nobody has called yet."""
-    return Replica(address, llm, make_breaker(settings.breaker, f"{model}@{address}", clock))
+    """A replica of `model` that nobody has called yet. `usual` is the model's."""
+    name = f"{model}#{number}"
+    breaker = make_breaker(settings.breaker, f"{model}@{address}", usual, clock, name)
+    return Replica(address, llm, breaker, name=name)
 
 
-def make_breaker(settings: BreakerSettings, name: str, clock: Clock = time.monotonic) -> Breaker:
-    """A closed breaker."""
-    return Breaker(
+def make_breaker(
+    settings: BreakerSettings, name: str, usual: Usual, clock: Clock = time.monotonic, shown: str = ""
+) -> SharedBreaker:
+    """A closed breaker before a backend that `usual` tells about. `shown` is what callers know the backend by, where
+    that is not its `name`."""
+    make = partial(
+        Breaker,
         name,
         window_s=settings.window_s,
         min_calls=settings.min_calls,
@@ -154,6 +197,7 @@ def make_breaker(settings: BreakerSettings, name: str, clock: Clock = time.monot
         open_s=settings.open_ms / 1000,
         clock=clock,
     )
+    return SharedBreaker(make, usual, settings.window_s, shown or name)
 
 
 def _make_gate(settings: GatewaySettings, name: str, pressure: Callable[[], float], clock: Clock) -> Gate:
@@ -169,6 +213,7 @@ def _make_gate(settings: GatewaySettings, name: str, pressure: Callable[[], floa
         shed.retry_after_ms / 1000,
         clock=clock,
         pressure=pressure,
+        batch_share=limit.batch_share,
     )
 
 

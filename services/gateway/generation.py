@@ -3,13 +3,16 @@
     fallback       the next model, where one is broken, throttled or late with its first text
     limit          a place at the model's gate: wait for it a little, or be shed
     hedge | retry  a second call where the first text is late, or another where the first call failed; never both
-    breaker        the replica with the fewest calls in flight among those that are well
+    breaker        the replica with the fewest calls in flight among those that are well, for this tenant
     deadline       the call ends when the answer's time is over
     stub           the call
     failover       what broke in mid-stream goes on elsewhere, from the text that is there
 
 The limit stands outside of the hedge, because a request that waits for its place has not begun: its first text is late
 for want of room, and a second call would only make that worse. A hedge takes a place of its own, and only one to spare.
+
+Who is silent must not have all of the time: while another replica or model is there that is well, a part of the time is
+kept for it. Nobody is given up before it had what it usually needs, nor for one that would need more than is left.
 """
 
 from __future__ import annotations
@@ -24,13 +27,15 @@ from services.gateway.attempt import Attempt
 from services.gateway.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
 from services.gateway.fleet import Fleet, Pool, Replica
+from services.gateway.removals import Known
 from services.runtime.deadline import Deadline, set_within
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from services.runtime.policy import prefix
 from services.runtime.policy.breaker import BreakerOpen
 from services.runtime.policy.flight import Flight
-from services.runtime.policy.gate import Shed, Slot, Ticket
+from services.runtime.policy.gate import Slot
 from services.runtime.policy.hedge import race
+from services.runtime.policy.ticket import Shed, Ticket
 from services.runtime.telemetry import Metadata
 
 _NOT_SENT = BreakerOpen  # no model has seen the request
@@ -38,6 +43,7 @@ _MODELS = 2  # tried before the first text
 _RETRIES = 2  # of one model: a replica, and one that may have died with it
 _STILL_WORTH_IT = 0.8  # of the time that a newcomer has: a flight with less would cut its answer short
 _WAITED_S = 0.001  # for a place: less is not worth a word
+_NOTHING_S = 0.002  # timers are that exact
 Observe = Callable[[router_pb2.Observation], None]
 
 
@@ -53,6 +59,7 @@ class Order:
     metadata: Metadata = ()
     once: bool = False  # reach a model once at most
     others_when_late: bool = True  # another model may stand in for one whose first text is late
+    known: Known = field(default_factory=Known)  # of the cache, when it was asked before
 
 
 @dataclass(slots=True)
@@ -64,8 +71,14 @@ class Report:
     problems: list[str] = field(default_factory=list)  # of models that gave way to another
     resumed: bool = False
     carried_tokens: int = 0  # written by a call that then broke
-    extra_prompts: int = 0  # prompts that were read for calls that lost or broke
+    calls: list[Attempt] = field(default_factory=list)  # that were sent, for whatever reason
+    paid: int = 0  # tokens, by those who have read it
     stored: bool = False  # whether one of those who read it has had it stored
+
+    @property
+    def prompts(self) -> int:
+        """How often a model has read the prompt. One that broke before its first text, or refused, has not."""
+        return sum(call.problem is None or isinstance(call.problem, TooLate) for call in self.calls)
 
 
 class Generation:
@@ -80,6 +93,11 @@ class Generation:
         self._first_text = order.first_text
         self._refused_hedge = False
         self._prompt: prefix.Blocks | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.flight.over
 
     def suits(self, order: Order) -> bool:
         """Whether a request with an order like this one's may read along: neither cut short nor held up by it."""
@@ -105,13 +123,13 @@ class Generation:
 
     def _give_way(self, problem: ServiceError, other: str) -> None:
         """Let the `other` model have a try, if there is anything left to try in and it is allowed."""
-        if isinstance(problem, TooLate) and not (self.order.others_when_late and self.order.deadline.remaining() > 0):
+        if isinstance(problem, TooLate) and (self._is_over() or not self.order.others_when_late):
             raise problem
         if self.order.once and not isinstance(problem, _NOT_SENT):
             raise problem
         self._first_text = Deadline.never(self._first_text.clock)
-        self.report.problems.append(problem.message)
-        self.report.decisions.add("fallback", "started", other, problem.message)
+        self.report.problems.append(problem.outline)
+        self.report.decisions.add("fallback", "started", other, problem.outline)
 
     async def _begin(self, pool: Pool) -> Attempt:
         """The call that has brought the first text."""
@@ -127,7 +145,7 @@ class Generation:
         first = await self._enter(pool)
         after_s = pool.hedge.after_s() if not self.order.once and self._second_pool(first) else None
         try:
-            return await self._race(first, after_s, second)
+            return await self._race(first, after_s, second, self._patience_s(pool, [first.replica]))
         except ServiceError as problem:
             if hedged or self.order.once:
                 raise
@@ -136,24 +154,56 @@ class Generation:
     async def _retry(self, pool: Pool, failed: list[Replica], problem: ServiceError) -> Attempt:
         """Other calls, one after the other, until one brings a first text. Raises what the last one ended with."""
         while len(failed) == 1 or (len(failed) <= _RETRIES and pool.has_others(failed)):
-            pause_s = self._fleet.retry.pause_s(problem, self.order.deadline.remaining())
+            pause_s = self._pause_s(pool, failed, problem)
             if pause_s is None:
                 break
-            self.report.decisions.add("retry", "started", pool.model, problem.message)
+            self.report.decisions.add("retry", "started", pool.model, problem.outline)
             await asyncio.sleep(pause_s)
             attempt = await self._enter(pool, pool.elsewhere(failed))
             try:
-                return await self._race(attempt, None, lambda: None)
+                return await self._race(attempt, None, lambda: None, self._patience_s(pool, [*failed, attempt.replica]))
             except ServiceError as another:
                 problem = another
                 failed.append(attempt.replica)
         raise problem
 
+    def _pause_s(self, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
+        """How long to wait before another call, None: there is none. One that was silent is not asked again itself."""
+        if not isinstance(problem, TooLate):
+            return self._fleet.retry.pause_s(problem, self.order.deadline.remaining())
+        others = not self._is_over() and not pool.is_open(self.order.ticket.tenant, failed)
+        return 0.0 if others and self._fleet.retry.spend() else None
+
+    def _patience_s(self, pool: Pool, asked: Sequence[Replica]) -> float:
+        """How long to wait for a first text from those `asked`: a part of the time is kept for who else is well."""
+        within_s, left_s = self._first_text.remaining(), self.order.deadline.remaining()
+        other = self._alternative(pool, asked)
+        if other is None:
+            return within_s
+        patience_s = max(min(left_s * (1 - self._fleet.kept_share), self._fleet.slow_s), pool.usual.needs_s())
+        in_vain = left_s - patience_s < other.usual.needs_s()
+        return within_s if in_vain else min(within_s, patience_s)
+
+    def _alternative(self, pool: Pool, asked: Sequence[Replica]) -> Pool | None:
+        """Who would be called if those `asked` brought nothing: another replica, or the next model."""
+        tenant, models = self.order.ticket.tenant, self.order.models[:_MODELS]
+        if self.order.once or not self._fleet.kept_share:
+            return None
+        if not pool.is_open(tenant, asked):
+            return pool
+        later = models[models.index(pool.model) + 1 :] if self.order.others_when_late else ()
+        pools = [self._fleet.pools[model] for model in later if model in self._fleet.pools]
+        return next((other for other in pools if not other.is_open(tenant)), None)
+
+    def _is_over(self) -> bool:
+        return self.order.deadline.remaining() < _NOTHING_S
+
     async def _enter(self, pool: Pool, avoid: Sequence[Replica] = ()) -> Attempt:
         """A call, as soon as there is a place and a replica for it. `avoid` are called only where there is no other."""
-        if pool.is_open():
-            refusal = pool.refusal()
-            self.report.decisions.add("breaker", "refused", pool.model, refusal.message)
+        tenant = self.order.ticket.tenant
+        if pool.is_open(tenant):
+            refusal = pool.refusal(tenant)
+            self.report.decisions.add("breaker", "refused", pool.model, refusal.outline)
             raise refusal
         if pool.drop_share and pool.rng.random() < pool.drop_share:
             self.report.decisions.add("drill", "dropped", pool.model, f"a drill drops {pool.drop_share:.0%} of calls")
@@ -163,10 +213,12 @@ class Generation:
         waited = self._clock() - asked
         if waited > _WAITED_S:
             self.report.decisions.add("limit", "waited", pool.model, f"{waited * 1000:.0f} ms for a place")
+            if self.order.ticket.placed:  # of a batch: nobody waits for its first text before it is asked for
+                self._first_text = Deadline(self._first_text.at + waited, self._clock)
         attempt = self._start(pool, slot, avoid) or self._start(pool, slot)
         if attempt is None:
             slot.release()
-            raise pool.refusal()
+            raise pool.refusal(tenant)
         return attempt
 
     def _start(
@@ -174,16 +226,17 @@ class Generation:
     ) -> Attempt | None:
         """Call a replica, none of `avoid`; None where none is to be had: `slot` is then still the caller's."""
         prompt = self._prompt_of(pool)
-        picked = pool.pick(avoid, prompt)
+        picked = pool.pick(avoid, prompt, self.order.ticket.tenant)
         if picked is None:
             return None
         replica, permit = picked
         if known := replica.prefixes.matched(prompt):
-            self.report.decisions.add("prefix", "matched", replica.address, f"{known} of {len(prompt)} blocks")
+            self.report.decisions.add("prefix", "matched", replica, f"{known} of {len(prompt)} blocks")
         attempt = Attempt(pool, replica, permit, slot, self.order.deadline, self._observe)
         if fault := pool.drill.fault(pool.rng):
-            self.report.decisions.add("drill", "aborted" if fault.code else "delayed", replica.address, fault.words())
+            self.report.decisions.add("drill", "aborted" if fault.code else "delayed", replica, fault.words())
         attempt.start(request or self.order.request, prompt, self.order.metadata, lambda: self._notice(attempt), fault)
+        self.report.calls.append(attempt)
         return attempt
 
     def _prompt_of(self, pool: Pool) -> prefix.Blocks:
@@ -191,12 +244,16 @@ class Generation:
         if not pool.reads_prompts:
             return ()
         if self._prompt is None:
-            self._prompt = prefix.blocks(message.content for message in self.order.request.messages)
+            self._prompt = prefix.blocks(
+                (message.content for message in self.order.request.messages), self.order.request.cache_salt
+            )
         return self._prompt
 
-    async def _race(self, first: Attempt, after_s: float | None, second: Callable[[], Attempt | None]) -> Attempt:
+    async def _race(
+        self, first: Attempt, after_s: float | None, second: Callable[[], Attempt | None], within_s: float
+    ) -> Attempt:
         try:
-            return await race(first, self._news, after_s=after_s, second=second, within_s=self._first_text.remaining())
+            return await race(first, self._news, after_s=after_s, second=second, within_s=within_s)
         finally:
             self._fleet.hedges.leave(self._news)
 
@@ -205,7 +262,7 @@ class Generation:
         pool = self._second_pool(first)
         if pool is None:
             return None
-        waited = f"no first text after {first.age_s() * 1000:.0f} ms"
+        waited = f"no first text after {first.age_s() * 1000:.0f} ms ({first.pool.hedge.basis})"
         slot = pool.gate.spare()
         if slot is None:
             self._fleet.hedges.leave(self._news)  # others may have a place
@@ -221,8 +278,7 @@ class Generation:
             self._fleet.hedges.refund()
             self._no_hedge(pool, f"{waited}; no other replica is well")
             return None
-        self.report.decisions.add("hedge", "started", attempt.replica.address, waited)
-        self.report.extra_prompts += 1
+        self.report.decisions.add("hedge", "started", attempt.replica, waited)
         attempt.kind = "hedge"
         return attempt
 
@@ -257,7 +313,7 @@ class Generation:
         """From now on what comes from this call goes to the readers."""
         self._winner, self.report.model = attempt, attempt.pool.model
         if attempt.kind == "hedge":
-            self.report.decisions.add("hedge", "won", attempt.replica.address, f"after {attempt.age_s() * 1000:.0f} ms")
+            self.report.decisions.add("hedge", "won", attempt.replica, f"after {attempt.age_s() * 1000:.0f} ms")
         if attempt.pool.sag.sagging:
             rate = f"tokens come at {attempt.pool.sag.ratio():.2f} of the usual rate"
             self.report.decisions.add("limit", "sagging", attempt.pool.model, rate)
@@ -293,14 +349,13 @@ class Generation:
             if attempt is None:
                 break
             written = sum(message.tokens for message in self.flight.items)
-            self.report.decisions.add("failover", "started", attempt.replica.address, cause.message)
+            self.report.decisions.add("failover", "started", attempt.replica, cause.outline)
             self.report.resumed, self.report.carried_tokens = True, written
-            self.report.extra_prompts += 1
             self._winner = None
             try:
                 return await race(attempt, self._news, after_s=None, second=lambda: None)
             except ServiceError as another:
-                self.report.decisions.add("failover", "failed", attempt.replica.address, another.message)
+                self.report.decisions.add("failover", "failed", attempt.replica, another.outline)
                 self.report.resumed, cause = False, another
                 failed.append(attempt.replica)
         raise problem

@@ -17,18 +17,20 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from services.gateway.config import TenantSettings
+from services.gateway.config import KEY_WANTED, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.runtime.errors import shorten
 from services.runtime.policy.quota import Allowance
 from services.runtime.stamps import Stamps
 
 LOCAL = "local"  # the one tenant of a gateway without keys
+_OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) lets everybody in"
 _POLL_S = 0.5
 _LONGEST_NAME = 256
 _FILE = TypeAdapter(dict[str, TenantSettings])
@@ -48,22 +50,36 @@ class Tenant:
     weight: float  # its share when tenants compete
     allowance: Allowance
     max_budget_ms: int  # of one request; 0: no limit of its own
+    prefix_salt: str = ""  # those with the same share what models have read; empty where there is one tenant alone
 
 
 class Identity:
     """Tenants by the SHA-256 of their keys, in hexadecimal.
 
     `api_keys` gives the tenant of each, `tenants` and the YAML `file` what each tenant may have and more keys.
-    Without any key it is open to all, as the tenant `local`. Once there has been a key it stays closed: to revoke the
-    last one opens nothing. Raises `BadTenants` when the file or a key is not usable.
+    Without any key it is open to all, as the tenant `local`, where it may be (`anonymous`); or to those alone whose
+    `tokens` the edge has checked. Once there has been a key it stays closed: to revoke the last one opens nothing.
+    Raises `BadTenants` when the file or a key is not usable, or when there is neither a key nor one of the two.
     """
 
-    def __init__(self, api_keys: Mapping[str, str], tenants: Mapping[str, TenantSettings], file: Path | None):
-        self._api_keys, self._settings, self._file = api_keys, tenants, file
+    def __init__(
+        self,
+        api_keys: Mapping[str, str],
+        tenants: Mapping[str, TenantSettings],
+        file: Path | None,
+        *,
+        anonymous: bool = False,
+        tokens: bool = False,
+    ):
+        self._api_keys, self._settings, self._file, self._tokens = api_keys, tenants, file, tokens
         self._stamps = Stamps(*filter(None, [file]))
+        self.version = 0  # moves when a credential may mean something else than before
         self._known = settings = self._load()
         self._keys = _by_key(api_keys, settings)
-        self._local = None if self._keys else _tenant(LOCAL, settings)
+        if not (self._keys or anonymous or tokens):
+            raise BadTenants(f"{file or 'tenants'}: {KEY_WANTED} to serve beyond loopback, got none; {_OPEN}")
+        self._local = _tenant(LOCAL, settings) if anonymous and not self._keys else None
+        self._tell_keyless()
 
     def tenant(self, authorization: str | None, proven: Sequence[str | bytes] = ()) -> Tenant:
         """The tenant of an `authorization` header (`Bearer <key>`), or the one whose name the edge has `proven`.
@@ -114,7 +130,15 @@ class Identity:
             _log.error("%s; the tenants stay as they were", error)
             return
         self._local = None if self._keys or self._local is None else _tenant(LOCAL, settings)
+        self.version += 1
         _log.info("tenants_file: read again; keys: %d", len(self._keys))
+        self._tell_keyless()
+
+    def _tell_keyless(self) -> None:
+        """Of tenants that nobody can be."""
+        keyless = self._known.keys() - {tenant.name for tenant in self._keys.values()}
+        if keyless and not (self._local or self._tokens):
+            _log.warning("tenants: nobody can be %s, without a key", ", ".join(sorted(keyless)))
 
     def _load(self) -> Mapping[str, TenantSettings]:
         """All tenants that have settings, those of the file included."""
@@ -158,4 +182,14 @@ def _claims(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings])
 def _tenant(name: str, settings: Mapping[str, TenantSettings]) -> Tenant:
     own = settings.get(name, TenantSettings())
     allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
-    return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms)
+    return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, _salt(name, own.prefix_group))
+
+
+@lru_cache(maxsize=10_000)
+def _salt(name: str, group: str) -> str:
+    """The same in every gateway and after a restart, so that what was read stays of use. It needs no secret: gateways
+    alone tell it to models, and no caller can choose the salt of a prompt."""
+    if name == LOCAL and not group:
+        return ""
+    kind, whose = (b"group", group) if group else (b"tenant", name)
+    return hashlib.blake2b(whose.encode(), digest_size=16, person=b"prefix " + kind).hexdigest()

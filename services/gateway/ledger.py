@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,7 +21,7 @@ from services.gateway.targets import Targets
 from services.runtime import telemetry
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError
-from services.runtime.policy.gate import Shed
+from services.runtime.policy.ticket import Shed
 
 _log = logging.getLogger(__name__)
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, 10, 30)
@@ -84,6 +84,7 @@ class Ledger:
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     ttft_s: float | None = None
     total_s: float = 0.0
+    tell: Callable[[pb.Stage], None] = lambda _: None  # hears of each stage when it has ended
     opened: float = field(init=False)
     decisions: Decisions = field(init=False)
 
@@ -139,16 +140,16 @@ class Ledger:
             running.span.end()
         if running.outcome == pb.STAGE_OUTCOME_OVERRUN:
             _log.warning("stage %s broke its budget of %.0f ms: %s", name, running.budget_s * 1000, running.detail)
-        self.stages.append(
-            pb.Stage(
-                name=name,
-                budget_ms=running.budget_s * 1000,
-                spent_ms=spent * 1000,
-                started_ms=started * 1000,
-                outcome=running.outcome,
-                detail=running.detail,
-            )
+        ended = pb.Stage(
+            name=name,
+            budget_ms=running.budget_s * 1000,
+            spent_ms=spent * 1000,
+            started_ms=started * 1000,
+            outcome=running.outcome,
+            detail=running.detail,
         )
+        self.stages.append(ended)
+        self.tell(ended)
 
     def accepted(self) -> pb.Accepted:
         """The event that tells the plan."""
@@ -195,7 +196,7 @@ class Ledger:
     def failed(self, error: ServiceError) -> None:
         """There is no answer: the error tells why."""
         if isinstance(error, Shed):
-            self.decide("shed", "refused", error.metadata.get("why", ""), error.message)
+            self.decide("shed", "refused", error.metadata.get("why", ""), error.outline)
         self.decisions.explain(error, self.opened, telemetry.trace_id(self.span))
         self._trace_decisions()
 
@@ -249,6 +250,8 @@ class Ledger:
                 "hedgerow.decision.subject": made.subject,
                 "hedgerow.decision.reason": made.reason,
             }
+            if made.address:
+                attributes["hedgerow.decision.address"] = made.address
             self.span.add_event(f"hedgerow.{made.policy}", attributes, now_ns - int((now - made.at) * 1e9))
 
     def _compare_with_targets(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
 
 import grpc
 
@@ -32,6 +33,7 @@ class Members:
         group: asyncio.TaskGroup,
     ):
         self._pool, self._settings, self._connect, self._group = pool, settings, connect, group
+        self._numbers = count(1)
         self._left: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,7 +60,8 @@ class Members:
 
     def _join(self, address: str, place: balance.Place) -> None:
         channel, left = self._connect(address), asyncio.Event()
-        replica = make_replica(self._settings, self._pool.model, address, Llm(channel, self._pool.model))
+        model, llm = self._pool.model, Llm(channel, self._pool.model)
+        replica = make_replica(self._settings, model, next(self._numbers), address, llm, self._pool.usual)
         replica.place = place
         balance.joined(replica, self._pool.replicas)
         self._pool.replicas.append(replica)

@@ -1,8 +1,9 @@
 """What Redis does for a tenant's quota: each script is one atomic step, by Redis' own clock.
 
-A tenant has a hash with its two buckets (`hedgerow:quota:{tenant}`) and a sorted set with the requests it has in flight
-(`…:leases`), each with the time at which its place is free again. The buckets are those of `policy/bucket.py`: a level,
-the time it was true, and the rate and the burst it fills with. A bucket that is full need not be there.
+A tenant has a hash with its two buckets (`hedgerow:quota:{tenant}`) and two sorted sets of what it has in flight, each
+with the time at which it no longer counts: `…:leases` with a place of its concurrency, `…:turns` without. The buckets
+are those of `policy/bucket.py`: a level, the time it was true, and the rate and the burst it fills with. A bucket that
+is full need not be there.
 """
 
 from __future__ import annotations
@@ -37,13 +38,15 @@ end
 """
 
 # KEYS: hash, leases. ARGV: id, lease in seconds, tokens, requests a second, their burst, tokens a second, their burst,
-# requests at once, seconds that do not count. Returns {'', '0', '0'}, or {quota, seconds to wait, what is left}.
+# requests at once, seconds that do not count, as how many requests it counts. Returns {'', '0', '0'}, or {quota,
+# seconds to wait, what is left}.
 RESERVE: Final = (
     _BUCKETS
     + """
 local id, lease_s, tokens = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local rate, burst = tonumber(ARGV[4]), tonumber(ARGV[5])
 local token_rate, token_burst, places, at_once = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] + 0
+local count = tonumber(ARGV[10])
 
 local function refused(quota, wait_s, left)
   return {quota, string.format('%.17g', wait_s), string.format('%.17g', left)}
@@ -55,7 +58,7 @@ if places > 0 and running >= places then return refused('concurrency', 0, runnin
 local requests, left = 0, 0
 if rate > 0 then
   requests = level('requests', burst)
-  local wait_s = (1 - requests) / rate
+  local wait_s = (count - requests) / rate
   if wait_s > at_once then return refused('requests', wait_s, requests) end
 end
 if token_rate > 0 then
@@ -63,7 +66,7 @@ if token_rate > 0 then
   local wait_s = (math.min(tokens, token_burst) - left) / token_rate
   if wait_s > at_once then return refused('tokens', wait_s, left) end
 end
-if rate > 0 then keep('requests', requests - 1, rate, burst) else forget('requests') end
+if rate > 0 then keep('requests', requests - count, rate, burst) else forget('requests') end
 if token_rate > 0 then keep('tokens', left - tokens, token_rate, token_burst) else forget('tokens') end
 redis.call('ZADD', KEYS[2], now + lease_s, id)
 outlive(KEYS[2], lease_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from hedgerow.router.v1 import router_pb2
 from services.gateway.backends import Router
@@ -16,8 +16,9 @@ class Routes:
     A router that goes away leaves its table in force, as with xDS: old figures beat none.
     """
 
-    def __init__(self, known: Collection[str], *, expected: bool):
-        self._known, self.expected = known, expected  # whether there is a router at all
+    def __init__(self, known: Collection[str], *, expected: bool, tell: Callable[[Model], None] = lambda _: None):
+        """`expected`: whether there is a router at all. `tell` hears of each row of each table."""
+        self._known, self.expected, self._tell = known, expected, tell
         self._models: list[Model] = []
         self._by_name: dict[str, Model] = {}
         self._arrived = asyncio.Event()
@@ -45,6 +46,8 @@ class Routes:
             async for table in router.tables():
                 self._models = rank(_model(row) for row in table.models if row.name in self._known)
                 self._by_name = {model.name: model for model in self._models}
+                for model in self._models:
+                    self._tell(model)
                 self.live = True
                 self._arrived.set()
         finally:

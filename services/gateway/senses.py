@@ -25,8 +25,8 @@ from hedgerow.vision.v1 import vision_pb2
 from services.gateway.backends import Audio, Vision
 from services.gateway.ledger import Ledger, Running
 from services.runtime import telemetry
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, shorten
-from services.runtime.policy.breaker import Breaker
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.policy.shared_breaker import SharedBreaker
 
 T = TypeVar("T")
 _LATE = {"vision": "vision:budget", "audio": "audio:budget"}
@@ -39,9 +39,9 @@ class Senses:
     """The services that see and hear, where there are any, and what stands before each."""
 
     vision: Vision | None
-    vision_breaker: Breaker
+    vision_breaker: SharedBreaker
     audio: Audio | None
-    audio_breaker: Breaker
+    audio_breaker: SharedBreaker
     vision_model: str = ""
     top_k: int = 1
 
@@ -82,8 +82,8 @@ def recording_is(request: pb.GenerateRequest) -> Literal["", "context", "questio
 class Perception:
     """One request, seen and heard. `leave` when the answer is over, however it ended."""
 
-    def __init__(self, request: pb.GenerateRequest, ledger: Ledger, senses: Senses):
-        self._request, self._ledger, self._senses = request, ledger, senses
+    def __init__(self, request: pb.GenerateRequest, tenant: str, ledger: Ledger, senses: Senses):
+        self._request, self._tenant, self._ledger, self._senses = request, tenant, ledger, senses
         self._role = recording_is(request)
         self._heard = ""
         self._sights: pb.Sights | None = None
@@ -175,8 +175,7 @@ class Perception:
             if not done:
                 raise TooLate(f"vision: longer than its {stage.budget_s * 1000:.0f} ms")
             seen = self._look.result()
-            names = [shown.labels[0].name for shown in seen.results if shown.labels]
-            stage.detail = shorten(f"{seen.model}: {', '.join(names)}")
+            stage.detail = f"{seen.model}: {sum(bool(shown.labels) for shown in seen.results)} named"  # as what is told
             return seen
 
         seen = await self._stage("vision", self._senses.vision_breaker, look, required=False)
@@ -186,7 +185,7 @@ class Perception:
             self._take_sights(seen)
 
     async def _stage(
-        self, name: str, breaker: Breaker, work: Callable[[Running], Awaitable[T]], *, required: bool
+        self, name: str, breaker: SharedBreaker, work: Callable[[Running], Awaitable[T]], *, required: bool
     ) -> T | None:
         """Run a stage. One that is not required may fail: the result is None then, and the answer degraded."""
         with self._ledger.stage(name) as stage:
@@ -198,34 +197,31 @@ class Perception:
         return result
 
     async def _attempt(
-        self, name: str, stage: Running, breaker: Breaker, work: Callable[[Running], Awaitable[T]]
+        self, name: str, stage: Running, breaker: SharedBreaker, work: Callable[[Running], Awaitable[T]]
     ) -> tuple[T | None, ServiceError | None]:
         """The result, or why there is none. Raises what is wrong with the request."""
         if not self._ledger.worth_starting(name, stage):
             return None, TooLate(f"{name}: {stage.detail}")
-        permit = breaker.enter()
+        permit = breaker.enter(self._tenant)
         if permit is None:
-            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why(self._tenant)
             self._ledger.decide("breaker", "skipped", name, stage.detail)
-            return None, breaker.refusal()
+            return None, breaker.refusal(self._tenant)
         try:
             result = await work(stage)
-            permit.succeeded(None)
+            permit.replied()
             return result, None
-        except (InvalidInput, Exhausted) as error:
-            permit.succeeded(None)  # the service works: the request is at fault, or there are too many
+        except ServiceError as error:
+            permit.ended(error)
             if isinstance(error, InvalidInput):
                 raise
-            problem: ServiceError = error
-        except ServiceError as error:
-            permit.failed()
             problem = error
         finally:
             permit.abandoned()  # unless it has reported
         late = isinstance(problem, TooLate)
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-        stage.detail = problem.message
-        self._ledger.decide("budget" if late else "fallback", "skipped", name, problem.message)
+        stage.detail = problem.outline
+        self._ledger.decide("budget" if late else "fallback", "skipped", name, problem.outline)
         return None, problem
 
     def _wanted(self) -> vision_pb2.ClassifyRequest:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from functools import cache, partial
+from weakref import WeakValueDictionary
 
 from google.rpc import code_pb2
 from opentelemetry.trace import Span
@@ -15,23 +16,30 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admit import check, check_conversation
 from services.gateway.answer import Answer, Backends, Messages
+from services.gateway.backends import Audio, whose
+from services.gateway.batch import Batch
 from services.gateway.config import GatewaySettings
 from services.gateway.converse import Conversation
+from services.gateway.credential import Credential
 from services.gateway.door import Door
 from services.gateway.errors import BudgetSpent
 from services.gateway.identity import Identity, Tenant
 from services.gateway.ledger import Ledger
 from services.gateway.plan import answer_stages, make_plan
 from services.gateway.senses import recording_is
+from services.gateway.spoken import Spoken, Tally
 from services.gateway.targets import Targets
 from services.runtime import telemetry
-from services.runtime.boundary import Call, header, to_status
-from services.runtime.callers import EDGE, TENANT_HEADER
+from services.runtime.boundary import Call, to_status
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.policy.pace import Turn
+from services.runtime.policy.quota import REQUEST, TURN, Claim, Reservation
 
 _OPENING_S = 10.0  # for a conversation's first message
-_QUOTA_SHARE = 0.2  # of a budget, that the gateways' common quotas may take at most
+_HOLD_S = 1.0  # for the gateways' common quotas to decide on a conversation
+_PARTING_S = 2.0  # for a client to take its last error
+_LEAST_MS = 1.0  # of a budget, and of a wait worth a word
 
 
 class GatewayServicer:
@@ -41,44 +49,71 @@ class GatewayServicer:
         self._settings, self._backends = settings, backends
         self._identity, self._door, self._targets = identity, door, Targets(settings.targets)
         self._conversations: set[Conversation] = set()
+        self._tallies = WeakValueDictionary[str, Tally]()
         self._stages = cache(partial(answer_stages, settings.stages))
 
-    def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Tenant:
-        """The tenant of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`.
-
-        A tenant's name in the metadata is believed of `caller`, an identity, only where that is the edge.
-        """
-        named = [value for key, value in metadata if key == TENANT_HEADER] if caller == EDGE else []
-        return self._identity.tenant(header(metadata, "authorization"), named)
+    def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
+        """The credential of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`."""
+        return Credential(self._identity, metadata, caller)
 
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
-        tenant = self.authorize(call.metadata, call.peer)
-        async with aclosing(await self._answer(request, tenant, call.deadline, call.span)) as messages:
+        credential = self.authorize(call.metadata, call.peer)
+        async with aclosing(await self._answer(request, credential.tenant, call.deadline, call.span)) as messages:
             async for message in messages:
+                credential.check()
                 yield message
 
     async def GenerateBatch(
         self, request: pb.GenerateBatchRequest, call: Call
     ) -> AsyncIterator[pb.GenerateBatchResponse]:
-        tenant = self.authorize(call.metadata, call.peer)
+        credential, began = self.authorize(call.metadata, call.peer), time.monotonic()
         if not 1 <= len(request.requests) <= self._settings.max_batch:
             raise InvalidInput("requests", f"1 to {self._settings.max_batch} requests", len(request.requests))
-        tasks = [
-            asyncio.create_task(self._item(index, item, tenant, call)) for index, item in enumerate(request.requests)
-        ]
-        try:
-            for done in asyncio.as_completed(tasks):
-                yield await done
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+
+        def allow(item: pb.GenerateRequest) -> Deadline:
+            check(item, self._settings)
+            return Deadline.after(self._budget_ms(item, credential.tenant, call.deadline) / 1000)
+
+        async def begin(item: pb.GenerateRequest, deadline: Deadline, turn: Turn) -> Messages:
+            credential.check()
+            tenant, trace_id = credential.tenant, telemetry.trace_id(call.span)
+            reservation = await self._door.admit_in_time(item, tenant, trace_id, deadline)
+            ledger = self._open(item, max(deadline.remaining() * 1000, _LEAST_MS), call.span, time.monotonic())
+            if (waited_ms := (ledger.opened - began) * 1000) > _LEAST_MS:
+                ledger.decide("limit", "waited", "batch", f"{waited_ms:.0f} ms for its turn")
+            return self._make(item, tenant, reservation, ledger, turn.over)
+
+        async with aclosing(Batch(allow, begin, _tell).results(request.requests)) as results:
+            async for result in results:
+                credential.check()
+                yield result
 
     async def Converse(
         self, requests: AsyncIterator[pb.ConverseRequest], call: Call
     ) -> AsyncIterator[pb.ConverseResponse]:
-        tenant = self.authorize(call.metadata, call.peer)
-        first = await _opening(requests)
+        credential = self.authorize(call.metadata, call.peer)
+        place = await self._door.hold(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
+        try:
+            first = await _opening(requests)
+            audio = self._may_converse(first)
+            conversation = self._conversation(first.options, credential, call.deadline)
+            remaining = call.deadline.remaining()
+            timeout_s = remaining if math.isfinite(remaining) else None
+            metadata = (*telemetry.propagate(call.span), whose(credential.tenant.name))
+            with self._listed(conversation), _ends_with(credential, conversation):
+                async with aclosing(conversation.responses(requests, audio, timeout_s, metadata)) as responses:
+                    async for response in responses:
+                        yield response
+        finally:
+            place.settle(0)
+
+    def drain(self) -> None:
+        """End the conversations, which would never end by themselves."""
+        for conversation in self._conversations:
+            conversation.close()
+
+    def _may_converse(self, first: pb.ConverseRequest) -> Audio:
+        """Who listens. Raises where nobody can, or what is wrong with the first message."""
         if not first.HasField("options"):
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
         check_conversation(first.options, self._settings)
@@ -87,54 +122,45 @@ class GatewayServicer:
         assert senses.audio is not None
         if not senses.audio_breaker.would_admit():
             raise senses.audio_breaker.refusal()
+        return senses.audio
 
+    def _conversation(self, options: pb.ConverseOptions, credential: Credential, deadline: Deadline) -> Conversation:
         def answer(request: pb.GenerateRequest) -> Messages:
-            return self._turn(request, tenant, call.deadline)
+            return self._turn(request, credential, deadline)
 
-        conversation = Conversation(first.options, answer, _tell, self._settings.conversation_turns)
-        remaining = call.deadline.remaining()
-        timeout_s = remaining if math.isfinite(remaining) else None
+        settings, name = self._settings, credential.tenant.name
+        tally = self._tallies.get(name) or Tally(settings.tenant_queue_bytes)
+        self._tallies[name] = tally
+        spoken = Spoken(settings.conversation_queue_bytes, tally)
+        return Conversation(
+            options, answer, _tell, settings.conversation_turns, settings.conversation_idle_ms / 1000, spoken
+        )
+
+    @contextmanager
+    def _listed(self, conversation: Conversation) -> Iterator[None]:
         self._conversations.add(conversation)
         try:
-            responses = conversation.responses(requests, senses.audio, timeout_s, telemetry.propagate(call.span))
-            async with aclosing(responses):
-                async for response in responses:
-                    yield response
+            yield
         finally:
             self._conversations.discard(conversation)
 
-    def drain(self) -> None:
-        """End the conversations, which would never end by themselves."""
-        for conversation in self._conversations:
-            conversation.close()
-
-    async def _turn(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> Messages:
-        """One turn's answer, in a span of its own."""
+    async def _turn(self, request: pb.GenerateRequest, credential: Credential, deadline: Deadline) -> Messages:
+        """One turn's answer, in a span of its own. Its conversation has the place."""
         with telemetry.internal_span("turn") as span:
-            async with aclosing(await self._answer(request, tenant, deadline, span)) as messages:
+            async with aclosing(await self._answer(request, credential.tenant, deadline, span, TURN)) as messages:
                 async for message in messages:
                     yield message
 
-    async def _item(
-        self, index: int, request: pb.GenerateRequest, tenant: Tenant, call: Call
-    ) -> pb.GenerateBatchResponse:
-        final = pb.Final()
-        try:
-            async with aclosing(await self._answer(request, tenant, call.deadline, call.span)) as messages:
-                async for message in messages:
-                    final = message.events[-1].final  # the last event of the last message
-        except Exception as error:  # one item's failure does not end the others
-            return pb.GenerateBatchResponse(index=index, error=_tell(error))
-        return pb.GenerateBatchResponse(index=index, final=final)
-
-    async def _answer(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span) -> Messages:
+    async def _answer(
+        self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
+    ) -> Messages:
         check(request, self._settings)
-        budget_ms = self._budget_ms(request, tenant, deadline)
-        opened, trace_id = time.monotonic(), telemetry.trace_id(span)
-        if self._door.asks(tenant):
-            reservation = await self._door.admit_shared(request, tenant, trace_id, budget_ms / 1000 * _QUOTA_SHARE)
-        else:
-            reservation = self._door.admit(request, tenant, trace_id)
+        budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
+        reservation = await self._door.admit(request, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
+        return self._make(request, tenant, reservation, self._open(request, budget_ms, span, opened))
+
+    def _open(self, request: pb.GenerateRequest, budget_ms: float, span: Span, opened: float) -> Ledger:
+        """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
         cached = self._backends.cache is not None and not request.cache.bypass
         plan = make_plan(
             self._stages(cached=cached, images=bool(request.images), audio=recording_is(request)),
@@ -142,13 +168,22 @@ class GatewayServicer:
             floor_share=self._settings.floor_share,
             first_text_ms=self._first_text_ms(request),
         )
-        reserve_s = min(self._settings.finish_reserve_ms, budget_ms / 10) / 1000
-        ledger = Ledger(plan, span, reserve_s, self._targets)
-        ledger.opened = opened  # to be admitted is a part of the budget
+        ledger = Ledger(plan, span, min(self._settings.finish_reserve_ms, budget_ms / 10) / 1000, self._targets)
+        ledger.opened = opened
+        return ledger
+
+    def _make(
+        self,
+        request: pb.GenerateRequest,
+        tenant: Tenant,
+        reservation: Reservation,
+        ledger: Ledger,
+        placed: Callable[[], None] | None = None,
+    ) -> Messages:
         if reservation.local:
             ledger.degraded.append("quota:local")
             ledger.decide("quota", "local", tenant.name, reservation.local)
-        return Answer(request, tenant, reservation, ledger, self._backends).messages()
+        return Answer(request, tenant, reservation, ledger, self._backends, placed).messages()
 
     def _budget_ms(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> float:
         """The smallest of the request's budget, the tenant's cap, the most there is, and the call's own deadline."""
@@ -164,6 +199,26 @@ class GatewayServicer:
         given = request.HasField("first_token_budget_ms")
         limit = request.first_token_budget_ms if given else self._settings.first_token_budget_ms
         return limit or math.inf
+
+
+@contextmanager
+def _ends_with(credential: Credential, conversation: Conversation) -> Iterator[None]:
+    """Inside, the conversation ends when its credential does: also that of a client that takes no answers."""
+
+    async def watch(serving: asyncio.Task[object] | None) -> None:
+        try:
+            await credential.watch()
+        except ServiceError as error:
+            conversation.end(error)
+        await asyncio.sleep(_PARTING_S)
+        if serving:
+            serving.cancel()
+
+    watching = asyncio.create_task(watch(asyncio.current_task()))
+    try:
+        yield
+    finally:
+        watching.cancel()
 
 
 async def _opening(requests: AsyncIterator[pb.ConverseRequest]) -> pb.ConverseRequest:

@@ -27,7 +27,7 @@ from redis.asyncio import Redis
 
 from services.gateway.quota_scripts import RENEW, RESERVE, SETTLE
 from services.runtime.deadline import Clock, set_within
-from services.runtime.policy.quota import NOW_S, Allowance, Quota, Quotas, Reservation, refusal
+from services.runtime.policy.quota import NOW_S, REQUEST, Allowance, Claim, Quota, Quotas, Reservation, refusal
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
 
 _RENEWALS = 3  # in a lease: one or two may fail
@@ -39,14 +39,28 @@ _ASKED_SECONDS = Histogram(
 _SHA = {script: hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest() for script in (RESERVE, SETTLE, RENEW)}
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is counted together: what a tenant has in flight, with places or without."""
+
+    tenant: str
+    places: int
+
+    def keys(self) -> tuple[str, str]:
+        """The tenant's buckets and these leases, in one slot of a cluster."""
+        buckets = f"{PREFIX}quota:{{{self.tenant}}}"
+        return buckets, f"{buckets}:{'leases' if self.places else 'turns'}"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ask:
-    """A request that wants to be admitted. `verdict` is what `RESERVE` returns."""
+    """Who wants to be admitted. `verdict` is what `RESERVE` returns."""
 
     id: str
-    tenant: str
+    kind: _Kind
     allowance: Allowance
     tokens: int
+    requests: int
     verdict: asyncio.Future[Sequence[bytes]] = field(default_factory=asyncio.Future)
 
 
@@ -67,30 +81,43 @@ class SharedQuotas:
         self._state, self._lease_s, self._retry_after_s, self._clock = state, lease_s, retry_after_s, clock
         self._process, self._numbers = secrets.token_hex(8), count()
         self._allowances: dict[str, Allowance] = {}
-        self._running: dict[str, str] = {}  # tenant by id
+        self._running: dict[str, _Kind] = {}  # by id
         self._asks: list[_Ask] = []
-        self._ends: dict[str, dict[str, _End]] = {}  # by tenant and id
+        self._ends: dict[_Kind, dict[str, _End]] = {}  # by id
         self._work, self._renew_at = asyncio.Event(), 0.0
         state.on_return(self._begin_again)
 
-    async def reserve(self, tenant: str, allowance: Allowance, tokens: int, within_s: float) -> Reservation:
-        """Admit one request of about `tokens` tokens; raises `QuotaExceeded`. When Redis has not decided `within_s`,
+    async def reserve(
+        self, tenant: str, allowance: Allowance, tokens: int, within_s: float, claim: Claim = REQUEST
+    ) -> Reservation:
+        """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. When Redis has not decided `within_s`,
         this process does, and the reservation says why (`local`)."""
         self._allowances[tenant] = allowance
-        ask = _Ask(f"{self._process}-{next(self._numbers)}", tenant, allowance, tokens)
-        then = partial(self._end, tenant, ask.id)
+        kind = _Kind(tenant, claim.places)
+        ask = _Ask(self._new_id(), kind, allowance, tokens, claim.requests)
         try:
             quota, wait_s, left = await self._decided(ask, within_s)
         except SharedStateLost as problem:
-            reservation = self.local.reserve(tenant, allowance, tokens, then, local=str(problem))
+            return self._reserve_alone(kind, allowance, tokens, claim, str(problem))
         else:
             if quota:
                 name = cast(Quota, quota.decode())
                 wait = self._retry_after_s if name == "concurrency" else float(wait_s)
                 raise refusal(tenant, allowance, name, wait, float(left), tokens)
-            reservation = self.local.book(tenant, allowance, tokens, then)
-        self._running[ask.id] = tenant
+            self._running[ask.id] = kind
+            return self.local.book(tenant, allowance, tokens, claim, partial(self._end, kind, ask.id))
+
+    def _reserve_alone(self, kind: _Kind, allowance: Allowance, tokens: int, claim: Claim, why: str) -> Reservation:
+        """Without Redis, whose buckets have paid nothing for it: what it has cost at its end is all theirs to book."""
+        own_id = self._new_id()  # nobody knows what Redis did with the first
+        reservation = self.local.reserve(
+            kind.tenant, allowance, tokens, claim, lambda over: self._end(kind, own_id, over - tokens), local=why
+        )
+        self._running[own_id] = kind
         return reservation
+
+    def _new_id(self) -> str:
+        return f"{self._process}-{next(self._numbers)}"
 
     async def run(self) -> None:
         """Carry everything to Redis until cancelled; and then what has ended, so that its places are free at once."""
@@ -115,10 +142,10 @@ class SharedQuotas:
         except TimeoutError:
             raise SharedStateLost(f"Redis: no answer within {within_s * 1000:.0f} ms") from None
 
-    def _end(self, tenant: str, request_id: str, over: int) -> None:
+    def _end(self, kind: _Kind, request_id: str, over: int) -> None:
         """A request has ended with `over` of its tokens left."""
         self._running.pop(request_id, None)
-        self._ends.setdefault(tenant, {})[request_id] = _End(over, self._clock())
+        self._ends.setdefault(kind, {})[request_id] = _End(over, self._clock())
         if self._state.up:
             self._work.set()
 
@@ -141,49 +168,49 @@ class SharedQuotas:
             if not ask.verdict.done():
                 ask.verdict.set_result(verdict)
             elif not verdict[0]:  # who asked has left, and holds a place
-                self._end(ask.tenant, ask.id, ask.tokens)
+                self._end(ask.kind, ask.id, ask.tokens)
 
     async def _send(
         self,
         client: Redis,
         asks: Sequence[_Ask],
-        ends: Mapping[str, Mapping[str, _End]],
-        running: Mapping[str, list[str]],
+        ends: Mapping[_Kind, Mapping[str, _End]],
+        running: Mapping[_Kind, list[str]],
     ) -> Sequence[Sequence[bytes]]:
         """What has ended first: its places may be what the others ask for."""
         pipeline: Any = client.pipeline(transaction=False)
-        for tenant, ended in ends.items():
-            per_minute = self._allowances[tenant].tokens_per_minute
+        for kind, ended in ends.items():
+            per_minute = self._allowances[kind.tenant].tokens_per_minute
             pairs = [part for request_id, end in ended.items() for part in (request_id, end.over)]
-            pipeline.evalsha(_SHA[SETTLE], 2, *_keys(tenant), per_minute / 60, per_minute, *pairs)
-        for tenant, ids in running.items():
-            pipeline.evalsha(_SHA[RENEW], 1, _keys(tenant)[1], self._lease_s, *ids)
+            pipeline.evalsha(_SHA[SETTLE], 2, *kind.keys(), per_minute / 60, per_minute, *pairs)
+        for kind, ids in running.items():
+            pipeline.evalsha(_SHA[RENEW], 1, kind.keys()[1], self._lease_s, *ids)
         for ask in asks:
-            pipeline.evalsha(_SHA[RESERVE], 2, *_keys(ask.tenant), ask.id, self._lease_s, ask.tokens, *_limits(ask))
+            pipeline.evalsha(_SHA[RESERVE], 2, *ask.kind.keys(), ask.id, self._lease_s, ask.tokens, *_limits(ask))
         replies: list[Any] = await pipeline.execute()
         return replies[len(replies) - len(asks) :]
 
-    def _due(self) -> Mapping[str, list[str]]:
-        """The requests whose leases are to be renewed now, by tenant."""
-        due: dict[str, list[str]] = {}
+    def _due(self) -> Mapping[_Kind, list[str]]:
+        """The requests whose leases are to be renewed now."""
+        due: dict[_Kind, list[str]] = {}
         if self._clock() >= self._renew_at:
             self._renew_at = self._clock() + self._lease_s / _RENEWALS
-            for request_id, tenant in self._running.items():
-                due.setdefault(tenant, []).append(request_id)
+            for request_id, kind in self._running.items():
+                due.setdefault(kind, []).append(request_id)
         return due
 
-    def _take_back(self, asks: Sequence[_Ask], ends: Mapping[str, Mapping[str, _End]]) -> None:
+    def _take_back(self, asks: Sequence[_Ask], ends: Mapping[_Kind, Mapping[str, _End]]) -> None:
         """Nothing is known of what Redis did: who asked is told so, and what they may hold is given back. What ended
         longer ago than a lease holds nothing any more."""
         for ask in asks:
             if not ask.verdict.done():
                 ask.verdict.set_exception(SharedStateLost("Redis does not answer"))
-            self._ends.setdefault(ask.tenant, {})[ask.id] = _End(ask.tokens, self._clock())
+            self._ends.setdefault(ask.kind, {})[ask.id] = _End(ask.tokens, self._clock())
         oldest = self._clock() - self._lease_s
-        for tenant, ended in ends.items():
+        for kind, ended in ends.items():
             kept = {request_id: end for request_id, end in ended.items() if end.at > oldest}
             if kept:
-                self._ends[tenant] = kept | self._ends.get(tenant, {})
+                self._ends[kind] = kept | self._ends.get(kind, {})
 
     async def _begin_again(self) -> None:
         """Redis is there, and may have forgotten everything."""
@@ -197,14 +224,9 @@ async def _load(client: Redis, script: str) -> object:
     return await cast(Any, client).script_load(script)
 
 
-def _keys(tenant: str) -> tuple[str, str]:
-    """The tenant's buckets and its leases, in one slot of a cluster."""
-    buckets = f"{PREFIX}quota:{{{tenant}}}"
-    return buckets, f"{buckets}:leases"
-
-
 def _limits(ask: _Ask) -> tuple[float, ...]:
     allowance = ask.allowance
     per_minute = allowance.tokens_per_minute
     requests = (allowance.requests_per_s, allowance.requests_burst)
-    return (*requests, per_minute / 60, per_minute, allowance.concurrency, NOW_S)
+    places = allowance.concurrency if ask.kind.places else 0
+    return (*requests, per_minute / 60, per_minute, places, NOW_S, ask.requests)

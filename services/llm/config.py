@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
+from services.runtime.secrets import HttpUrl, Url
 
 
 class VllmSettings(BaseModel):
@@ -48,7 +49,7 @@ class OpenAISettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    base_url: str = Field("https://api.openai.com/v1", pattern="^https?://", description="Up to and including /v1.")
+    base_url: HttpUrl = Field(Url("https://api.openai.com/v1"), description="Up to and including /v1.")
     api_key: SecretStr = Field(SecretStr(""), description="Sent as a bearer token. Empty: none is sent.")
     model: str = Field("", description="The provider's name of the model.")
     context_tokens: int = Field(0, ge=0, description="Most tokens of prompt and answer together. 0: not known.")
@@ -65,7 +66,37 @@ class OpenAISettings(BaseModel):
     read_timeout_ms: int = Field(
         60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."
     )
-    max_connections: int = Field(64, ge=1, description="Connections kept to the provider.")
+    max_connections: int = Field(64, ge=1, description="Answers under way at once, and connections kept; more wait.")
+    idle_timeout_ms: int = Field(90_000, ge=1, description="A connection that nobody uses is closed after that long.")
+    http_version: Literal["1.1", "2"] = Field(
+        "1.1",
+        description="1.1: a connection for each answer under way, soonest to the first token. 2: all answers over one, "
+        "where the provider offers HTTP/2 over TLS; 1.1 where it does not.",
+    )
+    ca_file: str = Field(
+        "", description="PEM of the CAs that may have signed the provider's certificate. Empty: the machine's own."
+    )
+    max_event_bytes: int = Field(
+        1_048_576, ge=1024, description="Largest event of a stream; an answer with a larger one ends there."
+    )
+    max_answer_bytes: int = Field(
+        67_108_864, ge=1024, description="Most bytes of an answer, with all that is around the text; it ends there."
+    )
+
+
+class ConstraintSettings(BaseModel):
+    """The work that constraints (`response_format`) make for the vLLM engine. Each new one is tried in a process of its
+    own before the engine gets it, where vLLM's backend for them is `guidance`, as it is unless
+    `vllm.structured_outputs_config` names another."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu_ms: float = Field(
+        100, ge=1, le=10_000, description="The most processor time that one may take to make, and its first tokens."
+    )
+    in_hand: int = Field(4, ge=1, description="New ones of a tenant that are tried or wait for it; more are refused.")
+    share: float = Field(0.25, gt=0, description="Cores that a tenant's constraints may take; more are refused.")
+    burst_ms: float = Field(500, ge=1, description="Processor time for them that is saved up in quiet times.")
 
 
 class LlmSettings(ServiceSettings):
@@ -82,6 +113,7 @@ class LlmSettings(ServiceSettings):
     max_tokens_cap: int = Field(512, ge=1, description="Most tokens of any answer.")
     warm_up: bool = Field(True, description="Generate a few answers before health says SERVING.")
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
+    constraints: ConstraintSettings = Field(ConstraintSettings(), description="Bounds of constrained decoding.")
     openai: OpenAISettings = Field(OpenAISettings(), description="The OpenAI-compatible engine's settings.")
 
     @property

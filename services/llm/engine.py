@@ -47,6 +47,8 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     constraint: Constraint | None = None
     prefix: str = ""  # the answer's beginning: go on from there, and give only what is new
+    cache_salt: str = ""  # only prompts with the same may share what was read
+    tenant: str = ""  # whose it is, where the gateway says so: constraints share their time by it
 
 
 class FinishReason(Enum):
@@ -96,6 +98,7 @@ class Model:
     max_tokens: int  # one answer
     speculation: str  # `off`, `ngram`, `draft_model`, …; empty: the engine does not say
     continues: bool  # whether it takes a request with a `prefix`
+    salts: bool = False  # whether it keeps prompts with different `cache_salt` apart
 
 
 @dataclass(frozen=True, slots=True)

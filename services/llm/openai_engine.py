@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-
-import httpx
-from httpx_sse import EventSource, SSEError
+from urllib.parse import urljoin, urlsplit
 
 from services.llm.arrivals import together
-from services.llm.config import LlmSettings
+from services.llm.config import LlmSettings, OpenAISettings
 from services.llm.engine import Chunk, Load, Message, Model, Progress, Request
 from services.llm.errors import BadEngineSettings, EngineDown, NotSupported
 from services.llm.openai_errors import in_stream_status, to_error
 from services.llm.openai_wire import DONE, Answer, to_body, to_messages
+from services.llm.transport.client import ProviderClient
+from services.llm.transport.http1 import Http1
+from services.llm.transport.reply import Limits
+from services.llm.transport.wire import Broken, Options, Wire
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 
 _MAX_ERROR_BYTES = 16 * 1024
+_WARM_UP_S = 10.0
+_JSON = "application/json"
 
 
 class OpenAIEngine:
     """One model of one provider, over a pool of connections."""
 
-    def __init__(self, settings: LlmSettings, transport: httpx.AsyncBaseTransport | None = None):
-        """`transport` replaces the network, for tests. Raises BadEngineSettings when there is no model to ask for."""
+    def __init__(self, settings: LlmSettings, wire: Wire | None = None):
+        """`wire` replaces the network, for tests. Raises BadEngineSettings when there is no model to ask for."""
         own = settings.openai
         if not own.model:
             raise BadEngineSettings("openai.model: must be set")
@@ -34,13 +39,12 @@ class OpenAIEngine:
         self._model = Model(
             settings.public_name, "openai", own.context_tokens, settings.max_tokens_cap, "", own.continues
         )
-        self._client = httpx.AsyncClient(
-            base_url=own.base_url,
-            headers={"authorization": f"Bearer {self._key}"} if self._key else {},
-            http2=True,
-            limits=httpx.Limits(max_connections=own.max_connections, max_keepalive_connections=own.max_connections),
-            timeout=self._timeout(Deadline.never()),
-            transport=transport,
+        self._url = own.base_url.get_secret_value().rstrip("/")
+        self._client = ProviderClient(
+            wire or _wire(own),
+            {"authorization": f"Bearer {self._key}"} if self._key else {},
+            own.max_connections,
+            Limits(own.max_event_bytes, own.max_answer_bytes),
         )
 
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
@@ -59,7 +63,7 @@ class OpenAIEngine:
                         yield chunk
                     if answer.broken:
                         break
-        except (httpx.HTTPError, SSEError) as error:
+        except (Broken, TimeoutError) as error:
             if not answer.begun:
                 raise _unreachable(error, deadline) from None
         finally:
@@ -72,18 +76,20 @@ class OpenAIEngine:
 
     async def count_tokens(self, messages: tuple[Message, ...], deadline: Deadline) -> int:
         """vLLM's servers count at `/tokenize`; the API itself has no such method."""
-        url = self._client.base_url.join("../tokenize")  # beside /v1, not below it
+        url = urljoin(f"{self._url}/", "../tokenize")  # beside /v1, not below it
         body = {"model": self._settings.model, "messages": to_messages(messages)}
         try:
-            response = await self._client.post(url, json=body, timeout=self._timeout(deadline))
-        except httpx.HTTPError as error:
+            async with self._client.request("POST", url, deadline, _encode(body), **{"content-type": _JSON}) as reply:
+                status, headers = reply.status, reply.headers
+                text = await reply.text(self._settings.max_answer_bytes if status == 200 else _MAX_ERROR_BYTES)
+        except (Broken, TimeoutError) as error:
             raise _unreachable(error, deadline) from None
-        if response.status_code in (404, 405):
+        if status in (404, 405):
             raise NotSupported("count_tokens: the provider has no /tokenize")
-        if response.status_code != httpx.codes.OK:
-            raise to_error(response.status_code, response.headers, response.text, self._key)
+        if status != 200:
+            raise to_error(status, headers, text, self._key)
         try:
-            return int(response.json()["count"])
+            return int(json.loads(text)["count"])
         except (ValueError, KeyError, TypeError):
             raise NotSupported("count_tokens: the provider's /tokenize does not answer with a count") from None
 
@@ -96,42 +102,63 @@ class OpenAIEngine:
 
     async def warm_up(self, progress: Progress) -> None:
         """Open a connection, TLS included. A provider that is away now may be back for the first caller."""
+        host, deadline = urlsplit(self._url).hostname, Deadline.after(_WARM_UP_S)
         try:
-            response = await self._client.get("models")
-            progress(f"warm-up: connected to {self._client.base_url.host}, HTTP {response.status_code}")
-        except httpx.HTTPError as error:
-            progress(f"warm-up: {self._client.base_url.host} cannot be reached yet ({type(error).__name__})")
+            async with self._client.request("GET", f"{self._url}/models", deadline) as reply:
+                reply.told = True
+            progress(f"warm-up: connected to {host}, HTTP {reply.status}")
+        except (Broken, TimeoutError) as error:
+            progress(f"warm-up: {host} cannot be reached yet ({_word(error)})")
 
     async def wait_failed(self) -> str:
         await asyncio.Event().wait()  # it may always come back
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._client.close()
 
     async def _events(self, body: dict[str, object], deadline: Deadline) -> AsyncIterator[str]:
-        headers = {"accept": "text/event-stream"}
-        timeout = self._timeout(deadline)
-        async with self._client.stream(
-            "POST", "chat/completions", json=body, headers=headers, timeout=timeout
-        ) as response:
-            if response.status_code != httpx.codes.OK:
-                text = (await response.aread())[:_MAX_ERROR_BYTES].decode(errors="replace")
-                raise to_error(response.status_code, response.headers, text, self._key)
-            async for event in EventSource(response).aiter_sse():
-                yield event.data
-                if event.data == DONE:
+        headers = {"content-type": _JSON, "accept": "text/event-stream"}
+        url = f"{self._url}/chat/completions"
+        async with self._client.request("POST", url, deadline, _encode(body), **headers) as reply:
+            if reply.status != 200:
+                raise to_error(reply.status, reply.headers, await reply.text(_MAX_ERROR_BYTES), self._key)
+            async for event in reply.events():
+                reply.told = event == DONE
+                yield event
+                if reply.told:
                     return
 
-    def _timeout(self, deadline: Deadline) -> httpx.Timeout:
-        """No wait outlives the call."""
-        left = deadline.remaining()
-        connect, read = self._settings.connect_timeout_ms / 1000, self._settings.read_timeout_ms / 1000
-        return httpx.Timeout(min(read, left), connect=min(connect, left))
+
+def _wire(own: OpenAISettings) -> Wire:
+    options = Options(
+        max_connections=own.max_connections,
+        connect_s=own.connect_timeout_ms / 1000,
+        read_s=own.read_timeout_ms / 1000,
+        idle_s=own.idle_timeout_ms / 1000,
+        ca_file=own.ca_file,
+    )
+    try:
+        if own.http_version == "1.1":
+            return Http1(own.base_url.get_secret_value(), options)
+        from services.llm.transport.http2 import Http2  # not every process needs it
+
+        return Http2(options)
+    except (OSError, RuntimeError) as error:
+        raise BadEngineSettings(f"openai.ca_file: must hold certificates as PEM ({type(error).__name__})") from None
+
+
+def _encode(body: Mapping[str, object]) -> bytes:
+    """In ASCII, so that no text is impossible to send."""
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
-    """Its class says enough; its text may hold an address or what was sent."""
     if deadline.remaining() <= 0:
         return TooLate("the provider did not answer in time")
-    return EngineDown(f"the provider cannot be reached or broke off ({type(error).__name__})")
+    return EngineDown(f"the provider cannot be reached or broke off ({_word(error)})")
+
+
+def _word(error: Exception) -> str:
+    """For what happened. `Broken` holds nothing that is secret; other errors' texts may."""
+    return str(error) if isinstance(error, Broken) else type(error).__name__

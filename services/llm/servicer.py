@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from urllib.parse import unquote
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
@@ -11,6 +12,7 @@ from services.llm import validation
 from services.llm.engine import Chunk, Constraint, Engine, Finish, FinishReason, Message, Request, Sampling
 from services.llm.genai import Recorder
 from services.runtime.boundary import Call
+from services.runtime.callers import TENANT_HEADER
 from services.runtime.errors import InvalidInput
 
 _ROLES = {chat_pb2.ROLE_SYSTEM: "system", chat_pb2.ROLE_USER: "user", chat_pb2.ROLE_ASSISTANT: "assistant"}
@@ -30,13 +32,14 @@ class LLMServicer:
     async def Generate(
         self, request: llm_pb2.GenerateRequest, call: Call
     ) -> AsyncGenerator[llm_pb2.GenerateResponse, None]:
-        wanted = to_request(request)
+        wanted = to_request(request, unquote(call.header(TENANT_HEADER) or ""))
         validation.check(wanted)
-        recorder = Recorder(call.span, self._engine.describe(), wanted)
+        model = self._engine.describe()
+        recorder = Recorder(call.span, model, wanted)
         async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:
             async for chunk in chunks:
                 recorder.saw(chunk)
-                yield to_response(chunk)
+                yield to_response(chunk, tell_cached=model.salts or not wanted.cache_salt)
 
     async def CountTokens(self, request: llm_pb2.CountTokensRequest, call: Call) -> llm_pb2.CountTokensResponse:
         messages = _to_messages(request.messages)
@@ -57,13 +60,15 @@ class LLMServicer:
         )
 
 
-def to_request(request: llm_pb2.GenerateRequest) -> Request:
+def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
     """What the engine is asked. Raises InvalidInput for a role that is not one."""
     return Request(
         _to_messages(request.messages),
         _to_sampling(request.sampling),
         _to_constraint(request.response_format),
         request.prefix,
+        request.cache_salt,
+        tenant,
     )
 
 
@@ -99,9 +104,12 @@ def _to_constraint(response_format: chat_pb2.ResponseFormat) -> Constraint | Non
     return None
 
 
-def to_response(chunk: Chunk) -> llm_pb2.GenerateResponse:
-    """One message of the stream."""
+def to_response(chunk: Chunk, *, tell_cached: bool = True) -> llm_pb2.GenerateResponse:
+    """One message of the stream. How much of a prompt was cached is for nobody to know where it may be others' prompts
+    that were."""
     finish = _to_finish(chunk.finish) if chunk.finish else None
+    if finish and not tell_cached:
+        finish.usage.cached_prompt_tokens = 0
     return llm_pb2.GenerateResponse(text=chunk.text, tokens=chunk.tokens, finish=finish)
 
 

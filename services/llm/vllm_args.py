@@ -17,6 +17,11 @@ from pydantic import TypeAdapter, ValidationError
 from services.llm.config import VllmSettings
 from services.llm.errors import BadEngineSettings
 from services.runtime.errors import shorten
+from services.runtime.secrets import shown
+
+_SEVERAL_MACHINES = {"nnodes", "data_parallel_address", "distributed_executor_backend"}  # any of them may mean so
+
+BOUNDED = "guidance"
 
 
 def environment(settings: VllmSettings) -> dict[str, str]:
@@ -25,7 +30,6 @@ def environment(settings: VllmSettings) -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_kvcache_space_gib),
         "VLLM_CPU_OMP_THREADS_BIND": settings.cpu_omp_threads_bind,
         "VLLM_LOGGING_LEVEL": "WARNING",
-        "VLLM_NO_USAGE_STATS": "1",
         # gRPC's threads do not survive a fork.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     }
@@ -37,6 +41,8 @@ def environment(settings: VllmSettings) -> dict[str, str]:
         variables |= {"KMP_BLOCKTIME": "5", "KMP_TPAUSE": "0"}
     if Path(settings.model).is_dir():
         variables["HF_HUB_OFFLINE"] = "1"  # everything is here: do not wait for a hub that may not answer
+    if not _SEVERAL_MACHINES & (settings.model_extra or {}).keys():
+        variables["VLLM_HOST_IP"] = "127.0.0.1"  # its processes are all here; else it asks for a way to 8.8.8.8
     return variables
 
 
@@ -48,10 +54,14 @@ def set_environment(variables: Mapping[str, str]) -> None:
 
 def engine_args(settings: VllmSettings) -> Any:
     """vLLM's `AsyncEngineArgs`. Raises BadEngineSettings naming a field that vLLM lacks or whose type is wrong."""
+    from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     types = {field.name: field.type for field in dataclasses.fields(AsyncEngineArgs)}
     fields = check_fields(settings.engine_fields(), types)
+    # Of vLLM's backends the one whose every step is bounded; with the others one caller's regular expression holds up
+    # the engine for a minute (docs/adr/0020-constraints-are-bounded-work.md).
+    fields.setdefault("structured_outputs_config", StructuredOutputsConfig(backend=BOUNDED))
     if settings.speculative_config:
         fields.setdefault("per_request_spec_decode_metrics", "summary")  # what usage counts come from
     return AsyncEngineArgs(**fields)
@@ -74,7 +84,7 @@ def _checked(name: str, value: Any, types: Mapping[str, Any]) -> Any:
             return TypeAdapter(types[name]).validate_python(candidate)
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
-    raise BadEngineSettings(f"vllm.{name}: {problem}, got {shorten(repr(value))}")
+    raise BadEngineSettings(f"vllm.{name}: {problem}, got {shorten(repr(shown(value, name)))}")
 
 
 def _readings(value: Any) -> Iterator[Any]:

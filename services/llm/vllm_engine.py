@@ -6,13 +6,17 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from services.llm import vllm_load
 from services.llm.config import LlmSettings
+from services.llm.constraints import Constraints, Trial
 from services.llm.engine import Chunk, Finish, FinishReason, Load, Message, Model, Progress, Request, Usage
 from services.llm.errors import EngineBusy, EngineDown
-from services.llm.vllm_params import refusal, sampling_params, template_refusal
+from services.llm.trial import Terms
+from services.llm.vllm_args import BOUNDED
+from services.llm.vllm_params import refusal, sampling_params, structured_outputs, template_refusal
 from services.llm.vllm_stats import StatsKeeper
 from services.llm.warmup import warm_up
 from services.runtime.deadline import Deadline
@@ -37,6 +41,7 @@ class VllmEngine:
         self._go_on = ChatParams(chat_template_kwargs={"add_generation_prompt": False, "continue_final_message": True})
         # No limit here: ours can then say how long the prompt was. Special tokens are the template's business.
         self._tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=False)
+        self._constraints = _constraints(engine, settings)
 
     @classmethod
     async def start(cls, settings: LlmSettings, progress: Progress) -> VllmEngine:
@@ -48,8 +53,12 @@ class VllmEngine:
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
 
         prompt = await self._prompt(request.messages, request.prefix)
+        if request.cache_salt:
+            prompt["cache_salt"] = request.cache_salt  # goes into the hash of its first block, and so into all others
         room = self._model.context_tokens - len(prompt["prompt_token_ids"])
-        params = sampling_params(request, self._defaults, self._default_max_tokens, min(room, self._model.max_tokens))
+        structured = await self._structured(request, deadline)
+        most_tokens = min(room, self._model.max_tokens)
+        params = sampling_params(request, self._defaults, self._default_max_tokens, most_tokens, structured)
         tally = _Tally(len(prompt["prompt_token_ids"]))
         try:
             async with aclosing(self._engine.generate(prompt, params, uuid.uuid4().hex)) as outputs:
@@ -84,9 +93,20 @@ class VllmEngine:
         return "vLLM's engine process ended"
 
     async def close(self) -> None:
+        if self._constraints:
+            await self._constraints.close()
         # Its engine process takes more than five seconds to go when asked, and has nothing to save. Not in a thread:
         # vLLM's reader, which runs in this loop, would take the end for a failure.
         self._engine.shutdown(_STOP_S)
+
+    async def _structured(self, request: Request, deadline: Deadline) -> Any:
+        """vLLM's word for the request's constraint, once it is known to be one, and little work."""
+        if request.constraint is None:
+            return None
+        if self._constraints:
+            await self._constraints.check(request.constraint, request.tenant, deadline)
+        config, tokenizer = self._engine.vllm_config, self._engine.get_tokenizer()
+        return await asyncio.to_thread(structured_outputs, request.constraint, config, tokenizer)
 
     async def _prompt(self, messages: tuple[Message, ...], prefix: str) -> Any:
         limit = self._model.context_tokens - 1  # at least one token to answer with
@@ -155,6 +175,24 @@ class _Tally:
         return Usage(self.prompt, self.completion, self.cached, drafted, accepted)
 
 
+def _constraints(engine: Any, settings: LlmSettings) -> Constraints | None:
+    """None where vLLM makes grammars in another way than the trial does."""
+    config = engine.vllm_config.structured_outputs_config
+    if config.backend != BOUNDED:
+        return None
+
+    def terms() -> Terms:
+        tokenizer = engine.get_tokenizer()
+        terms = Terms(settings.constraints.cpu_ms / 1000, whitespace=not config.disable_any_whitespace)
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return terms
+        size = max(engine.model_config.get_vocab_size(), len(tokenizer))
+        return replace(terms, tokenizer=backend.to_str(), vocabulary=size, eos=tokenizer.eos_token_id)
+
+    return Constraints(settings.constraints, Trial(terms))
+
+
 def _describe(engine: Any, settings: LlmSettings) -> Model:
     speculation = engine.vllm_config.speculative_config
     context = int(engine.model_config.max_model_len)
@@ -165,4 +203,5 @@ def _describe(engine: Any, settings: LlmSettings) -> Model:
         max_tokens=min(settings.max_tokens_cap, context - 1),
         speculation=speculation.method if speculation else "off",
         continues=True,
+        salts=True,
     )

@@ -2,63 +2,78 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from services.llm.engine import Constraint, Request
 from services.runtime.errors import InvalidInput, shorten
 
 
-def sampling_params(request: Request, defaults: Mapping[str, Any], default_max_tokens: int, most_tokens: int) -> Any:
-    """`defaults` are the model's own; at most `most_tokens` are generated, whatever was asked.
-
-    Raises InvalidInput for a constraint that is not one.
-    """
-    from vllm.sampling_params import RequestOutputKind, SamplingParams
+def sampling_params(
+    request: Request, defaults: Mapping[str, Any], default_max_tokens: int, most_tokens: int, structured: Any = None
+) -> Any:
+    """`defaults` are the model's own; at most `most_tokens` are generated, whatever was asked. `structured` are the
+    request's structured outputs, which vLLM has checked."""
+    from vllm.sampling_params import RequestOutputKind
 
     sampling = request.sampling
     asked = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": sampling.seed}
     chosen = {**defaults, **{name: value for name, value in asked.items() if value is not None}}
     chosen["max_tokens"] = min(sampling.max_tokens or chosen.get("max_tokens", default_max_tokens), most_tokens)
-    return SamplingParams(
+    return _checked_params()(
         **chosen,
         stop=list(sampling.stop),
         output_kind=RequestOutputKind.DELTA,
-        structured_outputs=_structured_outputs(request.constraint) if request.constraint else None,
+        structured_outputs=structured,
     )
 
 
-def _structured_outputs(constraint: Constraint) -> Any:
-    from vllm.sampling_params import StructuredOutputsParams
+@cache
+def _checked_params() -> type[Any]:
+    """vLLM 0.32 checks structured outputs in its front end's event loop, for every request, before anyone else is
+    served; ours were checked in a thread."""
+    from vllm.sampling_params import SamplingParams
+
+    class CheckedParams(SamplingParams):
+        def _validate_structured_outputs(self, *_: Any) -> None:
+            pass
+
+    return CheckedParams
+
+
+def structured_outputs(constraint: Constraint, config: Any, tokenizer: Any) -> Any:
+    """What vLLM calls a constraint, checked as its front end would: for a thread. Raises InvalidInput. `config` is its
+    `VllmConfig`."""
+    from vllm.exceptions import VLLMClientError
+    from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
     match constraint.kind:
         case "json_schema":
-            return StructuredOutputsParams(json=_schema(constraint.value))
+            structured = StructuredOutputsParams(json=constraint.value)
         case "regex":
-            return StructuredOutputsParams(regex=constraint.value)
+            structured = StructuredOutputsParams(regex=constraint.value)
         case "json_object":
-            return StructuredOutputsParams(json_object=True)
-
-
-def _schema(text: str) -> dict[str, Any]:
+            structured = StructuredOutputsParams(json_object=True)
     try:
-        schema = json.loads(text)
-    except ValueError as error:
-        raise InvalidInput("response_format.json_schema", f"JSON ({error})", text) from None
-    if not isinstance(schema, dict):
-        raise InvalidInput("response_format.json_schema", "a JSON object", type(schema).__name__)
-    return schema
+        params = SamplingParams(structured_outputs=structured)
+        params.verify(config.model_config, config.speculative_config, config.structured_outputs_config, tokenizer)
+    except (VLLMClientError, ValueError, RecursionError) as error:
+        raise refused(constraint, str(error)) from None
+    return structured
 
 
 def refusal(request: Request, error: Exception) -> InvalidInput:
     """What vLLM's own check of a request says. Ours come first, so what is left is nearly always the constraint."""
-    said = _said(error)
     if request.constraint is None:
-        return InvalidInput("request", f"what the engine takes ({said})", "another")
-    return InvalidInput(
-        f"response_format.{request.constraint.kind}", f"what the engine can follow ({said})", request.constraint.value
-    )
+        return InvalidInput("request", f"what the engine takes ({_said(error)})", "another")
+    return refused(request.constraint, str(error))
+
+
+def refused(constraint: Constraint, why: str) -> InvalidInput:
+    """What the engine says of a constraint that it cannot follow."""
+    said = shorten(" ".join(why.split()), 160)
+    return InvalidInput(f"response_format.{constraint.kind}", f"what the engine can follow ({said})", constraint.value)
 
 
 def template_refusal(error: Exception) -> InvalidInput:

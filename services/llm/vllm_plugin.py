@@ -25,6 +25,7 @@ def install() -> None:
     _mend_expand_on_cpu()
     _spin_briefly()
     _look_again_soon()
+    _tell_what_broke()
 
 
 def is_installed() -> bool:
@@ -69,6 +70,20 @@ def _look_again_soon() -> None:
     from vllm.distributed.device_communicators import shm_broadcast
 
     shm_broadcast.SHM_READER_RECHECK_INTERVAL_MS = RECHECK_MS
+
+
+def _tell_what_broke() -> None:
+    """vLLM 0.32 takes an answer for whole whose grammar broke at one of its limits in mid-answer, and writes what there
+    was of it to its log."""
+    from vllm.v1.structured_output.backend_guidance import GuidanceGrammar
+
+    accept = GuidanceGrammar.accept_tokens
+
+    def accept_tokens(self: Any, request_id: str, tokens: list[int]) -> bool:
+        return not self.ll_matcher.is_error() and bool(accept(self, request_id, tokens))
+
+    GuidanceGrammar.accept_tokens = accept_tokens
+    GuidanceGrammar.check_error = lambda self: None
 
 
 def expand(

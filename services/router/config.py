@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
+from services.runtime.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
 Milliseconds = Annotated[float, Field(gt=0, le=600_000)]
@@ -40,7 +41,7 @@ class RouterSettings(ServiceSettings):
         250, ge=10, le=60_000, description="Least time between two versions of the table, in milliseconds."
     )
 
-    redis_url: RedisUrl = ""
+    redis_url: RedisUrl = Url("")
 
     @field_validator("models")
     @classmethod

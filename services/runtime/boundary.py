@@ -2,7 +2,9 @@
 
 gRPC for Python would parse requests before our code runs (a malformed one comes back as UNKNOWN) and would send the
 text of an unhandled exception to the caller. So handlers here are registered without (de)serializers, and everything
-happens inside one `try`. In order, outermost first: trace → errors → metrics → identity → parse → servicer.
+happens inside one `try`. In order, outermost first: trace → errors → metrics → identity → authorize → read → parse →
+servicer. Whether a caller may call is asked before its request is read (`opening.py`): of the service's `admit`, and of
+a servicer that has an `authorize(metadata, identity)` method, which raises for a caller that it does not know.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from opentelemetry.trace import Span, StatusCode
 from prometheus_client import Histogram
 
-from services.runtime import telemetry
+from services.runtime import opening, telemetry
 from services.runtime.callers import Admit, anyone
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
@@ -63,77 +65,92 @@ def header(metadata: Iterable[tuple[str, str | bytes]], name: str) -> str | None
 
 M = TypeVar("M", bound=Message)
 Servicer = Any  # has one method per RPC: unary `async def`, streaming `async def … yield`
+_Bound = Callable[..., Any]  # one method of a servicer
 _Context = Any  # grpc.aio.ServicerContext over bytes
 
 
 def handlers(
-    descriptor: ServiceDescriptor, servicers: Mapping[str, Servicer], admit: Admit = anyone
+    descriptor: ServiceDescriptor,
+    servicers: Mapping[str, Servicer],
+    admit: Admit = anyone,
+    first_message_ms: int = opening.DEFAULT_MS,
 ) -> grpc.GenericRpcHandler:
     """Handlers for every RPC of a service, for callers that `admit` takes.
 
     `servicers` is asked at each call, by the service's full name: until it has an entry, calls get UNAVAILABLE.
     """
-    methods = {method.name: _handler(method, _Method(method, servicers, admit)) for method in descriptor.methods}
+    within_s = first_message_ms / 1000
+    methods = {
+        method.name: _handler(method, _Method(method, servicers, admit, within_s)) for method in descriptor.methods
+    }
     return grpc.method_handlers_generic_handler(descriptor.full_name, methods)
 
 
 def _handler(method: MethodDescriptor, serve: _Method) -> grpc.RpcMethodHandler[Any, Any]:
+    """All as if requests were streams: see `opening.py`."""
     if method.client_streaming and method.server_streaming:
         return grpc.stream_stream_rpc_method_handler(serve.both_stream)
     if method.server_streaming:
-        return grpc.unary_stream_rpc_method_handler(serve.server_stream)
+        return grpc.stream_stream_rpc_method_handler(serve.server_stream)
     if method.client_streaming:
         return grpc.stream_unary_rpc_method_handler(serve.client_stream)
-    return grpc.unary_unary_rpc_method_handler(serve.unary)
+    return grpc.stream_unary_rpc_method_handler(serve.unary)
 
 
 class _Method:
     """One RPC, in the shape that gRPC calls it."""
 
-    def __init__(self, method: MethodDescriptor, servicers: Mapping[str, Servicer], admit: Admit):
+    def __init__(self, method: MethodDescriptor, servicers: Mapping[str, Servicer], admit: Admit, within_s: float):
         self._name, self._service = method.name, method.containing_service.full_name
-        self._servicers, self._admit = servicers, admit
+        self._servicers, self._admit, self._within_s = servicers, admit, within_s
         self._parse = parser(GetMessageClass(method.input_type))
 
-    async def unary(self, request: bytes, context: _Context) -> bytes:
-        async def serve(call: Call) -> bytes:
-            reply: Message = await self._bound()(self._parse(request), call)
+    async def unary(self, _: AsyncIterator[bytes], context: _Context) -> bytes:
+        async def serve(method: _Bound, call: Call) -> bytes:
+            request = self._parse(await opening.message(context, self._within_s))
+            reply: Message = await method(request, call)
             return reply.SerializeToString()
 
         return bytes(await self._guard(context, serve))
 
-    async def server_stream(self, request: bytes, context: _Context) -> None:
-        async def serve(call: Call) -> None:
-            async with aclosing(self._bound()(self._parse(request), call)) as replies:
+    async def server_stream(self, _: AsyncIterator[bytes], context: _Context) -> None:
+        async def serve(method: _Bound, call: Call) -> None:
+            request = self._parse(await opening.message(context, self._within_s))
+            async with aclosing(method(request, call)) as replies:
                 async for reply in replies:
                     await context.write(reply.SerializeToString())
 
         await self._guard(context, serve)
 
     async def client_stream(self, requests: AsyncIterator[bytes], context: _Context) -> bytes:
-        async def serve(call: Call) -> bytes:
-            reply: Message = await self._bound()((self._parse(raw) async for raw in requests), call)
+        async def serve(method: _Bound, call: Call) -> bytes:
+            reply: Message = await method(self._requests(requests), call)
             return reply.SerializeToString()
 
         return bytes(await self._guard(context, serve))
 
     async def both_stream(self, requests: AsyncIterator[bytes], context: _Context) -> None:
-        async def serve(call: Call) -> None:
-            parsed = (self._parse(raw) async for raw in requests)
-            async with aclosing(self._bound()(parsed, call)) as replies:
+        async def serve(method: _Bound, call: Call) -> None:
+            async with aclosing(method(self._requests(requests), call)) as replies:
                 async for reply in replies:
                     await context.write(reply.SerializeToString())
 
         await self._guard(context, serve)
 
-    def _bound(self) -> Callable[..., Any]:
+    def _requests(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+        return (self._parse(raw) async for raw in opening.messages(requests, self._within_s))
+
+    def _bound(self, call: Call) -> _Bound:
+        """The servicer's method, for a caller that may call it."""
         servicer = self._servicers.get(self._service)
         if servicer is None:
             raise Unavailable(f"{self._service} is starting")
-        method: Callable[..., Any] = getattr(servicer, self._name)
+        if authorize := getattr(servicer, "authorize", None):
+            authorize(call.metadata, call.peer)
+        method: _Bound = getattr(servicer, self._name)
         return method
 
-    async def _guard(self, context: _Context, serve: Callable[[Call], Awaitable[Any]]) -> Any:
+    async def _guard(self, context: _Context, serve: Callable[[_Bound, Call], Awaitable[Any]]) -> Any:
         started, code = time.perf_counter(), "OK"
         metadata = tuple(context.invocation_metadata() or ())
         with telemetry.server_span(f"{self._service}/{self._name}", metadata) as span:
@@ -142,7 +159,8 @@ class _Method:
             remaining = context.time_remaining()
             deadline = Deadline.never() if remaining is None else Deadline.after(remaining)
             try:
-                return await serve(Call(metadata, deadline, span, self._admit(context)))
+                call = Call(metadata, deadline, span, self._admit(context))
+                return await serve(self._bound(call), call)
             except asyncio.CancelledError:
                 code = "CANCELLED"
                 raise

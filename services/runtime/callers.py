@@ -14,18 +14,20 @@ from hedgerow.identities import identity_of
 from services.runtime.errors import CallerRefused
 
 EDGE = "edge"  # what comes in from outside
+GATEWAY = "gateway"
 _OPERATOR = "operator"  # people and their tools
-# The tenant that the edge has proven; of the calls to a ring of caches, whose they are.
+# The tenant that the edge has proven; of the gateway's calls to caches and to audio, whose they are.
 TENANT_HEADER = "x-hedgerow-tenant"
+EXPIRES_HEADER = "x-hedgerow-expires"  # of the token that the edge has checked, in seconds since 1970
 
 CALLERS: Mapping[str, frozenset[str]] = {
-    "gateway": frozenset({EDGE, _OPERATOR}),
-    "cache": frozenset({"gateway", _OPERATOR}),
-    "router": frozenset({"gateway", _OPERATOR}),
-    "llm": frozenset({"gateway", _OPERATOR}),
-    "vision": frozenset({"gateway", _OPERATOR}),
-    "audio": frozenset({"gateway", _OPERATOR}),
-    "control": frozenset({"gateway", "cache", "router", "llm", "vision", "audio", EDGE, _OPERATOR}),
+    GATEWAY: frozenset({EDGE, _OPERATOR}),
+    "cache": frozenset({GATEWAY, _OPERATOR}),
+    "router": frozenset({GATEWAY, _OPERATOR}),
+    "llm": frozenset({GATEWAY, _OPERATOR}),
+    "vision": frozenset({GATEWAY, _OPERATOR}),
+    "audio": frozenset({GATEWAY, _OPERATOR}),
+    "control": frozenset({GATEWAY, "cache", "router", "llm", "vision", "audio", EDGE, _OPERATOR}),
 }
 _HEALTH = frozenset({"control", EDGE, _OPERATOR})  # may ask any service whether it serves
 

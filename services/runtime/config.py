@@ -14,14 +14,16 @@ from contextlib import suppress
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from hedgerow.channel import MAX_MESSAGE_BYTES
+from services.runtime import opening
 from services.runtime.errors import shorten
+from services.runtime.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
 
 
 class ServiceSettings(BaseSettings):
@@ -37,7 +39,9 @@ class ServiceSettings(BaseSettings):
 
     address: str = Field("127.0.0.1:0", description="Where to serve gRPC, host:port.")
     metrics_address: str = Field("", description="Where to serve Prometheus metrics, host:port. Empty: nowhere.")
-    otlp_endpoint: str = Field("", description="OTLP/gRPC endpoint for traces, http://host:port. Empty: not exported.")
+    otlp_endpoint: Annotated[Url, AS_SHOWN] = Field(
+        Url(""), description="OTLP/gRPC endpoint for traces, http://host:port. Empty: not exported."
+    )
     trace_ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level to log.")
     grace_ms: int = Field(5_000, ge=0, le=600_000, description="On SIGTERM, time for calls in flight to finish.")
@@ -61,6 +65,13 @@ class ServiceSettings(BaseSettings):
     max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message taken, in bytes.")
     max_concurrent_streams: int = Field(256, ge=1, description="Calls in flight per connection; more of them wait.")
 
+    first_message_ms: int = Field(
+        opening.DEFAULT_MS,
+        ge=1,
+        le=600_000,
+        description="The longest that a call's first message may take to arrive whole, from its headers on.",
+    )
+
     @field_validator("tls_dir", mode="before")
     @classmethod
     def _empty_is_none(cls, given: object) -> object:
@@ -71,7 +82,7 @@ class ServiceSettings(BaseSettings):
     def _plain_text_stays_here(cls, allowed: bool, info: ValidationInfo) -> bool:
         address = info.data.get("address", "")
         if not (allowed or info.data.get("tls_dir") or is_loopback(address)):
-            raise ValueError(f"a `tls_dir`, or true, to serve beyond loopback, at {address}")
+            raise ValueError(f"a `tls_dir`, or true, to serve beyond loopback, at {shown(address)}")
         return allowed
 
     @property
@@ -91,6 +102,12 @@ def is_loopback(address: str) -> bool:
     return host == "localhost" or address.startswith("unix:")
 
 
+def read_yaml(path: str) -> Any:
+    """The file's content; errors name the file."""
+    with Path(path).open() as file:
+        return yaml.safe_load(file)
+
+
 class _YamlFile(PydanticBaseSettingsSource):
     """The YAML file named by `<PREFIX>CONFIG`. Unknown keys reach pydantic, which refuses them."""
 
@@ -101,7 +118,7 @@ class _YamlFile(PydanticBaseSettingsSource):
         path = os.environ.get(f"{self.config.get('env_prefix', '')}CONFIG")
         if not path:
             return {}
-        content = yaml.safe_load(Path(path).read_text())
+        content = read_yaml(path)
         if not isinstance(content, dict):
             raise ValueError(f"{path}: a mapping of settings, got {type(content).__name__}")
         return content
@@ -114,12 +131,44 @@ def load(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
         return _with_sources(cls, argv, prog)
     except ValidationError as error:
         for problem in error.errors():
-            field = ".".join(map(str, problem["loc"]))
-            given = "" if problem["type"] == "missing" else f", got {shorten(repr(problem['input']))}"
-            print(f"{prog}: {field}: {problem['msg']}{given}", file=sys.stderr)
+            print(f"{prog}: {_told(cls, problem)}", file=sys.stderr)
         raise SystemExit(2) from None
-    except (ValueError, OSError, yaml.YAMLError) as error:
-        _exit(prog, str(error))
+    except yaml.YAMLError as error:
+        _exit(prog, _where(error))
+    except (ValueError, OSError) as error:
+        _exit(prog, _without_arguments(str(error)))
+
+
+def _told(cls: type[BaseModel], problem: Any) -> str:
+    """What is wrong with which setting. A value is left out where it may be a credential, be it only misspelt."""
+    path = problem["loc"]
+    told = f"{'.'.join(map(str, path)) or 'settings'}: {_without(problem['input'], problem['msg'])}"
+    if not path or problem["type"] in ("missing", "extra_forbidden"):
+        return told
+    given = HIDDEN if is_secret(cls, path) else shorten(repr(shown(problem["input"], str(path[-1]))))
+    return f"{told}, got {given}"
+
+
+def _without(given: object, message: str) -> str:
+    """The message, with what was given, where a validator of ours repeats it, as it may be shown."""
+    for repeated in {given, str(Path(given))} if isinstance(given, str) and given else ():
+        message = message.replace(repeated, shown(given))
+    return without_passwords(message)
+
+
+def _without_arguments(message: str) -> str:
+    """What argparse says, without the values of options that it does not know."""
+    told, unknown, rest = message.partition("unrecognized arguments: ")
+    names = [word.partition("=")[0] for word in rest.split() if word.startswith("-")]
+    return f"{told}no such setting: {', '.join(names) or 'a value without its name'}" if unknown else message
+
+
+def _where(error: yaml.YAMLError) -> str:
+    """What is wrong with the file, without the line that is."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return "the file of settings is no YAML"
 
 
 def _with_sources(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
@@ -135,7 +184,9 @@ def _with_sources(cls: type[Settings], argv: Sequence[str], prog: str) -> Settin
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            command_line = CliSettingsSource[Any](settings_cls, cli_prog_name=prog, cli_parse_args=list(argv))
+            command_line = CliSettingsSource[Any](
+                settings_cls, cli_prog_name=prog, cli_parse_args=list(argv), cli_exit_on_error=False
+            )
             return command_line, env_settings, _YamlFile(settings_cls)
 
     return Sourced()
@@ -152,5 +203,5 @@ def refuse_unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
 
 
 def _exit(prog: str, message: str) -> NoReturn:
-    print(f"{prog}: {message}", file=sys.stderr)
+    print(f"{prog}: {without_passwords(message)}", file=sys.stderr)
     raise SystemExit(2)

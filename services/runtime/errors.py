@@ -6,8 +6,10 @@
     ├── Forbidden        PERMISSION_DENIED   known, and may not
     ├── Missing          NOT_FOUND
     ├── Exhausted        RESOURCE_EXHAUSTED  busy: says when to come back
+    │   └── ShareUsed                        … for this tenant; there is room for others
     ├── TooLate          DEADLINE_EXCEEDED
-    └── Unavailable      UNAVAILABLE         broken: may be retried
+    ├── Unavailable      UNAVAILABLE         broken: may be retried
+    └── Faulty           INTERNAL            broke over this request: never sent on
 
 Services derive leaves from these in their own `errors.py`. Anything else that is raised is a bug and reaches the caller
 as INTERNAL with a fixed text and a correlation id.
@@ -26,6 +28,7 @@ class ServiceError(Exception):
     code: ClassVar[int] = code_pb2.INTERNAL  # google.rpc.Code
     reason: ClassVar[str] = "INTERNAL"  # goes into google.rpc.ErrorInfo
     retryable: ClassVar[bool] = False
+    quotes: ClassVar[bool] = False  # whether the message repeats what the caller sent
 
     def __init__(self, message: str, *, retry_delay_s: float | None = None, **metadata: str):
         super().__init__(message)
@@ -33,12 +36,19 @@ class ServiceError(Exception):
         self.retry_delay_s = retry_delay_s
         self.metadata = metadata
 
+    @property
+    def outline(self) -> str:
+        """For accounts, traces and logs, in which nothing of what a caller sent may stand: the message, or what kind
+        of error it is where the message quotes."""
+        return self.reason if self.quotes else self.message
+
 
 class InvalidInput(ServiceError):
     """The request cannot be served as it stands."""
 
     code = code_pb2.INVALID_ARGUMENT
     reason = "INVALID_INPUT"
+    quotes = True
 
     def __init__(self, field: str, limit: str, value: object):
         """`limit` says what is allowed, `value` is what came: `messages: 1 to 64, got 0`."""
@@ -71,6 +81,7 @@ class Missing(ServiceError):
 
     code = code_pb2.NOT_FOUND
     reason = "MISSING"
+    quotes = True
 
 
 class Exhausted(ServiceError):
@@ -78,6 +89,12 @@ class Exhausted(ServiceError):
 
     code = code_pb2.RESOURCE_EXHAUSTED
     reason = "EXHAUSTED"
+
+
+class ShareUsed(Exhausted):
+    """As much has been done for this tenant as is its share; there is room for others."""
+
+    reason = "SHARE_USED"
 
 
 class TooLate(ServiceError):
@@ -93,6 +110,13 @@ class Unavailable(ServiceError):
     code = code_pb2.UNAVAILABLE
     reason = "UNAVAILABLE"
     retryable = True
+
+
+class Faulty(ServiceError):
+    """A service broke over this request. Counts as its failure, and the request is sent nowhere else, neither to
+    another replica nor to another model: what broke one may break them all, one after the other."""
+
+    reason = "FAULTY"
 
 
 def shorten(text: str, limit: int = 80) -> str:

@@ -11,20 +11,18 @@ import argparse
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic_core import to_jsonable_python
 from pydantic_settings import EnvSettingsSource
 
-from services.runtime.config import ServiceSettings, load
+from services.runtime.config import ServiceSettings, load, read_yaml
+from services.runtime.secrets import shown
 
 SERVICES = ("gateway", "cache", "router", "llm", "vision", "audio", "control")
 # By how a setting's name ends; the first that fits. Other numbers are counts.
@@ -44,8 +42,6 @@ _UNITS = {
     "cpu": "cores",
     **dict.fromkeys(("share", "_rate", "_ratio", "_threshold", "_utilization"), "of 1"),
 }
-_HIDDEN = "**********"  # as pydantic shows a secret
-_SECRET = re.compile(r"(token|secret|password|api_key)$")  # what vLLM takes as plain text
 _Path = tuple[str | int, ...]
 
 
@@ -87,8 +83,7 @@ def rows(settings: ServiceSettings) -> Iterator[Row]:
     for path, value in _leaves((), settings):
         name, number = str(path[-1]), isinstance(value, int | float) and not isinstance(value, bool)
         unit = next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "") if number else ""
-        shown = _HIDDEN if value and isinstance(value, str) and _SECRET.search(name) else value
-        yield Row(".".join(map(str, path)), shown, unit, *sources.of(path))
+        yield Row(".".join(map(str, path)), shown(value, name), unit, *sources.of(path))
 
 
 def _leaves(path: _Path, value: Any) -> Iterator[tuple[_Path, Any]]:
@@ -103,7 +98,7 @@ def _leaves(path: _Path, value: Any) -> Iterator[tuple[_Path, Any]]:
     for name, member in members.items():
         yield from _leaves((*path, name), member)
     if not members:
-        yield path, to_jsonable_python(value)
+        yield path, str(value) if isinstance(value, SecretStr) else to_jsonable_python(value)
 
 
 class _Sources:
@@ -114,7 +109,7 @@ class _Sources:
         self._environment = EnvSettingsSource(cls)()
         self._variables = {name.upper() for name in os.environ}
         self._file = os.environ.get(f"{self._prefix}CONFIG", "")
-        self._in_file = yaml.safe_load(Path(self._file).read_text()) if self._file else {}
+        self._in_file = read_yaml(self._file) if self._file else {}
 
     def of(self, path: _Path) -> tuple[str, str]:
         """(source, origin) of the setting at `path`: the environment is stronger than the file."""

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from services.runtime.errors import InvalidInput
+
 
 class Tier(IntEnum):
     """The class of a model; a tier admits the ones above it. Numbers as in the contracts."""
@@ -111,7 +113,9 @@ def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
     """The fastest model that meets tier, budget, context length and cost; else the fastest there is, said so.
 
     A budget is met when 95 of 100 recent answers were complete within it. `ranked` comes from `rank` and is not empty.
+    Raises `InvalidInput` where no model is within the cost, a limit that nothing stands in for.
     """
+    ranked = affordable(ranked, demand)
     complexity, tier = Complexity.UNSPECIFIED, demand.tier
     if tier is Tier.UNSPECIFIED:
         complexity = classify(demand.question)
@@ -130,6 +134,23 @@ def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
     return Choice(order[0], tuple(order[1:]), complexity, not fitting, reason)
 
 
+def affordable(models: Sequence[Model], demand: Demand) -> Sequence[Model]:
+    """Those of `models` within the cost that is demanded. Raises `InvalidInput` where that is none."""
+    limit = demand.max_cost_usd
+    if limit is None:
+        return models
+    costs = {model.name: _most_cost_usd(model, demand) for model in models}
+    if min(costs.values()) > limit:
+        raise InvalidInput("max_cost_usd", f"at least {min(costs.values()):.3g} for this request", f"{limit:.3g}")
+    return [model for model in models if costs[model.name] <= limit]
+
+
+def _most_cost_usd(model: Model, demand: Demand) -> float:
+    """What an answer of the most tokens costs."""
+    most = demand.max_tokens or max(model.context_tokens - demand.prompt_tokens, 0)
+    return model.cost_usd(demand.prompt_tokens, most)
+
+
 def _shortfall(model: Model, tier: Tier, demand: Demand) -> str:
     """Which demand the model misses first; empty when it meets all."""
     if model.context_tokens < demand.prompt_tokens + max(demand.max_tokens, 1):
@@ -138,7 +159,4 @@ def _shortfall(model: Model, tier: Tier, demand: Demand) -> str:
         return "tier"
     if model.total.p95_ms > demand.budget_ms:
         return "budget"
-    most = demand.max_tokens or model.context_tokens - demand.prompt_tokens
-    if demand.max_cost_usd is not None and model.cost_usd(demand.prompt_tokens, most) > demand.max_cost_usd:
-        return "cost"
     return ""

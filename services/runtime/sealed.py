@@ -2,8 +2,8 @@
 
 Registered as they come, gRPC would parse their requests before any code of ours runs: a malformed one would come back
 as UNKNOWN, and nobody would be asked for a key. Here their handlers get bytes, like those of `boundary`, and the order
-is identity → authorize → parse → servicer, all of it inside one `try`. Their calls are neither traced nor measured:
-probes come all the time and say nothing about the service's own.
+is identity → authorize → read → parse → servicer, all of it inside one `try`. Their calls are neither traced nor
+measured: probes come all the time and say nothing about the service's own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from services.runtime import opening
 from services.runtime.boundary import parser, to_status, trailers
 from services.runtime.callers import Admit, anyone
 from services.runtime.deadline import until_set
@@ -35,11 +36,13 @@ def handlers(
     ended: asyncio.Event,
     authorize: Authorize = lambda _, __: None,
     admit: Admit = anyone,
+    first_message_ms: int = opening.DEFAULT_MS,
 ) -> grpc.GenericRpcHandler:
     """Handlers for the RPCs that a grpc.aio servicer has; to the others gRPC answers UNIMPLEMENTED. Streams end when
     `ended` is set: a health watch would hold up a shutdown for as long as it may take."""
+    shared = ended, authorize, admit, first_message_ms / 1000
     methods = {
-        method.name: _handler(method, _Sealed(method, getattr(servicer, method.name), ended, authorize, admit))
+        method.name: _handler(method, _Sealed(method, getattr(servicer, method.name), *shared))
         for method in descriptor.methods
         if _is_asynchronous(getattr(servicer, method.name, None))
     }
@@ -55,9 +58,9 @@ def _handler(method: MethodDescriptor, sealed: _Sealed) -> grpc.RpcMethodHandler
     serializer = GetMessageClass(method.output_type).SerializeToString
     match method.client_streaming, method.server_streaming:
         case False, False:
-            return grpc.unary_unary_rpc_method_handler(sealed.unary, response_serializer=serializer)
+            return grpc.stream_unary_rpc_method_handler(sealed.unary, response_serializer=serializer)
         case False, True:
-            return grpc.unary_stream_rpc_method_handler(sealed.server_stream, response_serializer=serializer)
+            return grpc.stream_stream_rpc_method_handler(sealed.server_stream, response_serializer=serializer)
         case True, True:
             return grpc.stream_stream_rpc_method_handler(sealed.both_stream, response_serializer=serializer)
     raise TypeError(f"{method.full_name}: streams of requests with one reply are not supported yet")
@@ -73,15 +76,22 @@ class _Sealed:
         ended: asyncio.Event,
         authorize: Authorize,
         admit: Admit,
+        within_s: float,
     ):
         self._serve, self._ended, self._authorize, self._admit = serve, ended, authorize, admit
-        self._parse = parser(GetMessageClass(method.input_type))
+        self._parse, self._within_s = parser(GetMessageClass(method.input_type)), within_s
 
-    async def unary(self, request: bytes, context: _Context) -> Any:
-        return await self._guard(context, lambda: self._serve(self._parse(request), context))
+    async def unary(self, _: AsyncIterator[bytes], context: _Context) -> Any:
+        async def serve() -> Any:
+            return await self._serve(await self._request(context), context)
 
-    async def server_stream(self, request: bytes, context: _Context) -> None:
-        await self._guard(context, lambda: self._write(self._serve(self._parse(request), context), context))
+        return await self._guard(context, serve)
+
+    async def server_stream(self, _: AsyncIterator[bytes], context: _Context) -> None:
+        async def serve() -> None:
+            await self._write(self._serve(await self._request(context), context), context)
+
+        await self._guard(context, serve)
 
     async def both_stream(self, requests: AsyncIterator[bytes], context: _Context) -> None:
         await self._guard(context, lambda: self._write(self._serve(self._parsed(requests), context), context))
@@ -89,9 +99,12 @@ class _Sealed:
     async def _write(self, replies: _Replies, context: _Context) -> None:
         await until_set(self._ended, _write(replies, context))
 
+    async def _request(self, context: _Context) -> Any:
+        return self._parse(await opening.message(context, self._within_s))
+
     async def _parsed(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         # Not a generator expression: that would begin to read at once, also for a caller who may not.
-        async for raw in requests:
+        async for raw in opening.messages(requests, self._within_s):
             yield self._parse(raw)
 
     async def _guard(self, context: _Context, serve: Callable[[], Awaitable[Any]]) -> Any:

@@ -27,19 +27,22 @@ import prometheus_client
 import uvloop
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import ServiceDescriptor
-from grpc_health.v1 import health, health_pb2
+from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
 from services.runtime import boundary, sealed, telemetry, tls, workers
 from services.runtime.callers import CALLERS, anyone, callers_of, probes_of
 from services.runtime.config import ServiceSettings, load
 from services.runtime.errors import Unavailable
+from services.runtime.health import Health
+from services.runtime.logs import log_what_ends_us, setup_logging
+from services.runtime.private import keep_to_oneself
 from services.runtime.workers import Worker
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-_HEALTH = descriptor_pool.Default().FindServiceByName(health.SERVICE_NAME)
+_HEALTH = descriptor_pool.Default().FindServiceByName("grpc.health.v1.Health")
 _REFLECTION = descriptor_pool.Default().FindServiceByName(reflection.SERVICE_NAME)
 _TOLD_S = 0.1  # for those who watch health to be told before their stream ends
 _log = logging.getLogger(__name__)
@@ -47,9 +50,11 @@ _log = logging.getLogger(__name__)
 
 def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDescriptor], assemble: Assemble) -> None:
     """Run a service: `assemble(settings)` yields its servicers once they are ready to serve."""
+    keep_to_oneself()
     settings = load(cls, sys.argv[1:], prog=f"python -m services.{name}")
     worker = Worker.current()
-    telemetry.setup_logging(f"{name}/{worker.number}" if worker else name, settings.log_level)
+    setup_logging(f"{name}/{worker.number}" if worker else name, settings.log_level)
+    log_what_ends_us()
     if worker:
         settings = worker.own(settings)
         worker.end_with_parent(settings.grace_ms / 1000)
@@ -72,7 +77,7 @@ async def run(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    telemetry.setup(name, settings.otlp_endpoint, settings.trace_ratio)
+    telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), settings.trace_ratio)
     ended = asyncio.Event()
     try:
         async with _own(settings) as folder:
@@ -120,22 +125,23 @@ async def start_server(
     servicers: Mapping[str, boundary.Servicer],
     ended: asyncio.Event,
     folder: tls.Folder | None = None,
-) -> tuple[grpc.aio.Server, health.aio.HealthServicer]:
+) -> tuple[grpc.aio.Server, Health]:
     """A listening server with health (NOT_SERVING), reflection and handlers for `descriptors`. Watches of health end
     when `ended` is set. With a `folder`, it serves those who may call the service that its certificate is for; without,
     anyone in plain text."""
     own = folder.current.identity if folder else ""
     admit, admit_probe = (callers_of(own), probes_of(own)) if folder else (anyone, anyone)
     server = grpc.aio.server(options=server_options(settings))
-    checks = health.aio.HealthServicer()
+    checks = Health()
     names = [descriptor.full_name for descriptor in descriptors]
-    await _set_health(checks, names, _NOT_SERVING)
+    _set_health(checks, names, _NOT_SERVING)
+    within_ms = settings.first_message_ms
     listed = reflection.aio.ReflectionServicer([*names, _HEALTH.full_name, _REFLECTION.full_name])
     server.add_generic_rpc_handlers(
         (
-            *(boundary.handlers(descriptor, servicers, admit) for descriptor in descriptors),
-            sealed.handlers(_HEALTH, checks, ended, admit=admit_probe),
-            sealed.handlers(_REFLECTION, listed, ended, partial(_authorize, servicers), admit),
+            *(boundary.handlers(descriptor, servicers, admit, within_ms) for descriptor in descriptors),
+            sealed.handlers(_HEALTH, checks, ended, admit=admit_probe, first_message_ms=within_ms),
+            sealed.handlers(_REFLECTION, listed, ended, partial(_authorize, servicers), admit, within_ms),
         )
     )
     if folder:
@@ -154,7 +160,7 @@ async def _serve_until(
     assemble: Assemble,
     servicers: dict[str, boundary.Servicer],
     server: grpc.aio.Server,
-    checks: health.aio.HealthServicer,
+    checks: Health,
     ended: asyncio.Event,
 ) -> None:
     names = [descriptor.full_name for descriptor in descriptors]
@@ -162,11 +168,11 @@ async def _serve_until(
         servicers.update({descriptor.full_name: servicer for descriptor, servicer in assembled.items()})
         gc.collect()
         gc.freeze()  # what is loaded by now stays: collecting it again and again would only cost the tail
-        await _set_health(checks, names, _SERVING)
+        _set_health(checks, names, _SERVING)
         _log.info("serving")
         await stop.wait()
         _log.info("stopping: up to %d ms for calls in flight", settings.grace_ms)
-        await checks.enter_graceful_shutdown()
+        checks.leave()
         lame_duck_ms = min(settings.lame_duck_ms, settings.grace_ms)
         await asyncio.sleep(lame_duck_ms / 1000)
         for servicer in assembled.values():
@@ -185,9 +191,9 @@ def _authorize(servicers: Mapping[str, boundary.Servicer], metadata: sealed.Meta
             servicer.authorize(metadata, identity)
 
 
-async def _set_health(checks: health.aio.HealthServicer, names: Sequence[str], status: int) -> None:
+def _set_health(checks: Health, names: Sequence[str], status: int) -> None:
     for name in ("", *names):
-        await checks.set(name, status)
+        checks.set(name, status)
 
 
 def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
@@ -197,6 +203,10 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         # A flood of started and cancelled calls on one connection must not starve the others.
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
+        # What a stream may send ahead of who reads it. gRPC's own estimate grows to 8 MiB and more for one that sends
+        # faster than it is read, so a few hold all the memory; without it the largest messages take 5 ms longer.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", 262_144),
         # A second process on the same port is a mistake, unless it is a worker.
         ("grpc.so_reuseport", int(settings.processes > 1)),
         # Our channels ping every 0.7 s of silence; the default takes that for abuse.

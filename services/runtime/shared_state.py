@@ -22,20 +22,26 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from services.runtime.secrets import AS_SHOWN, Url
+
 T = TypeVar("T")
 
 
-def _usable(url: str) -> str:
-    """Raises ValueError for what is no address of a Redis."""
-    if url:
-        parse_url(url)
+def _usable(url: Url) -> Url:
+    """Raises ValueError for what is no address of a Redis, with a text that says nothing of it."""
+    try:
+        if url:
+            parse_url(url.get_secret_value())
+    except ValueError:
+        raise ValueError("redis://host:port/db, rediss://… or unix://…") from None
     return url
 
 
 RedisUrl = Annotated[
-    str,
+    Url,
     Field(description="Redis that holds what replicas share, redis://host:port/db. Empty: each keeps its own."),
     AfterValidator(_usable),
+    AS_SHOWN,
 ]
 PREFIX = "hedgerow:"  # of every key
 _ASK_EVERY_S = 0.2
@@ -153,10 +159,10 @@ class SharedState:
 
 
 @asynccontextmanager
-async def connected(url: str, timeout_s: float = 0.25) -> AsyncIterator[SharedState]:
+async def connected(url: Url, timeout_s: float = 0.25) -> AsyncIterator[SharedState]:
     """A `SharedState` that is kept up inside. It may not be `up` yet: nothing waits for Redis."""
     client: Any = Redis.from_url(
-        url,
+        url.get_secret_value(),
         retry=Retry(NoBackoff(), 0),
         # With one of its own the client sends inside `asyncio.wait_for`, which in Python 3.11 swallows a cancellation
         # that comes when it is just done: a task that was cancelled would go on for ever.

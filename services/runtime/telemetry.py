@@ -6,7 +6,6 @@ that its logs, events and error messages always carry one.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -122,19 +121,3 @@ def internal_span(name: str) -> Iterator[trace.Span]:
 def trace_id(span: trace.Span | None = None) -> str:
     """32 hexadecimal digits; all zero outside a call."""
     return trace.format_trace_id((span or trace.get_current_span()).get_span_context().trace_id)
-
-
-class _TraceIdFilter(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.trace_id = trace_id() if trace.get_current_span() is not trace.INVALID_SPAN else "-"
-        return True
-
-
-def setup_logging(service: str, level: str) -> None:
-    """Log lines carry the service's name and the trace id of the request they belong to."""
-    handler = logging.StreamHandler()
-    handler.addFilter(_TraceIdFilter())
-    handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {service} %(name)s [%(trace_id)s] %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    for noisy in ("httpx", "httpcore", "opentelemetry"):
-        logging.getLogger(noisy).setLevel("WARNING")

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 from google.protobuf.descriptor import ServiceDescriptor
 
@@ -15,6 +16,7 @@ from services.runtime import serve
 from services.vision.config import VisionSettings
 from services.vision.engine import Engine
 from services.vision.engines import ArraySpec, open_engine
+from services.vision.files import Trust
 from services.vision.manifest import Manifest
 from services.vision.pictures import Pictures
 from services.vision.repository import Repository
@@ -29,7 +31,8 @@ async def assemble(settings: VisionSettings) -> AsyncIterator[Mapping[ServiceDes
     """The service, its models loaded and warm. Exits the process with 2 when there is no model to serve with."""
     # The other half decodes the next pictures and talks to the network; what waits for a core computes nothing.
     threads = settings.threads or max(1, len(os.sched_getaffinity(0)) // 2)
-    repository = Repository(settings.models_dir, settings.default_model, threads, settings.max_queue, _open_engine)
+    opener = partial(_open_engine, Trust(settings.models_dir, settings.engines, settings.digests))
+    repository = Repository(settings.models_dir, settings.default_model, threads, settings.max_queue, opener)
     pictures = Pictures(settings.decode_threads, settings.max_image_bytes, settings.max_pixels)
     try:
         await repository.scan()
@@ -44,10 +47,10 @@ async def assemble(settings: VisionSettings) -> AsyncIterator[Mapping[ServiceDes
         pictures.close()
 
 
-def _open_engine(manifest: Manifest, threads: int) -> Engine:
+def _open_engine(trust: Trust, manifest: Manifest, threads: int) -> Engine:
     inputs = [ArraySpec(manifest.input.name, manifest.input.shape, manifest.input.dtype)]
     outputs = list(manifest.outputs.values())
-    return open_engine(manifest.file, manifest.device, manifest.precision, inputs, outputs, threads)
+    return open_engine(trust.read(manifest.file), manifest.device, manifest.precision, inputs, outputs, threads)
 
 
 def _check(repository: Repository, settings: VisionSettings) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.runtime import limits
 from services.runtime.config import ServiceSettings
 
 
@@ -21,6 +22,17 @@ class VisionSettings(ServiceSettings):
         Path("models"), description="Folder whose folders are models: those that hold a `model.yaml`."
     )
     default_model: str = Field("", description="Serves requests that name none. Empty: the first by name.")
+    engines: tuple[Literal["onnx", "export", "torchscript", "tensorrt"], ...] = Field(
+        ("onnx",),
+        min_length=1,
+        description="Engines that may load files, as JSON. `torchscript` (.ts) and `tensorrt` (.plan) run what is in "
+        "the file as code; `export` (.pt2) is read by torch, without its pickles: list what you trust.",
+    )
+    digests: dict[str, Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]] = Field(
+        {},
+        description="SHA-256 of files below `models_dir`, as JSON: {path: digest}. When it names any, no other file is "
+        "loaded, and these only as they are named.",
+    )
     reload: bool = Field(True, description="Load models anew when their folders change, with no call lost.")
     rescan_ms: int = Field(
         5_000, ge=50, description="How often to look for changes that a file system does not tell, with `reload`."
@@ -28,7 +40,7 @@ class VisionSettings(ServiceSettings):
     threads: int = Field(0, ge=0, le=256, description="Threads of one model on the CPU. 0: half of the cores.")
     decode_threads: int = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")
     max_images: int = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
-    max_image_bytes: int = Field(4_000_000, ge=1, description="Largest encoded image taken, in bytes.")
+    max_image_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest encoded image taken, in bytes.")
     max_pixels: int = Field(
         16_000_000,
         ge=1,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -41,6 +41,7 @@ class Processes:
     def __init__(self, stack: AsyncExitStack, folder: Path):
         self._stack, self._folder, self._numbers = stack, folder, count()
         self.environment: dict[str, str] = {}  # of all that are started from now on, beside their settings
+        self.dress: Callable[[ServiceSpec], ServiceSpec] = lambda spec: spec  # how those are started
 
     async def start(self, service: str, address: str = "", **settings: object) -> ServiceProcess:
         """A process that serves. Settings are the service's own, those in groups as `hedge__mode`."""
@@ -58,7 +59,7 @@ class Processes:
 
     def run(self, spec: ServiceSpec) -> ServiceProcess:
         """A process that was started just now, as `spec` says; also one like another that has ended."""
-        process = ServiceProcess(spec, self._folder)
+        process = ServiceProcess(self.dress(spec), self._folder)
         self._stack.push_async_callback(process.stop)
         return process
 

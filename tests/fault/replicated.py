@@ -110,8 +110,11 @@ def bootstrap(control: str, region: str = "west") -> dict[str, str]:
     return {"GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(control, f"test-{region}", region=region)}
 
 
-def write_topology(file: Path, edge: str, endpoints: Mapping[str, Sequence[object]], **more: object) -> None:
-    """`endpoints` by service, as the topology has them; plain addresses are put in the region `west`."""
+def write_topology(
+    file: Path, edge: str, endpoints: Mapping[str, Sequence[object]], closed: bool = False, **more: object
+) -> None:
+    """`endpoints` by service, as the topology has them; plain addresses are put in the region `west`. `closed`: nobody
+    comes in at `edge` without a credential."""
     services = {
         name: {
             "balance": _BALANCE.get(name, "round_robin"),
@@ -122,7 +125,9 @@ def write_topology(file: Path, edge: str, endpoints: Mapping[str, Sequence[objec
         for name, given in endpoints.items()
     }
     unfinished = file.with_suffix(".new")
-    unfinished.write_text(yaml.safe_dump({"services": services, "edge": {"address": edge}, **more}))
+    unfinished.write_text(
+        yaml.safe_dump({"services": services, "edge": {"address": edge, "allow_anonymous": not closed}, **more})
+    )
     unfinished.replace(file)
 
 

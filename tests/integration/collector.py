@@ -27,8 +27,10 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
     address: str = ""
     traces: dict[str, list[SeenSpan]] = field(default_factory=dict)
+    exports: list[bytes] = field(default_factory=list)  # as they came, with all that is in them
 
     async def Export(self, request, context) -> trace_service_pb2.ExportTraceServiceResponse:
+        self.exports.append(request.SerializeToString())
         for resource in request.resource_spans:
             service = next(kv.value.string_value for kv in resource.resource.attributes if kv.key == "service.name")
             for scope in resource.scope_spans:

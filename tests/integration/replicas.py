@@ -19,6 +19,7 @@ from services.cache.redis_store import RedisStore
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
+from services.runtime.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.unit.cache.conftest import DIMENSION, BagOfWords
@@ -53,7 +54,7 @@ async def replica(url: str, *, max_entries: int = 1_000, max_queued: int = 100) 
     """A replica that has asked for Redis once, as a service that starts has."""
     engine = BagOfWords()
     memory = Memory(Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000))
-    async with connected(url, _PATIENT_S) as state:
+    async with connected(Url(url), _PATIENT_S) as state:
         store = RedisStore(state, memory, engine.name, 60_000, max_queued, _now_ms)
         answers = Answers(memory, store, Embedder(engine, 10**6, 60), _now_ms)
         await store.load()

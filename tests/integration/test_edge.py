@@ -38,6 +38,7 @@ GENERATE = "/hedgerow.gateway.v1.GatewayService/Generate"
 ORIGIN = "https://app.example"
 STREAMS = 4  # on one connection
 CONNECTIONS = 40  # of all callers together
+CHECKS = 4  # of health at once, likewise
 TRACEPARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
 QUESTION = pb.GenerateRequest(messages=[{"role": "ROLE_USER", "content": "What is the capital of France?"}])
 
@@ -60,6 +61,14 @@ async def edge(behind: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Asy
     """Plain text, open to all: the gateway checks credentials."""
     settings = {"cors_origins": [ORIGIN], "limits": {"streams_per_connection": STREAMS, "connections": CONNECTIONS}}
     async with edge_before(tmp_path_factory.mktemp("open"), [behind.target], settings) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def closed(behind: Gateway, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Edge]:
+    """As it is beyond loopback: nobody gets as far as a gateway without a key, be it a wrong one."""
+    settings = {"cors_origins": [ORIGIN], "allow_anonymous": False, "limits": {"health_checks": CHECKS}}
+    async with edge_before(tmp_path_factory.mktemp("closed"), [behind.target], settings) as running:
         yield running
 
 
@@ -341,6 +350,67 @@ async def test_a_deadline_holds_at_the_edge_too(edge: Edge, scripted: Gateway) -
     assert late.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+# Without a credential
+
+
+@pytest.mark.parametrize("metadata", [(), (("authorization", "Basic sesame"),), (("authorization", ""),)])
+async def test_who_has_no_key_is_refused_without_a_word_to_a_gateway(
+    closed: Edge, scripted: Gateway, metadata: Any
+) -> None:
+    async with grpc.aio.insecure_channel(closed.address) as channel:
+        refused = await refusal(channel, metadata)
+        assert refused.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert refused.details() == "authorization: a bearer token is required"
+        with pytest.raises(grpc.aio.AioRpcError) as unseen:
+            await channel.unary_unary("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")(b"")
+        assert unseen.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert scripted.metadata == {}
+        assert await ask(channel, (("authorization", "bearer sesame"),)) == "Paris."
+
+
+async def test_a_page_without_a_key_can_read_that_it_needs_one(closed: Edge, scripted: Gateway) -> None:
+    wants = {"origin": ORIGIN, "access-control-request-method": "POST"}
+    async with httpx.AsyncClient(base_url=f"http://{closed.address}") as browser:
+        may = await browser.options(GENERATE, headers=wants)
+        refused = await browser.post(**web_call())
+    assert may.headers["access-control-allow-origin"] == ORIGIN
+    assert refused.headers["access-control-allow-origin"] == ORIGIN
+    assert refused.headers["grpc-status"] == str(grpc.StatusCode.UNAUTHENTICATED.value[0])
+    assert scripted.metadata == {}
+
+
+async def test_health_is_told_to_whoever_asks_and_watched_by_nobody(closed: Edge) -> None:
+    async with grpc.aio.insecure_channel(closed.address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        state = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.Watch(health_pb2.HealthCheckRequest(), timeout=10).read()
+    assert state.status == health_pb2.HealthCheckResponse.SERVING
+    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED  # which gRPC's clients take for healthy
+
+
+async def test_a_health_check_that_is_begun_and_not_asked_takes_no_place(closed: Edge) -> None:
+    async with grpc.aio.insecure_channel(closed.address) as channel, AsyncExitStack() as stack:
+        begin = channel.stream_stream("/grpc.health.v1.Health/Check")
+        for _ in range(2 * CHECKS):
+            stack.callback((call := begin()).cancel)
+            await call.wait_for_connection()
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        for _ in range(3):
+            assert (await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)).status
+
+
+async def test_no_answer_puts_a_gateway_out_of_service(scripted: Gateway, tmp_path: Path) -> None:
+    async with gateway() as other, edge_before(tmp_path, [scripted.target, other.target], {}) as edge:
+        async with grpc.aio.insecure_channel(edge.address) as channel:
+            for code in ("DEADLINE_EXCEEDED", "UNAVAILABLE"):
+                scripted.script = other.script = [Refusal(code, "…", "WHATEVER")]
+                assert {(await refusal(channel)).code().name for _ in range(20)} == {code}
+        async with httpx.AsyncClient(base_url=f"http://{edge.admin}") as admin:
+            stats = (await admin.get("/stats?filter=cluster.gateway.outlier_detection.ejections_enforced_total")).text
+    assert stats == "cluster.gateway.outlier_detection.ejections_enforced_total: 0\n"
+
+
 # What operators see
 
 
@@ -372,10 +442,12 @@ async def test_a_call_is_one_line_in_the_access_log_with_its_trace_id(edge: Edge
 async def test_a_token_names_the_tenant_whatever_its_bearer_says(
     guarded: Edge, scripted: Gateway, issuer: Issuer, authority: Authority
 ) -> None:
-    forged = (("x-hedgerow-tenant", "evil"),)
+    forged = (("x-hedgerow-tenant", "evil"), ("x-hedgerow-expires", "99999999999"))
+    expires = int(time.time()) + 1_000
     async with secure(guarded, authority) as channel:
-        assert await ask(channel, (*bearer(issuer.token(tenant="acme")), *forged)) == "Paris."
+        assert await ask(channel, (*bearer(issuer.token(tenant="acme", exp=expires)), *forged)) == "Paris."
     assert scripted.metadata["x-hedgerow-tenant"] == "acme"
+    assert scripted.metadata["x-hedgerow-expires"] == str(expires)
     assert "authorization" not in scripted.metadata  # it has served its purpose
     assert (await guarded.logged(tenant="acme"))["grpc_status"] == "OK"
 
@@ -555,6 +627,41 @@ async def test_the_real_gateway_knows_the_tenant_of_a_token(
         )
         reasons = [await reason(edge, issuer.token(tenant=name)) for name in ("acme", "acme", "other", "other")]
     assert reasons == ["MODEL_UNAVAILABLE", "QUOTA_EXCEEDED", "MODEL_UNAVAILABLE", "MODEL_UNAVAILABLE"]
+
+
+async def test_a_conversation_ends_with_its_token(
+    issuer: Issuer, certificates: Certificates, models: Path, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        audio = await mutual(stack, certificates, tmp_path, "audio", model=str(models / "demo-whisper"))
+        real = await mutual(
+            stack,
+            certificates,
+            tmp_path,
+            "gateway",
+            cache_address="",
+            router_address="",
+            llm_addresses='{"m": "127.0.0.1:1"}',
+            audio_address=audio.spec.address,
+        )
+        settings = {"jwt": issuer.written(tmp_path)}
+        edge = await stack.enter_async_context(
+            edge_before(tmp_path, [real.spec.address], settings, **mutual_tls(certificates))
+        )
+        token = issuer.token(tenant="acme", exp=int(time.time()) - 55)  # the edge takes it for five seconds more
+        client = await stack.enter_async_context(hedgerow.AsyncClient(edge.address, api_key=token))
+        began = time.monotonic()
+        with pytest.raises(hedgerow.HedgerowError) as ended:
+            async for _ in client.converse(_silence()):
+                pass
+    assert ended.value.reason == "CREDENTIAL_EXPIRED"
+    assert 3 < time.monotonic() - began < 15
+
+
+async def _silence() -> AsyncIterator[bytes]:
+    while True:
+        yield bytes(3_200)
+        await asyncio.sleep(0.1)
 
 
 async def reason(edge: Edge, token: str) -> str:

@@ -130,6 +130,22 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
         await process.stop(30)
 
 
+async def test_what_was_read_of_a_prompt_is_reused_for_the_same_salt_alone(service: Service) -> None:
+    request = ask(f"{'The fox ran through the green wood to the river. ' * 20}{FRANCE}", max_tokens=4)
+
+    async def cached(salt: str) -> int:
+        request.cache_salt = salt
+        return (await service.answer(request))[1].usage.cached_prompt_tokens
+
+    assert [await cached(salt) for salt in ("a", "b", "")] == [0, 0, 0]
+    assert all([await cached(salt) > 100 for salt in ("a", "b", "")])
+    assert await service.refusal(llm_pb2.GenerateRequest(messages=request.messages, cache_salt="s" * 65)) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "cache_salt",
+        "cache_salt: at most 64 characters, got 65",
+    )
+
+
 async def test_a_question_is_answered_with_what_it_cost(service: Service) -> None:
     text, finish = await service.ask(FRANCE)
     assert text == "The capital of France is Paris."

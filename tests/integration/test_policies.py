@@ -68,7 +68,7 @@ async def test_a_hedge_is_told_to_the_caller_and_on_the_trace(start: Start, mode
         ("hedge", "started"),
         ("hedge", "won"),
     ]
-    assert answer["decisions"][0]["subject"] == models[1]
+    assert answer["decisions"][0]["subject"] == "m#2"
     assert "no first text after" in answer["decisions"][0]["reason"]
     spans = await collector.wait_for(answer["trace_id"], {"gateway"})
     root = next(span for span in spans if span.name.endswith("/Generate"))

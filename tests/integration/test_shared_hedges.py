@@ -10,6 +10,7 @@ import pytest
 
 from services.gateway.shared_hedges import HedgePool
 from services.runtime.policy.hedge import HedgeBudget
+from services.runtime.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.waiting import until
@@ -23,7 +24,7 @@ async def pooling(redis: RedisProcess, *budgets: HedgeBudget) -> AsyncIterator[l
     async with AsyncExitStack() as stack:
         states, tasks = [], []
         for budget in budgets:
-            state = await stack.enter_async_context(connected(redis.url, 2))
+            state = await stack.enter_async_context(connected(Url(redis.url), 2))
             states.append(state)
             tasks.append(asyncio.create_task(HedgePool(state, budget, every_s=0.02).run()))
         try:

@@ -17,6 +17,7 @@ from hedgerow.router.v1 import router_pb2_grpc
 from services.router.config import ModelSettings
 from services.router.shared import KEY, SharedObservations
 from services.router.table import Table
+from services.runtime.secrets import Url
 from services.runtime.shared_state import connected
 from tests.conftest import Start
 from tests.redis import RedisProcess
@@ -129,7 +130,7 @@ class Heard:
 
 @asynccontextmanager
 async def listening(redis: RedisProcess, window_s: float, heard: Heard) -> AsyncIterator[SharedObservations]:
-    async with connected(redis.url, 2) as state:
+    async with connected(Url(redis.url), 2) as state:
         shared = SharedObservations(state, window_s, heard.take)
         running = asyncio.create_task(shared.run())
         try:
@@ -153,7 +154,7 @@ async def _add(redis: RedisProcess, ages_s: Sequence[float], **fields: bytes) ->
 async def test_what_is_read_back_is_as_old_as_it_is_and_nothing_from_before_the_window(redis: RedisProcess):
     await _add(redis, [900, 250, 100, 1])
     heard = Heard(300)
-    async with connected(redis.url, 2) as state:
+    async with connected(Url(redis.url), 2) as state:
         await SharedObservations(state, 300, heard.take).catch_up()
     assert heard.totals_ms == [250, 100, 1]
     assert [round(age_s, -1) for age_s in heard.ages_s] == [250, 100, 0]

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from services.gateway.shared_quotas import SharedQuotas
-from services.runtime.policy.quota import Allowance, QuotaExceeded, Reservation
+from services.runtime.policy.quota import CONVERSATION, REQUEST, TURN, Allowance, Claim, QuotaExceeded, Reservation
+from services.runtime.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.waiting import until
@@ -29,16 +30,18 @@ class Part:
     quotas: SharedQuotas
     running: asyncio.Task[None]
 
-    async def tries(self, allowance: Allowance, tokens: int = 1, tenant: str = "acme") -> Reservation | QuotaExceeded:
+    async def tries(
+        self, allowance: Allowance, tokens: int = 1, tenant: str = "acme", claim: Claim = REQUEST
+    ) -> Reservation | QuotaExceeded:
         try:
-            return await self.quotas.reserve(tenant, allowance, tokens, within_s=5)
+            return await self.quotas.reserve(tenant, allowance, tokens, 5, claim)
         except QuotaExceeded as refused:
             return refused
 
 
 @asynccontextmanager
 async def taking_part(redis: RedisProcess, lease_s: float = 10, timeout_s: float = 2) -> AsyncIterator[Part]:
-    async with connected(redis.url, timeout_s) as state:
+    async with connected(Url(redis.url), timeout_s) as state:
         quotas = SharedQuotas(state, lease_s)
         running = asyncio.create_task(quotas.run())
         try:
@@ -265,3 +268,45 @@ async def test_a_redis_that_has_forgotten_its_scripts_learns_them_again(redis: R
     await until(lambda: one.state.up)
     (reservation,) = admitted([await one.tries(Allowance(concurrency=5))])
     assert not reservation.local
+
+
+async def test_a_conversation_has_one_place_at_all_gateways_and_its_turns_have_none(
+    redis: RedisProcess, parts: tuple[Part, Part]
+):
+    one, other = parts
+    allowance = Allowance(concurrency=1, requests_per_s=_SLOW, requests_burst=2, tokens_per_minute=60)
+    (conversation,) = admitted([await one.tries(allowance, 0, claim=CONVERSATION)])
+    refused = await other.tries(allowance, 0, claim=CONVERSATION)
+    assert isinstance(refused, QuotaExceeded)
+    assert refused.metadata["quota"] == "concurrency"
+    turns = admitted([await one.tries(allowance, 30, claim=TURN) for _ in range(2)])
+    refused = await one.tries(allowance, 0, claim=TURN)
+    assert isinstance(refused, QuotaExceeded)
+    assert refused.metadata["quota"] == "requests"
+    for turn in turns:
+        turn.settle(10)
+    await _settled(redis, running=1)
+    async with redis.client() as client:
+        await until(lambda: _has_tokens(client, 40))
+    conversation.settle(0)
+    await until(lambda: _admits(other, Allowance(concurrency=1)))
+
+
+async def test_what_was_admitted_without_redis_costs_its_tenant_what_it_used(redis: RedisProcess):
+    allowance = Allowance(tokens_per_minute=1_000)
+    async with taking_part(redis) as part:
+        await redis.kill()
+        (reservation,) = admitted([await part.tries(allowance, 600)])
+        assert reservation.local
+        await redis.start()
+        await until(lambda: part.state.up)
+        await _settled(redis, running=1)  # its lease is there
+        reservation.settle(500)
+        async with redis.client() as client:
+            await until(lambda: _has_tokens(client, 500))
+
+
+async def _has_tokens(client: Any, tokens: float) -> bool:
+    """Whether the tenant has about so many left; some come by themselves."""
+    level = await client.hget("hedgerow:quota:{acme}", "tokens_level")
+    return level is not None and tokens <= float(level) < tokens + 100

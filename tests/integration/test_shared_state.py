@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from services.runtime.secrets import Url
 from services.runtime.shared_state import SharedState, SharedStateLost, connected
 from tests.redis import RedisProcess, redis_server
 
@@ -18,7 +19,7 @@ _WITHIN_S = 30
 
 @pytest.fixture
 async def state(redis: RedisProcess) -> AsyncIterator[SharedState]:
-    async with connected(redis.url, timeout_s=1) as state, asyncio.timeout(_WITHIN_S):
+    async with connected(Url(redis.url), timeout_s=1) as state, asyncio.timeout(_WITHIN_S):
         yield state
 
 
@@ -51,7 +52,7 @@ async def test_who_joined_hears_of_loss_and_return_each_time(
 
 
 async def test_it_is_known_soon_that_redis_is_not_there(tmp_path: Path) -> None:
-    async with redis_server(tmp_path, started=False) as redis, connected(redis.url) as state:
+    async with redis_server(tmp_path, started=False) as redis, connected(Url(redis.url)) as state:
         await state.tried()
         assert not state.up
         await redis.start()

@@ -58,7 +58,8 @@ class GatewayServiceServicer:
 
     def Generate(self, request, context):
         """Answers one request. The events are `accepted`, then any number of `delta`, `stage` and `patch`, then one `final`; a
-        stream that ends without `final` carries a status that says why. Safe to retry: nothing is changed but the cache.
+        stream that ends without `final` carries a status that says why. A stage is told when it has ended, in the message
+        that brings what comes of it, or at once where nothing comes soon. Safe to retry: nothing is changed but the cache.
         Cancelling the call stops the engine.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -66,8 +67,8 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GenerateBatch(self, request, context):
-        """Answers several requests side by side and streams each result as it is done, in the order they finish.
-        One item's failure does not end the others.
+        """Answers several requests, as fast as those that somebody waits for leave room, and streams each result as it is
+        done, in the order they finish. One item's failure does not end the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -76,7 +77,9 @@ class GatewayServiceServicer:
     def Converse(self, request_iterator, context):
         """A spoken conversation: audio in, text out. Each time the speaker pauses, what was said is answered like a request to
         Generate, with the turns before it. Who speaks again while an answer comes cuts it off. Closing the client's side
-        lets the last answer finish; cancelling the call stops everything.
+        lets the last answer finish; cancelling the call stops everything. It has a place of its tenant's concurrency, and
+        ends without any audio for a time that the gateway sets (DEADLINE_EXCEEDED), and when the caller's credential does
+        (UNAUTHENTICATED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -109,6 +109,7 @@ class Breaker:
         clock: Clock = time.monotonic,
         rng: random.Random = _RANDOM,
         on_change: Callable[[Breaker, State], None] | None = None,
+        in_metrics: bool = True,
     ):
         """`in_a_row`: failures that open it at once. `min_calls`: fewer in the window say nothing. `open_s`: from
         opening to the first probe, give or take 20%."""
@@ -123,8 +124,8 @@ class Breaker:
         self._epoch = 0  # how often it has opened: tells what began before from what began after
         self._until = 0.0
         self._probing = self._throttled = False
-        self._gauge = _OPEN.labels(name)
-        self._gauge.set(State.CLOSED.value)
+        self._in_metrics = in_metrics
+        self._measure(State.CLOSED)
 
     @property
     def state(self) -> State:
@@ -246,10 +247,15 @@ class Breaker:
 
     def _become(self, state: State) -> None:
         self._state = state
-        self._gauge.set(state.value)
-        _CHANGES.labels(self.name, state.name.lower()).inc()
+        self._measure(state)
+        if self._in_metrics:
+            _CHANGES.labels(self.name, state.name.lower()).inc()
         if self._on_change:
             self._on_change(self, state)
+
+    def _measure(self, state: State) -> None:
+        if self._in_metrics:
+            _OPEN.labels(self.name).set(state.value)
 
 
 @dataclass(slots=True)

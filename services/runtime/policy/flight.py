@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from services.runtime.deadline import set_within
-from services.runtime.errors import TooLate
+from services.runtime.errors import TooLate, Unavailable
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-V = TypeVar("V")
 
 
 class Flight(Generic[T]):
@@ -43,7 +42,9 @@ class Flight(Generic[T]):
         """Stop reading; without readers the execution is of no use and ends."""
         if reader in self._readers:
             self._readers.remove(reader)
-            if not self._readers and self._task:
+            if not self._readers and self._task and not self.over:
+                # At once, and not when the task has heard of it: who comes in between must not read an empty end.
+                self.over, self.error = True, Unavailable("cancelled: nobody was reading any more")
                 self._task.cancel()
 
     def wake(self) -> None:
@@ -54,6 +55,9 @@ class Flight(Generic[T]):
     async def _fly(self, execution: Coroutine[Any, Any, None]) -> None:
         try:
             await execution
+        except asyncio.CancelledError:
+            self.error = self.error or Unavailable("cancelled")
+            raise
         except Exception as error:  # it belongs to whoever reads
             self.error = error
         finally:
@@ -105,6 +109,16 @@ class Reader(Generic[T]):
         self.news.set()
 
 
+class Flying(Protocol):
+    """What is under way."""
+
+    @property
+    def over(self) -> bool: ...
+
+
+V = TypeVar("V", bound=Flying)
+
+
 class SingleFlight(Generic[K, V]):
     """The executions under way, by what they are for."""
 
@@ -115,8 +129,9 @@ class SingleFlight(Generic[K, V]):
         return len(self._flying)
 
     def get(self, key: K) -> V | None:
-        """One that is under way, to be joined."""
-        return self._flying.get(key)
+        """One that is under way, to be joined: not one that has ended, or is about to, because nobody reads it."""
+        found = self._flying.get(key)
+        return None if found is None or found.over else found
 
     def track(self, key: K, flying: V, execution: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
         """`execution`, listed under `key` from now until its end. One that was listed there goes on unlisted."""

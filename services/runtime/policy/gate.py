@@ -19,6 +19,8 @@ In this order, for each that comes:
 
 Nobody waits longer than `queue_s` (in a line that is overloaded: than 5 ms, see `patience`) or past its deadline, so
 expired work never runs. When the limit grows, waiters are let in; when it shrinks, nobody is thrown out.
+
+Batches stand outside of all this (`pace.py`): while nobody waits and the gate is calm, they take some of its places.
 """
 
 from __future__ import annotations
@@ -27,18 +29,18 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from services.runtime.deadline import Clock, Deadline
-from services.runtime.errors import Exhausted
-from services.runtime.policy.fair import FairQueue, Rank, Shares
+from services.runtime.deadline import Clock
+from services.runtime.policy.fair import Rank, Shares
 from services.runtime.policy.limit import Limit, Sample
-from services.runtime.policy.patience import Patience
+from services.runtime.policy.line import Line, Waiter
+from services.runtime.policy.pace import Backlog
 from services.runtime.policy.priority import CLASSES, class_of
+from services.runtime.policy.ticket import Shed, Ticket
 
 _HOLD_SHARE = 0.05  # of the average that one call makes up
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -52,56 +54,20 @@ _SHED = Counter("hedgerow_shed", "Requests that were refused.", ["gate", "class"
 _shed = cache(_SHED.labels)  # `labels` takes a lock; these have few values
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """Who asks for a place. `weight` is the tenant's share against others of its class."""
-
-    score: int
-    tenant: str
-    weight: float
-    deadline: Deadline
-
-
-class Shed(Exhausted):
-    """Refused in favour of others; the metadata's `why`: load, pressure, full, displaced or expired."""
-
-    reason = "SHED"
-
-
 class Slot:
     """A place; its owner must release it. `in_flight` is how many were taken when it was given, itself included."""
 
-    __slots__ = ("_began", "_gate", "_tenant", "in_flight")
+    __slots__ = ("_batch", "_began", "_gate", "_tenant", "in_flight")
 
-    def __init__(self, gate: Gate, in_flight: int, tenant: str | None, began: float):
+    def __init__(self, gate: Gate, in_flight: int, tenant: str | None, began: float, batch: bool):
         self._gate: Gate | None = gate
-        self.in_flight, self._tenant, self._began = in_flight, tenant, began
+        self.in_flight, self._tenant, self._began, self._batch = in_flight, tenant, began, batch
 
     def release(self, sample: Sample | None = None) -> None:
         """Give the place back, once, with what the call told about the backend; None when it told nothing."""
         gate, self._gate = self._gate, None
         if gate is not None:
-            gate._release(self._tenant, self._began, sample)
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    tenant: str
-    weight: float
-    rank: Rank
-    line: _Line
-    until: float  # on the gate's clock: the end of its patience or its budget
-    outcome: asyncio.Future[Slot | Shed]  # a refusal is a result: an exception that nobody fetches would be logged
-
-
-class _Line:
-    """Those of one class that wait, within their tenant's share or not. `place` is its turn: 0 is served first."""
-
-    def __init__(self, place: int, queue_s: float):
-        self.place, self.kind = place, CLASSES[place % len(CLASSES)]
-        self.within_share = place < len(CLASSES)
-        self.dear = self.kind in ("critical", "high")
-        self.queue, self.patience = FairQueue[_Waiter](), Patience(queue_s)
+            gate._release(self._tenant, self._began, self._batch, sample)
 
 
 class Gate:
@@ -120,15 +86,18 @@ class Gate:
         clock: Clock = time.monotonic,
         rng: random.Random | None = None,
         pressure: Callable[[], float] = lambda: 0.0,
+        batch_share: float = 0.5,
     ):
-        """`pressure` is the load of the process itself, where 1 is all it can bear."""
+        """`pressure` is the load of the process itself, where 1 is all it can bear. `batch_share`: of the places, for
+        batches at most."""
         self.name = name
         self._limit, self._queue, self._queue_s, self._order = limit, queue, queue_s, order
         self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
         self._clock, self._rng, self._pressure = clock, rng or random.Random(), pressure
-        self._lines = [_Line(place, queue_s) for place in range(2 * len(CLASSES))]
+        self._lines = [Line[Slot](place, queue_s) for place in range(2 * len(CLASSES))]
         self._shares = Shares()
-        self._in_flight = self._waiting = self._arrivals = 0
+        self._backlog, self._batch_share = Backlog[Slot](self._spare_for_batch), batch_share
+        self._in_flight = self._in_batches = self._waiting = self._arrivals = 0
         self._hold_s = 0.0  # for how long a call keeps its place, on average
         self._wait_seconds = _WAIT_SECONDS.labels(name)
         _LIMIT.labels(name).set_function(lambda: limit.value)
@@ -157,6 +126,8 @@ class Gate:
 
     async def enter(self, ticket: Ticket) -> Slot:
         """A place, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
+        if ticket.placed:
+            return await self._enter_of_batch(ticket, ticket.placed)
         now, line = self._clock(), self._line(ticket)
         patience_s = line.patience.seconds(now)
         if ticket.score < self._shed_score:
@@ -173,11 +144,34 @@ class Gate:
             return self._take(None, self._clock())
         return None
 
-    def _line(self, ticket: Ticket) -> _Line:
+    async def _enter_of_batch(self, ticket: Ticket, placed: Callable[[], None]) -> Slot:
+        try:
+            slot = await self._backlog.enter(ticket)
+        except TimeoutError:
+            _shed(self.name, "batch", "expired").inc()
+            raise Shed(
+                f"{self.name}: {self._in_flight} of {self._limit.value} places taken, none to spare for a batch",
+                retry_delay_s=self._retry_after_s,
+                why="expired",
+            ) from None
+        placed()
+        return slot
+
+    def _spare_for_batch(self) -> Slot | None:
+        """A place for an item of a batch: never one of the last, nor more than the batches' share, nor before anybody
+        who waits. Where there is one place, it may have it."""
+        limit = self._limit.value
+        room = self._in_batches < limit * self._batch_share and self._in_flight < limit * self._shed_load
+        if not room or self._waiting or self._pressure() >= self._shed_load:
+            return None
+        self._in_batches += 1
+        return self._take(None, self._clock(), batch=True)
+
+    def _line(self, ticket: Ticket) -> Line[Slot]:
         within = self._shares.within(ticket.tenant, ticket.weight, self._limit.value)
         return self._lines[class_of(ticket.score) + (0 if within else len(CLASSES))]
 
-    def _shed_the_cheap(self, score: int, line: _Line, now: float) -> None:
+    def _shed_the_cheap(self, score: int, line: Line[Slot], now: float) -> None:
         if not line.within_share:
             if self.load(line.patience.share) >= self._shed_load:
                 raise self._refusal(line, "load", f"score {score} below {self._shed_score}")
@@ -191,15 +185,15 @@ class Gate:
     def _free(self) -> bool:
         return not self._waiting and self._in_flight < self._limit.value
 
-    def _take(self, tenant: str | None, now: float) -> Slot:
+    def _take(self, tenant: str | None, now: float, batch: bool = False) -> Slot:
         self._in_flight += 1
-        return Slot(self, self._in_flight, tenant, now)
+        return Slot(self, self._in_flight, tenant, now, batch)
 
-    async def _wait(self, ticket: Ticket, line: _Line, began: float, patience_s: float) -> Slot:
+    async def _wait(self, ticket: Ticket, line: Line[Slot], began: float, patience_s: float) -> Slot:
         loop = asyncio.get_running_loop()
         if patience_s <= 0:
             raise self._refusal(line, "expired", "no time to wait")
-        waiter = _Waiter(
+        waiter: Waiter[Slot] = Waiter(
             ticket.tenant, ticket.weight, self._rank(ticket), line, began + patience_s, loop.create_future()
         )
         if self._waiting >= self.room:
@@ -224,7 +218,7 @@ class Gate:
             return (0.0, self._arrivals)
         return (-ticket.deadline.at, -self._arrivals)
 
-    def _make_room(self, newcomer: _Waiter) -> None:
+    def _make_room(self, newcomer: Waiter[Slot]) -> None:
         """Have somebody give way in the full queue, or refuse the newcomer."""
         line = next((line for line in reversed(self._lines) if line.queue), None)
         if line is not None and self._gives_way(worst := line.queue.worst(), newcomer):
@@ -233,15 +227,16 @@ class Gate:
             raise self._refusal(newcomer.line, "full", "nobody gives way")
 
     @staticmethod
-    def _gives_way(worst: _Waiter, newcomer: _Waiter) -> bool:
+    def _gives_way(worst: Waiter[Slot], newcomer: Waiter[Slot]) -> bool:
         if worst.line is not newcomer.line:
             return worst.line.place > newcomer.line.place
         crowd = newcomer.line.queue.crowd
         more = crowd(worst.tenant, worst.weight) > crowd(newcomer.tenant, newcomer.weight, more=1)
         return worst.tenant != newcomer.tenant and more
 
-    def _release(self, tenant: str | None, began: float, sample: Sample | None) -> None:
+    def _release(self, tenant: str | None, began: float, batch: bool, sample: Sample | None) -> None:
         self._in_flight -= 1
+        self._in_batches -= batch
         held_s = self._clock() - began
         self._hold_s += (held_s - self._hold_s) * (_HOLD_SHARE if self._hold_s else 1)
         if tenant is not None:
@@ -250,6 +245,8 @@ class Gate:
             self._limit.sample(sample)
         if self._waiting:
             self._let_in()
+        if self._backlog:
+            self._backlog.let_in()
 
     def _let_in(self) -> None:
         """Give the free places to those who wait."""
@@ -266,35 +263,35 @@ class Gate:
                     self._waiting -= 1
                     waiter.outcome.set_result(self._take(waiter.tenant, now))
 
-    def _abandon(self, waiter: _Waiter) -> None:
+    def _abandon(self, waiter: Waiter[Slot]) -> None:
         """Its task has ended: while it waited, or after it was given a place that it never saw."""
         if waiter.outcome.cancelled() or not waiter.outcome.done():
             self._remove(waiter)
         elif isinstance(slot := waiter.outcome.result(), Slot):
             slot.release()
 
-    def _expire(self, waiter: _Waiter) -> None:
+    def _expire(self, waiter: Waiter[Slot]) -> None:
         self._shed(waiter, "expired", "waited too long")
 
-    def _shed(self, waiter: _Waiter, why: str, what: str) -> None:
+    def _shed(self, waiter: Waiter[Slot], why: str, what: str) -> None:
         self._remove(waiter)
         if not waiter.outcome.done():
             waiter.outcome.set_result(self._refusal(waiter.line, why, what))
 
-    def _add(self, waiter: _Waiter, now: float) -> None:
+    def _add(self, waiter: Waiter[Slot], now: float) -> None:
         waiter.line.queue.add(waiter)
         waiter.line.patience.stands(True, now)
         self._shares.add(waiter.tenant, waiter.weight)
         self._waiting += 1
 
-    def _remove(self, waiter: _Waiter) -> None:
+    def _remove(self, waiter: Waiter[Slot]) -> None:
         """Unserved."""
         if waiter.line.queue.remove(waiter):
             waiter.line.patience.stands(bool(waiter.line.queue), self._clock())
             self._shares.drop(waiter.tenant)
             self._waiting -= 1
 
-    def _refusal(self, line: _Line, why: str, what: str) -> Shed:
+    def _refusal(self, line: Line[Slot], why: str, what: str) -> Shed:
         """What a refused caller is told; it comes back the later the fuller it is, and not together with the others."""
         line.patience.lost += why != "pressure"  # which is not the backend's
         _shed(self.name, line.kind, why).inc()

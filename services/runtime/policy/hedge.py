@@ -3,8 +3,9 @@
 J. Dean and L. A. Barroso, "The Tail at Scale", CACM 56(2), 2013 (https://doi.org/10.1145/2408776.2408794): a second
 call after the 95th percentile costs 5% more calls and takes most of the tail away. Three ways to choose the moment:
 
-- `adaptive`: after a percentile of the model's recent first-token times. Requests that never needed a model (cache
-  hits) earn budget too; it is spent by hedging sooner, at the percentile that uses the budget up.
+- `adaptive`: after a percentile of the model's recent first-token times; where there were few lately, of those of a
+  longer time; where those are few too, after the time that the model is expected to need. Requests that never needed a
+  model (cache hits) earn budget too; it is spent by hedging sooner, at the percentile that uses the budget up.
 - `fixed`: after a set delay, for two providers that race.
 - `tied`: at once, while there is budget. (The paper's tied calls know of each other and cancel in the server's queue;
   servers here do not know each other, so the loser is cancelled from here, at the winner's first text.)
@@ -24,6 +25,7 @@ from services.runtime.deadline import Clock, set_within
 from services.runtime.digest import WindowedDigest
 from services.runtime.errors import ServiceError, TooLate
 from services.runtime.policy.bucket import ExtraBudget
+from services.runtime.policy.usual import Usual
 
 Mode = Literal["adaptive", "fixed", "tied", "off"]
 _MEMORY = 1 - 1 / 1_000  # requests that the ratio of requests to calls remembers
@@ -106,7 +108,8 @@ class HedgeBudget:
 
 @dataclass(frozen=True, slots=True)
 class HedgeRule:
-    """When to hedge. `percentile` is 0 to 100; the latest moment in `adaptive` mode."""
+    """When to hedge. `percentile` is 0 to 100; the latest moment in `adaptive` mode, which looks at the last `window_s`
+    seconds where they hold `min_samples` first-token times."""
 
     mode: Mode = "adaptive"
     percentile: float = 95
@@ -116,12 +119,13 @@ class HedgeRule:
 
 
 class Hedge:
-    """The moment to hedge the calls of one model."""
+    """The moment to hedge the calls of one model. `usual`: what it has needed over a longer time, or is expected to."""
 
-    def __init__(self, rule: HedgeRule, budget: HedgeBudget, clock: Clock = time.monotonic):
-        self._rule, self.budget, self._clock = rule, budget, clock
+    def __init__(self, rule: HedgeRule, budget: HedgeBudget, usual: Usual, clock: Clock = time.monotonic):
+        self._rule, self.budget, self._usual, self._clock = rule, budget, usual, clock
+        self.basis = ""  # what the moment goes by, for people
         self._looked = float("-inf")
-        self._moment_s: float | None = None
+        self._moment_s = 0.0
         self._firsts = WindowedDigest(rule.window_s, clock)
 
     def saw(self, first_s: float) -> None:
@@ -144,19 +148,28 @@ class Hedge:
             case "off":
                 return None
             case "tied":
+                self.basis = "at once"
                 return 0.0
             case "fixed":
+                self.basis = "the fixed delay"
                 return self._rule.delay_s
         now = self._clock()
         if now >= self._looked + _LOOK_EVERY_S:
             self._looked, self._moment_s = now, self._look()
         return self._moment_s
 
-    def _look(self) -> float | None:
-        if self._firsts.count < self._rule.min_samples:
-            return None
+    def _look(self) -> float:
         quantile = min(self._rule.percentile / 100, 1 - self.budget.share_of_calls())
-        return self._firsts.quantile(round(max(quantile, _SOONEST), 2))
+        quantile = round(max(quantile, _SOONEST), 2)
+        percentile = f"the {quantile * 100:.0f}th percentile"
+        if self._firsts.count >= self._rule.min_samples and (moment_s := self._firsts.quantile(quantile)) is not None:
+            self.basis = f"{percentile} of the last {self._rule.window_s:g} s"
+            return moment_s
+        if (moment_s := self._usual.quantile_s(quantile)) is not None:
+            self.basis = f"{percentile} of the last ten minutes"
+            return moment_s
+        self.basis = "what is expected"
+        return self._usual.expected_s
 
 
 class Entrant(Protocol):

@@ -6,6 +6,9 @@ it: prompts are cut into blocks, each block's hash also covers all blocks before
 lately is taken to have it. The method is that of SGLang's router and of llm-d's prefix scorer, in their approximate
 form (https://github.com/sgl-project/sglang, https://llm-d.ai/docs/architecture).
 
+What one tenant's prompts begin with must not show in what another gets. So engines keep prompts of different salts
+apart, and so do the blocks' hashes here.
+
 Nobody has asked for a prefix yet: rendezvous hashing (Thaler and Ravishankar, 1998) then has every gateway choose the
 same replica for it, without a word between them.
 """
@@ -24,10 +27,10 @@ _MEMORY_BLOCKS = 16_384  # of one replica: 4 MiB of prompts, about what a small 
 Blocks = Sequence[bytes]
 
 
-def blocks(parts: Iterable[str]) -> Blocks:
+def blocks(parts: Iterable[str], salt: str) -> Blocks:
     """The digests of a prompt's full blocks, each over all of the prompt up to its end. `parts` in the prompt's order;
-    where one ends counts."""
-    digest, left, found = hashlib.blake2b(digest_size=8), b"", list[bytes]()
+    where one ends counts. Prompts with different salts have no block in common."""
+    digest, left, found = hashlib.blake2b(salt.encode(), digest_size=8), b"", list[bytes]()
     for part in parts:
         left += part.encode() + b"\0"
         while len(left) >= BLOCK_BYTES:

@@ -5,27 +5,27 @@ last of anything, and a refused one takes nothing. What an answer will cost is n
 estimate is reserved, and the difference is settled afterwards. An answer that cost more leaves a debt, which the tenant
 waits out.
 
+A spoken conversation has one place for as long as it lasts, whatever is said in it; its turns are requests and cost
+tokens, but have no places of their own.
+
 Where several processes share a quota (the gateway's `shared_quotas.py`), these accounts go along with what was decided
 elsewhere (`book`), and decide again as soon as nobody else can.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
-from prometheus_client import Counter
-
-from services.runtime.deadline import Clock
+from services.runtime.deadline import Clock, set_within
 from services.runtime.errors import Exhausted
 from services.runtime.policy.bucket import TokenBucket
 
 Quota = Literal["concurrency", "requests", "tokens"]
 NOW_S = 1e-6  # who waited for as long as it was told is not refused for the last bit of a float
-
-_REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
 
 
 class QuotaExceeded(Exhausted):
@@ -49,6 +49,16 @@ class Allowance:
         return bool(self.requests_per_s or self.tokens_per_minute or self.concurrency)
 
 
+class Claim(NamedTuple):
+    """What counts of what is admitted, beside its tokens."""
+
+    requests: int
+    places: int  # of the tenant's concurrency
+
+
+REQUEST, CONVERSATION, TURN = Claim(1, 1), Claim(0, 1), Claim(1, 0)
+
+
 @dataclass(slots=True)
 class _Account:
     """What a tenant has left."""
@@ -57,29 +67,34 @@ class _Account:
     requests: TokenBucket | None = None
     tokens: TokenBucket | None = None
     in_flight: int = 0
+    waiting: list[asyncio.Event] = field(default_factory=list)  # for something to end
 
 
 class Reservation:
-    """One admitted request. It holds its place until it is settled, which counts once.
+    """What was admitted. It holds its place until it is settled, which counts once.
 
     `then` hears how many of the reserved tokens were left over, below 0 when it cost more. `local` says why this
     process decided alone where others should have been asked; empty when all is as it should be.
     """
 
-    __slots__ = ("_account", "_bucket", "_then", "_tokens", "local")
+    __slots__ = ("_account", "_bucket", "_places", "_then", "_tokens", "local")
 
-    def __init__(self, account: _Account, tokens: int, then: Callable[[int], None] | None = None, local: str = ""):
+    def __init__(
+        self, account: _Account, tokens: int, places: int, then: Callable[[int], None] | None = None, local: str = ""
+    ):
         self._account: _Account | None = account
-        self._bucket, self._tokens = account.tokens, tokens
+        self._bucket, self._tokens, self._places = account.tokens, tokens, places
         self._then, self.local = then, local
-        account.in_flight += 1
+        account.in_flight += places
 
     def settle(self, tokens: int) -> None:
         """The request is over and cost `tokens`: book the difference and free its place."""
         account, self._account = self._account, None
         if account is None:
             return
-        account.in_flight -= 1
+        account.in_flight -= self._places
+        for news in account.waiting:
+            news.set()
         if self._then is not None:
             self._then(self._tokens - tokens)
         if self._bucket is None:
@@ -107,25 +122,37 @@ class Quotas:
         tenant: str,
         allowance: Allowance,
         tokens: int,
+        claim: Claim = REQUEST,
         then: Callable[[int], None] | None = None,
         local: str = "",
     ) -> Reservation:
-        """Admit one request of about `tokens` tokens; raises `QuotaExceeded`. `then`, `local`: see `Reservation`.
+        """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. `then`, `local`: see `Reservation`.
 
         One that needs more than a minute's tokens is admitted when the whole minute is there, and leaves a debt.
         """
         account = self._account(tenant, allowance)
-        if 0 < allowance.concurrency <= account.in_flight:
+        if claim.places and 0 < allowance.concurrency <= account.in_flight:
             raise refusal(tenant, allowance, "concurrency", self._retry_after_s, account.in_flight, tokens)
-        if account.requests and (wait_s := account.requests.wait_s()) > NOW_S:
+        if account.requests and (wait_s := account.requests.wait_s(claim.requests)) > NOW_S:
             raise refusal(tenant, allowance, "requests", wait_s, 0, tokens)
         if account.tokens and (wait_s := account.tokens.wait_s(min(tokens, allowance.tokens_per_minute))) > NOW_S:
             raise refusal(tenant, allowance, "tokens", wait_s, account.tokens.level(), tokens)
-        return _booked(account, tokens, then, local)
+        return _booked(account, tokens, claim, then, local)
 
-    def book(self, tenant: str, allowance: Allowance, tokens: int, then: Callable[[int], None]) -> Reservation:
-        """Account for a request that was admitted elsewhere, whatever there is left here."""
-        return _booked(self._account(tenant, allowance), tokens, then)
+    def book(
+        self, tenant: str, allowance: Allowance, tokens: int, claim: Claim, then: Callable[[int], None]
+    ) -> Reservation:
+        """Account for what was admitted elsewhere, whatever there is left here."""
+        return _booked(self._account(tenant, allowance), tokens, claim, then)
+
+    async def ended(self, tenant: str, within_s: float) -> None:
+        """Return when something of `tenant` has ended here, or `within_s` has passed. Who waits longest hears first."""
+        account = self._accounts.setdefault(tenant, _Account())
+        account.waiting.append(news := asyncio.Event())
+        try:
+            await set_within(news, within_s)
+        finally:
+            account.waiting.remove(news)
 
     def _account(self, tenant: str, allowance: Allowance) -> _Account:
         account = self._accounts.get(tenant)
@@ -148,12 +175,14 @@ class Quotas:
         return bucket
 
 
-def _booked(account: _Account, tokens: int, then: Callable[[int], None] | None = None, local: str = "") -> Reservation:
+def _booked(
+    account: _Account, tokens: int, claim: Claim, then: Callable[[int], None] | None = None, local: str = ""
+) -> Reservation:
     if account.requests:
-        account.requests.force(1)
+        account.requests.force(claim.requests)
     if account.tokens:
         account.tokens.force(tokens)
-    return Reservation(account, tokens, then, local)
+    return Reservation(account, tokens, claim.places, then, local)
 
 
 def refusal(
@@ -168,5 +197,4 @@ def refusal(
             text = f"{allowance.requests_per_s:g} requests a second"
         case "tokens":
             text = f"{max(left, 0):.0f} of {allowance.tokens_per_minute:g} tokens a minute left, {tokens} needed"
-    _REFUSED.labels(tenant, quota).inc()
     return QuotaExceeded(f"tenant {tenant}: {text}", retry_delay_s=retry_delay_s, quota=quota)

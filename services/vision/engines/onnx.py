@@ -5,18 +5,18 @@ Options: https://onnxruntime.ai/docs/execution-providers/, TensorRT and CUDA.
 
 from __future__ import annotations
 
-import hashlib
-import mmap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import onnxruntime
 
+from hedgerow.private import private_folder
 from services.vision.engine import Arrays
 from services.vision.engines.arrays import ArraySpec
 from services.vision.engines.devices import choose_device, refuse_precision
 from services.vision.errors import BadModel
+from services.vision.files import Source
 
 _TENSORRT, _CUDA, _CPU = "TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"
 _MOST_GPUS = 64  # it cannot tell how many there are before it uses one
@@ -32,19 +32,19 @@ Provider = tuple[str, dict[str, Any]]
 
 
 def load(
-    file: Path, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
+    source: Source, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
 ) -> OnnxBackend:
     """A session on the best provider of this machine that has the precision."""
     available = onnxruntime.get_available_providers()
     chosen = choose_device(device, _MOST_GPUS if _CUDA in available else 0, "ONNX Runtime")
     tensorrt = _TENSORRT in available
-    _check_precision(file, chosen, precision, inputs, tensorrt)
-    session = _session(file, _providers(file, chosen, precision, inputs, tensorrt), threads)
+    _check_precision(source, chosen, precision, inputs, tensorrt)
+    session = _session(source, _providers(source, chosen, precision, inputs, tensorrt), threads)
     if chosen != "cpu" and session.get_providers() == [_CPU]:  # it has what a GPU needs, but no GPU
         if device != "auto":
             raise BadModel(f"device: ONNX Runtime found no such GPU, got {device}")
         chosen = "cpu"
-        _check_precision(file, chosen, precision, inputs, tensorrt)
+        _check_precision(source, chosen, precision, inputs, tensorrt)
     _check_names(session, inputs, outputs)
     return OnnxBackend(session, chosen, precision, outputs)
 
@@ -79,10 +79,10 @@ class OnnxBackend:
         return binding.copy_outputs_to_cpu()
 
 
-def _check_precision(file: Path, device: str, precision: str, inputs: Sequence[ArraySpec], tensorrt: bool) -> None:
+def _check_precision(source: Source, device: str, precision: str, inputs: Sequence[ArraySpec], tensorrt: bool) -> None:
     """A file has a precision of its own, which only TensorRT can lower."""
     builds = device != "cpu" and tensorrt
-    if precision == "int8" and not _mentions(file, b"QuantizeLinear"):
+    if precision == "int8" and b"QuantizeLinear" not in source.content:
         raise BadModel("precision: int8 needs a file with quantized layers, and this one has none")
     halves = any(spec.dtype == "float16" for spec in inputs)
     if (precision == "fp16" and not builds and not (halves and device != "cpu")) or (
@@ -92,30 +92,21 @@ def _check_precision(file: Path, device: str, precision: str, inputs: Sequence[A
         raise refuse_precision(precision, device, "ONNX Runtime without TensorRT", supported)
 
 
-def _mentions(file: Path, operator: bytes) -> bool:
-    """Whether the graph has the operator: its type is written out at each node."""
-    with file.open("rb") as stream:
-        if not stream.seek(0, 2):
-            return False
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(operator) >= 0
-
-
-def _providers(file: Path, device: str, precision: str, inputs: Sequence[ArraySpec], tensorrt: bool) -> list[Provider]:
+def _providers(
+    source: Source, device: str, precision: str, inputs: Sequence[ArraySpec], tensorrt: bool
+) -> list[Provider]:
     if device == "cpu":
         return [(_CPU, {})]
     index = int(device.partition(":")[2])
     cuda: Provider = (_CUDA, {"device_id": index})
-    return [*([_tensorrt(file, index, precision, inputs)] if tensorrt else []), cuda, (_CPU, {})]
+    return [*([_tensorrt(source, index, precision, inputs)] if tensorrt else []), cuda, (_CPU, {})]
 
 
-def _tensorrt(file: Path, index: int, precision: str, inputs: Sequence[ArraySpec]) -> Provider:
+def _tensorrt(source: Source, index: int, precision: str, inputs: Sequence[ArraySpec]) -> Provider:
     # The provider names its engines after the graph and not after the weights, so each file has a folder of its own.
     # It is not beside the model: what changes there is a model to load.
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    cache = Path.home() / ".cache" / "hedgerow" / "tensorrt" / digest
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = Path.home() / ".cache" / "hedgerow" / "tensorrt" / source.digest
+    private_folder(cache)  # an engine is machine code, and is loaded without a question
     profiles = {
         f"trt_profile_{name}_shapes": ",".join(
             f"{spec.name}:{'x'.join(map(str, (size, *spec.shape)))}" for spec in inputs
@@ -127,7 +118,7 @@ def _tensorrt(file: Path, index: int, precision: str, inputs: Sequence[ArraySpec
     return _TENSORRT, {"device_id": index, **options, **profiles}
 
 
-def _session(file: Path, providers: list[Provider], threads: int) -> Any:
+def _session(source: Source, providers: list[Provider], threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -135,9 +126,23 @@ def _session(file: Path, providers: list[Provider], threads: int) -> Any:
     # Idle threads sleep: spinning ones take the cores from the process that decodes the next pictures.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        return onnxruntime.InferenceSession(file, options, providers=providers)
+        _tell_what_is_beside(options, source)
+        return onnxruntime.InferenceSession(source.content, options, providers=providers)
     except Exception as error:
-        raise BadModel(f"file: ONNX Runtime {onnxruntime.__version__} cannot load {file.name}: {error}") from error
+        raise BadModel(f"file: ONNX Runtime {onnxruntime.__version__} cannot load {source.name}: {error}") from error
+
+
+def _tell_what_is_beside(options: Any, source: Source) -> None:
+    """Where weights that are not in the file are: in its folder, of which ONNX Runtime itself leaves none; or, where
+    files are pinned, in memory, as they were compared."""
+    if source.beside is None:
+        folder = str(source.path.parent)
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        return
+    files = dict(source.beside) or {"none": b"\0"}  # given none at all, it would look for them on disk
+    options.add_external_initializers_from_files_in_memory(
+        list(files), list(files.values()), list(map(len, files.values()))
+    )
 
 
 def _check_names(session: Any, inputs: Sequence[ArraySpec], outputs: Sequence[str]) -> None:

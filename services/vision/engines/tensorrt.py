@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from services.vision.engine import Arrays
 from services.vision.engines.arrays import ArraySpec
 from services.vision.engines.torch_backend import torch_device
 from services.vision.errors import BadModel
+from services.vision.files import Source
 
 trt: Any = import_module("tensorrt")  # not everybody's: the extra `vision-cuda` brings it
 _DTYPES = {
@@ -32,7 +32,7 @@ _DTYPES = {
 
 
 def load(
-    file: Path, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
+    source: Source, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
 ) -> TensorrtBackend:
     """The plan, on its GPU. Its precision was chosen when it was built, so `precision` only says which it is."""
     device = torch_device(device)
@@ -40,9 +40,9 @@ def load(
         raise BadModel("device: a TensorRT plan needs a GPU, got cpu")
     with torch.cuda.device(device):
         runtime = trt.Runtime(trt.Logger(trt.Logger.WARNING))
-        engine = runtime.deserialize_cuda_engine(file.read_bytes())
+        engine = runtime.deserialize_cuda_engine(source.content)
     if engine is None:
-        raise BadModel(f"file: {file.name} is no plan for TensorRT {trt.__version__} on {device}")
+        raise BadModel(f"file: {source.name} is no plan for TensorRT {trt.__version__} on {device}")
     named = {engine.get_tensor_name(i) for i in range(engine.num_io_tensors)}
     missing = {spec.name for spec in inputs} | set(outputs)
     if missing - named:

@@ -1,10 +1,10 @@
-"""TorchScript files (`torch.jit.save`)."""
+"""TorchScript files (`torch.jit.save`): code, which runs with the rights of this process."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
 import torch
@@ -13,10 +13,11 @@ from services.vision.engines.arrays import ArraySpec
 from services.vision.engines.devices import refuse_precision
 from services.vision.engines.torch_backend import TorchBackend, torch_device, torch_dtype, use_threads
 from services.vision.errors import BadModel
+from services.vision.files import Source
 
 
 def load(
-    file: Path, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
+    source: Source, device: str, precision: str, inputs: Sequence[ArraySpec], outputs: Sequence[str], threads: int
 ) -> TorchBackend:
     """The script, frozen: its weights are constants, batch norms are folded into convolutions."""
     device = torch_device(device)
@@ -24,9 +25,9 @@ def load(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*is deprecated", DeprecationWarning)  # torch prefers its newer format
         try:
-            module = torch.jit.load(str(file), map_location=device).eval()
+            module = torch.jit.load(BytesIO(source.content), map_location=device).eval()
         except Exception as error:
-            raise BadModel(f"file: {file.name} is no TorchScript that torch {torch.__version__} reads") from error
+            raise BadModel(f"file: {source.name} is no TorchScript that torch {torch.__version__} reads") from error
         if precision == "int8":
             return TorchBackend(
                 "torchscript", _quantized(module, device), device, precision, torch.float32, inputs, outputs

@@ -101,8 +101,9 @@ class Service:
         await self.decoder.close()
 
 
-def call(seconds: float = 10) -> Call:
-    return Call((), Deadline.after(seconds), trace.INVALID_SPAN)
+def call(seconds: float = 10, tenant: str = "", peer: str = "") -> Call:
+    metadata = (("x-hedgerow-tenant", tenant),) if tenant else ()
+    return Call(metadata, Deadline.after(seconds), trace.INVALID_SPAN, peer)
 
 
 async def sent(requests: Iterable[Any], then: asyncio.Event | None = None) -> AsyncIterator[Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hedgerow.audio.v1 import audio_pb2
-from services.audio.errors import Idle, RecordingsFull, StreamsFull
+from services.audio.errors import GaveWay, Idle, RecordingsFull, StreamsFull
+from services.runtime.boundary import Call
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from tests.unit.audio.scripted import Service, call, sent
 from tests.unit.audio.sounds import encoded, tone
@@ -48,9 +49,11 @@ def live(seconds: float, **options: Any) -> list[audio_pb2.TranscribeStreamReque
     return [first, *(audio_pb2.TranscribeStreamRequest(audio=piece) for piece in pieces)]
 
 
-async def listen(service: Service, requests: Any, seconds: float = 10) -> list[audio_pb2.TranscribeStreamResponse]:
+async def listen(
+    service: Service, requests: Any, seconds: float = 10, whose: Call | None = None
+) -> list[audio_pb2.TranscribeStreamResponse]:
     source = requests if hasattr(requests, "__aiter__") else sent(requests)
-    return [reply async for reply in service.servicer.TranscribeStream(source, call(seconds))]
+    return [reply async for reply in service.servicer.TranscribeStream(source, whose or call(seconds))]
 
 
 async def refusal(replies: Awaitable[Any]) -> str:
@@ -298,6 +301,40 @@ async def test_one_stream_too_many_is_refused_and_the_others_go_on(service: STAR
     closed.set()
     assert (await first)[-1].summary.text == "w0"
     assert running.admission.streams == 0
+
+
+async def test_a_stream_gives_way_to_a_tenant_that_has_fewer_and_its_client_is_told(service: START):
+    running = await service(max_streams=2)
+    of_a, of_b = call(tenant="a"), call(tenant="b")
+    held = [asyncio.create_task(listen(running, sent(live(1), then=asyncio.Event()), whose=of_a)) for _ in range(2)]
+    await until(lambda: running.admission.streams == 2)
+    with pytest.raises(StreamsFull):
+        await listen(running, live(1), whose=of_a)
+    assert (await listen(running, live(1), whose=of_b))[-1].summary.text == "w0"
+    done, (kept,) = await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
+    with pytest.raises(GaveWay, match="this one gave way"):
+        await done.pop()
+    kept.cancel()
+    await asyncio.wait({kept})
+
+
+@pytest.mark.parametrize(("peer", "believed"), [("", True), ("gateway", True), ("operator", False)])
+async def test_only_gateways_say_whose_a_stream_is(service: START, peer: str, believed: bool):
+    running = await service(max_streams=2)
+    held = [
+        asyncio.create_task(listen(running, sent(live(1), then=asyncio.Event()), whose=call(tenant="a", peer=peer)))
+        for _ in range(2)
+    ]
+    await until(lambda: running.admission.streams == 2)
+    coming = listen(running, live(1), whose=call(tenant="b", peer=peer))
+    if believed:
+        await coming
+    else:
+        with pytest.raises(StreamsFull):
+            await coming
+    for task in held:
+        task.cancel()
+    await asyncio.wait(held)
 
 
 async def test_draining_ends_a_stream_with_what_it_has_heard(service: START):

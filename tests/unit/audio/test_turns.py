@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from services.audio.admission import Admission, Need
-from services.audio.errors import RecordingsFull, StreamsFull
+from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
 from services.audio.turns import BusyMeter, Member, Turns
 from tests.clock import PausedClock
 
@@ -163,6 +164,7 @@ class Door:
 
     def __init__(self, need: float, **limits: int | float):
         self.clock, self.measured = PausedClock(), 0.0
+        self.ended: list[Exception] = []
         needs = {"local_agreement": Need(need, 1.0), "windows": Need(need / 2, 1.0)}
         defaults = {"max_streams": 100, "max_recordings": 2, "max_load": 0.85}
         self.admission = Admission(self, needs, **{**defaults, **limits}, clock=self.clock)  # type: ignore[arg-type]
@@ -171,8 +173,17 @@ class Door:
         assert streams_only
         return self.measured
 
-    def enter(self, stack: ExitStack, policy: str = "local_agreement"):
-        return stack.enter_context(self.admission.stream(policy))
+    def enter(self, stack: ExitStack, policy: str = "local_agreement", tenant: str = ""):
+        self.clock.advance(0.001)
+        return stack.enter_context(self.admission.stream(policy, tenant, self.ended.append))
+
+    def open(self, stack: ExitStack, **tenants: int) -> None:
+        for tenant, number in tenants.items():
+            for _ in range(number):
+                self.enter(stack, tenant=tenant)
+
+    def opened(self) -> Counter[str]:
+        return Counter(stream.tenant for stream in self.admission._streams)
 
 
 def test_one_stream_too_many_is_refused_by_number():
@@ -257,6 +268,59 @@ def test_silence_says_nothing_about_what_a_stream_needs():
         door.enter(stack)
         with pytest.raises(StreamsFull):
             door.enter(stack)
+
+
+@pytest.mark.parametrize(
+    ("open_", "comes", "then"),
+    [
+        ({"a": 8}, "b", {"a": 7, "b": 1}),
+        ({"a": 5, "b": 3}, "b", {"a": 4, "b": 4}),
+        ({"a": 4, "b": 4}, "b", None),
+        ({"a": 4, "b": 4}, "c", {"a": 3, "b": 4, "c": 1}),
+        ({"a": 3, "b": 3, "c": 2}, "c", None),  # 8 / 3 are not 3
+        ({"a": 8}, "a", None),
+        ({"a": 2, **dict.fromkeys("bcdefg", 1)}, "h", {"a": 1, **dict.fromkeys("bcdefgh", 1)}),
+        (dict.fromkeys("abcdefgh", 1), "i", None),
+    ],
+)
+def test_where_there_is_no_place_who_has_most_gives_one_up_for_who_is_within_its_share(open_, comes, then):
+    door = Door(need=0.01, max_streams=8)
+    with ExitStack() as stack:
+        door.open(stack, **open_)
+        if then is None:
+            with pytest.raises(StreamsFull):
+                door.enter(stack, tenant=comes)
+            assert (door.opened(), door.ended) == (open_, [])
+        else:
+            door.enter(stack, tenant=comes)
+            assert door.opened() == then
+            (error,) = door.ended
+            assert isinstance(error, GaveWay)
+            assert error.retry_delay_s
+    assert door.admission.streams == 0
+
+
+def test_the_stream_in_which_nobody_has_spoken_for_the_longest_gives_way():
+    door = Door(need=0.01, max_streams=3)
+    with ExitStack() as stack:
+        streams = [door.enter(stack, tenant="a") for _ in range(3)]
+        for speaking in (streams[0], streams[2]):
+            door.clock.advance(1)
+            door.admission.spoke(speaking)
+        door.enter(stack, tenant="b")
+        assert streams[1] not in door.admission._streams
+        assert "an even share of 2 tenants is 1.5, got 3; this one gave way" in str(door.ended[0])
+
+
+@pytest.mark.parametrize("why", ["load", "behind"])
+def test_a_place_is_given_up_whatever_there_is_too_much_of(why: str):
+    door = Door(need=0.3 if why == "load" else 0.01)
+    with ExitStack() as stack:
+        door.open(stack, a=2)
+        if why == "behind":
+            door.admission.behind(next(iter(door.admission._streams)), 3)
+        door.enter(stack, tenant="b")
+        assert door.opened() == {"a": 1, "b": 1}
 
 
 def test_recordings_have_places_of_their_own():

@@ -139,3 +139,22 @@ def test_a_bench_is_a_module_or_a_package_that_runs_and_shows_a_table(tmp_path: 
 )
 def test_the_demo_says_what_it_expected(step: Step, shortfall: str) -> None:
     assert step.shortfall(an_answer()) == shortfall
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ask", "?"], ["ask", "?", "--json"], ["chat"], ["classify", "a.png", "--vision"], ["transcribe", "a.wav"]],
+)
+def test_a_key_is_not_sent_in_plain_text_to_another_machine_and_the_option_that_allows_it_is_told(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TARGET", "TARGET_VISION", "TARGET_AUDIO"):
+        monkeypatch.setenv(f"HEDGEROW_{name}", "gw.example:50050")
+    arguments = [*command, "gw.example:50050"] if command[-1] == "--vision" else command
+    result = CliRunner().invoke(app, arguments, env={"HEDGEROW_API_KEY": "sesame"})
+    assert result.exit_code == 1
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    (said,) = result.output.splitlines()
+    assert "gw.example:50050" in said
+    assert "--plaintext-key" in said
+    assert "sesame" not in said

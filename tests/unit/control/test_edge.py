@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
+from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import BufferPerRoute
 from envoy.extensions.filters.http.cors.v3.cors_pb2 import CorsPolicy
 from envoy.extensions.filters.http.jwt_authn.v3.config_pb2 import JwtAuthentication
 from envoy.extensions.filters.network.connection_limit.v3.connection_limit_pb2 import ConnectionLimit
@@ -42,6 +43,11 @@ def routes(service: dict[str, Any] | None = None, **edge: Any) -> RouteConfigura
     _, found = resources(topology(service, **edge))
     assert isinstance(found, RouteConfiguration)
     return found
+
+
+def calls(service: dict[str, Any] | None = None, **edge: Any) -> list[Any]:
+    """The routes that lead to the service itself."""
+    return [route for route in routes(service, **edge).virtual_hosts[0].routes if route.route.cluster == "gateway"]
 
 
 def connections(**edge: Any) -> HttpConnectionManager:
@@ -121,7 +127,7 @@ def test_the_limits_are_the_topologys() -> None:
 
 def test_nothing_ends_a_stream_for_being_long_but_its_callers_own_deadline() -> None:
     assert connections().request_timeout.ToSeconds() == 0
-    for route in routes().virtual_hosts[0].routes:
+    for route in calls():
         assert route.route.HasField("timeout")
         assert route.route.timeout.ToSeconds() == 0
         assert route.route.max_stream_duration.HasField("grpc_timeout_header_max")
@@ -131,14 +137,14 @@ def test_nothing_ends_a_stream_for_being_long_but_its_callers_own_deadline() -> 
 def test_who_a_caller_says_it_is_comes_off_before_any_filter_looks() -> None:
     (early,) = connections().early_header_mutation_extensions
     mutations = unpacked(early.typed_config, HeaderMutation()).mutations
-    assert mutations[0].remove == "x-hedgerow-tenant"
-    assert mutations[1].remove_on_match.key_matcher.prefix == "x-envoy-"
+    assert [mutation.remove for mutation in mutations[:2]] == ["x-hedgerow-tenant", "x-hedgerow-expires"]
+    assert mutations[2].remove_on_match.key_matcher.prefix == "x-envoy-"
     assert connections().use_remote_address.value
 
 
 def test_refusals_come_after_what_makes_them_readable(jwt: dict[str, Any]) -> None:
-    assert filters() == ["header_to_metadata", "health_check", "cors", "grpc_web", "fault", "router"]
-    assert filters(jwt=jwt) == [*filters()[:-2], "jwt_authn", "rbac", "fault", "router"]
+    assert filters() == ["header_to_metadata", "health_check", "cors", "grpc_web", "buffer", "fault", "router"]
+    assert filters(jwt=jwt) == [*filters()[:-3], "jwt_authn", "rbac", "buffer", "fault", "router"]
 
 
 def test_tokens_are_checked_with_the_keys_of_the_file_and_name_the_tenant(jwt: dict[str, Any]) -> None:
@@ -148,7 +154,10 @@ def test_tokens_are_checked_with_the_keys_of_the_file_and_name_the_tenant(jwt: d
     assert (provider.issuer, list(provider.audiences)) == ("https://issuer.example", ["a"])
     assert provider.require_expiration
     assert not provider.forward
-    assert [(one.header_name, one.claim_name) for one in provider.claim_to_headers] == [("x-hedgerow-tenant", "tenant")]
+    assert [(one.header_name, one.claim_name) for one in provider.claim_to_headers] == [
+        ("x-hedgerow-tenant", "tenant"),
+        ("x-hedgerow-expires", "exp"),
+    ]
     assert [(rule.match.prefix, rule.requires.provider_name) for rule in found.rules] == [
         ("/grpc.health.v1.Health/", ""),
         ("/", "edge"),
@@ -195,14 +204,59 @@ def written(folder: Path, **edge: Any) -> Path:
 
 
 def test_calls_go_to_the_edges_service_and_only_what_it_serves() -> None:
-    found = routes().virtual_hosts[0].routes
-    assert [route.match.prefix for route in found] == [GENERATE, "/grpc.health.v1.Health/", "/grpc.reflection."]
-    assert {route.route.cluster for route in found} == {"gateway"}
-    assert {route.match.headers[0].string_match.exact for route in found} == {"POST"}
+    check, *others = routes(allow_anonymous=True).virtual_hosts[0].routes
+    assert (check.match.path, check.route.cluster) == ("/grpc.health.v1.Health/Check", "gateway_health")
+    assert [route.match.prefix for route in others] == [GENERATE, "/grpc.reflection."]
+    assert {route.route.cluster for route in others} == {"gateway"}
+    assert {route.match.headers[0].string_match.exact for route in (check, *others)} == {"POST"}
+
+
+def test_a_health_check_is_taken_on_when_it_is_whole_and_takes_seconds_at_most() -> None:
+    assert next(found for found in connections().http_filters if found.name.endswith("buffer")).disabled
+    check = routes().virtual_hosts[0].routes[0]
+    whole = unpacked(check.typed_per_filter_config["envoy.filters.http.buffer"], BufferPerRoute())
+    assert whole.buffer.max_request_bytes.value == 1_024
+    longest = check.route.max_stream_duration
+    assert (longest.max_stream_duration.ToSeconds(), longest.grpc_timeout_header_max.ToSeconds()) == (5, 5)
+
+
+@pytest.mark.parametrize(
+    ("edge", "anonymous"),
+    [
+        ({}, False),
+        ({"allow_anonymous": True}, True),
+        ({"address": "127.0.0.1:1"}, True),
+        ({"address": "[::1]:1"}, True),
+        ({"address": "127.0.0.1:1", "allow_anonymous": False}, False),
+    ],
+)
+def test_beyond_loopback_a_call_without_a_credential_ends_at_the_edge(edge: dict[str, Any], anonymous: bool) -> None:
+    found = routes(**edge).virtual_hosts[0].routes
+    refused = [route.match.prefix for route in found if route.direct_response.status == 401]
+    wanted = [header.name for route in calls(**edge) for header in route.match.headers[1:]]
+    assert (refused, wanted) == (([], []) if anonymous else ([GENERATE, "/grpc.reflection."], ["authorization"] * 2))
+
+
+def test_who_has_no_token_is_refused_by_the_filter_that_checks_them(jwt: dict[str, Any]) -> None:
+    found = routes(jwt=jwt).virtual_hosts[0].routes
+    assert not any(route.direct_response.status for route in found)
+    assert not any(header.name == "authorization" for route in found for header in route.match.headers)
+
+
+def test_tokens_and_anonymous_callers_exclude_each_other(jwt: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(BadTopology, match=r"edge: allow_anonymous: false with `jwt`"):
+        read(written(tmp_path, jwt=jwt, allow_anonymous=True))
+
+
+def test_tokens_without_an_audience_are_refused_by_their_field(jwt: dict[str, Any], tmp_path: Path) -> None:
+    for audiences in ([], [""], None):
+        told = {name: value for name, value in {**jwt, "audiences": audiences}.items() if value is not None}
+        with pytest.raises(BadTopology, match=r"topology: edge\.jwt\.audiences"):
+            read(written(tmp_path, jwt=told))
 
 
 def test_a_call_is_tried_again_elsewhere_only_while_its_caller_has_heard_nothing() -> None:
-    policy = routes().virtual_hosts[0].routes[0].route.retry_policy
+    policy = calls()[0].route.retry_policy
     # `reset`: before the first response header; `cancelled`: in it
     assert policy.retry_on == "connect-failure,refused-stream,reset,cancelled"
     assert policy.num_retries.value == 2
@@ -212,8 +266,8 @@ def test_a_call_is_tried_again_elsewhere_only_while_its_caller_has_heard_nothing
 
 
 def test_a_service_balanced_by_hash_gets_its_header_hashed() -> None:
-    assert not routes().virtual_hosts[0].routes[0].route.hash_policy
-    hashed = routes({"balance": "ring_hash", "hash_header": "x-session"}).virtual_hosts[0].routes[0].route.hash_policy
+    assert not calls()[0].route.hash_policy
+    hashed = calls({"balance": "ring_hash", "hash_header": "x-session"})[0].route.hash_policy
     assert [policy.header.header_name for policy in hashed] == ["x-session"]
 
 
@@ -258,9 +312,9 @@ def test_a_drill_of_the_gateway_is_done_to_calls_and_not_to_health():
         }
     )
     _, routes = resources(topology)
-    drilled = {
-        route.match.prefix: "envoy.filters.http.fault" in route.typed_per_filter_config
+    drilled = [
+        route.match.prefix or route.match.path
         for route in routes.virtual_hosts[0].routes
-    }
-    assert drilled["/hedgerow.gateway.v1.GatewayService/"]
-    assert not drilled["/grpc.health.v1.Health/"]
+        if "envoy.filters.http.fault" in route.typed_per_filter_config
+    ]
+    assert drilled == [GENERATE, "/grpc.reflection."]

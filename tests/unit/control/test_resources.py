@@ -52,7 +52,7 @@ def test_envoy_gets_the_edge_and_what_is_behind_it_alone():
     assert {url.rpartition(".")[2]: list(of) for url, of in snapshot.items()} == {
         "Listener": ["edge"],
         "RouteConfiguration": ["edge"],
-        "Cluster": ["gateway"],
+        "Cluster": ["gateway", "gateway_health"],
         "ClusterLoadAssignment": ["gateway"],
     }
 
@@ -126,17 +126,36 @@ def test_outliers_are_told_by_failures_in_a_row_to_envoy_and_by_percentage_to_gr
     text = MESH.replace("least_request,", "least_request, outliers: {consecutive_failures: 3, ejection_ms: 700},")
     envoy = cluster(text, "gateway", Kind.ENVOY).outlier_detection
     grpc = cluster(text, "gateway").outlier_detection
-    assert (envoy.consecutive_gateway_failure.value, envoy.enforcing_consecutive_gateway_failure.value) == (3, 100)
+    own = envoy.consecutive_local_origin_failure.value, envoy.enforcing_consecutive_local_origin_failure.value
+    assert own == (3, 100)
     assert (grpc.failure_percentage_request_volume.value, grpc.enforcing_failure_percentage.value) == (3, 100)
     for each in (envoy, grpc):
         assert each.base_ejection_time.ToMilliseconds() == 700
         assert each.enforcing_success_rate.value == 0
 
 
+def test_no_answer_makes_an_outlier_to_envoy():
+    made = cluster(MESH, "gateway", Kind.ENVOY).outlier_detection
+    assert made.split_external_local_origin_errors
+    for each in (made.enforcing_consecutive_5xx, made.enforcing_consecutive_gateway_failure):
+        assert each.value == 0
+    assert made.enforcing_local_origin_success_rate.value == 0
+
+
+def test_health_checks_from_outside_have_a_cluster_and_thresholds_of_their_own():
+    text = MESH.replace('8443"}', '8443", limits: {health_checks: 7}}')
+    calls, checks = (cluster(text, name, Kind.ENVOY) for name in ("gateway", "gateway_health"))
+    assert checks.eds_cluster_config.service_name == "gateway"
+    own, theirs = checks.circuit_breakers.thresholds[0], calls.circuit_breakers.thresholds[0]
+    assert (own.max_requests.value, own.max_pending_requests.value, own.max_connections.value) == (7, 7, 7)
+    assert theirs.max_requests.value == 1_024
+    assert not checks.HasField("outlier_detection")
+
+
 def test_no_failure_makes_an_outlier_where_the_topology_says_never():
     text = MESH.replace("least_request,", "least_request, outliers: {consecutive_failures: 0},")
     envoy = cluster(text, "gateway", Kind.ENVOY).outlier_detection
-    assert envoy.enforcing_consecutive_gateway_failure.value == 0
+    assert envoy.enforcing_consecutive_local_origin_failure.value == 0
     assert cluster(text, "gateway").outlier_detection.enforcing_failure_percentage.value == 0
 
 

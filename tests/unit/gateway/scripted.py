@@ -16,9 +16,11 @@ from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.config import BreakerSettings, GatewaySettings
 from services.gateway.fleet import Fleet, make_breaker, make_fleet
+from services.gateway.removals import Known
 from services.gateway.senses import Senses
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
+from services.runtime.policy.usual import Usual
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
 
 
@@ -130,12 +132,12 @@ class ScriptedLookup:
 
 class ScriptedCache:
     def __init__(self, outcome: cache_pb2.LookupResponse | ServiceError):
-        self._outcome = outcome
+        self.outcome = outcome
         self.questions: list[cache_pb2.Question] = []
 
     def lookup(self, request, timeout_s, metadata) -> ScriptedLookup:
         self.questions.append(request.question)
-        return ScriptedLookup(self._outcome)
+        return ScriptedLookup(self.outcome)
 
 
 def _model(name: str) -> Model:
@@ -163,13 +165,15 @@ class ScriptedRoutes:
 @dataclass
 class NotedAftermath:
     stored: list[cache_pb2.StoreRequest] = field(default_factory=list)
+    known: list[Known] = field(default_factory=list)
     observed: list[router_pb2.Observation] = field(default_factory=list)
     keeps_pending: bool = False
 
-    def store(self, question: bytes, request: cache_pb2.StoreRequest) -> None:
+    def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known) -> None:
         self.stored.append(request)
+        self.known.append(known)
 
-    def pending(self, question: bytes) -> cache_pb2.Answer | None:
+    def pending(self, tenant: str, question: bytes) -> cache_pb2.Answer | None:
         return self.stored[-1].answer if self.keeps_pending and self.stored else None
 
     def observe(self, observation: router_pb2.Observation) -> None:
@@ -234,4 +238,9 @@ class ScriptedAudio:
 
 
 def senses(vision: ScriptedVision | None = None, audio: ScriptedAudio | None = None) -> Senses:
-    return Senses(vision, make_breaker(BreakerSettings(), "vision"), audio, make_breaker(BreakerSettings(), "audio"))
+    return Senses(
+        vision,
+        make_breaker(BreakerSettings(), "vision", Usual(0.05)),
+        audio,
+        make_breaker(BreakerSettings(), "audio", Usual(0.05)),
+    )

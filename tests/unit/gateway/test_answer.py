@@ -11,7 +11,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.router.v1 import router_pb2
 from services.gateway.answer import Answer, Backends, StandIns
-from services.gateway.config import BreakerSettings, StageBudgets
+from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
 from services.gateway.fleet import make_breaker
 from services.gateway.identity import Tenant
@@ -22,6 +22,7 @@ from services.gateway.senses import Senses, recording_is
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from services.runtime.policy.flight import SingleFlight
 from services.runtime.policy.quota import Allowance, Quotas
+from services.runtime.policy.usual import Usual
 from tests.unit.gateway.scripted import (
     NotedAftermath,
     ScriptedCache,
@@ -37,7 +38,7 @@ STORED = cache_pb2.Answer(text="Paris.", model="large", finish_reason=chat_pb2.F
 EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", similarity=1, ttl_ms=9_000)
 
 
-ACME = Tenant("acme", False, 1.0, Allowance(), 0)
+ACME = Tenant("acme", False, 1.0, Allowance(), 0, "salt")
 
 
 class Scene:
@@ -52,11 +53,13 @@ class Scene:
         **llms: ScriptedLlm,
     ):
         self.cache = cache
+        self.budget_ms = 1_000.0
+        self.billed: list[int] = []  # tokens, of each answer at its end
         self.llms = llms or {"small": ScriptedLlm(text("Pa"), 0.01, finish("ris.")), "large": ScriptedLlm()}
         self.near, self.aftermath, self.quotas = NearCache(10, 30), NotedAftermath(), Quotas()
         self.near.watch_began()
         self.fleet = fleet(**self.llms)
-        self.breaker = make_breaker(BreakerSettings(), "cache")
+        self.breaker = make_breaker(BreakerSettings(), "cache", Usual(0.05))
         self.backends = Backends(
             cache,
             self.breaker,
@@ -78,8 +81,9 @@ class Scene:
             images=bool(request.images),
             audio=recording_is(request),
         )
-        plan = make_plan(stages, 1_000, first_text_ms=request.first_token_budget_ms or float("inf"))
-        reservation = self.quotas.reserve("acme", ACME.allowance, 100)
+        plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
+        then = lambda over: self.billed.append(100 - over)  # noqa: E731
+        reservation = self.quotas.reserve("acme", ACME.allowance, 100, then=then)
         return Answer(request, ACME, reservation, Ledger(plan, INVALID_SPAN, 0.01), self.backends)
 
     async def messages(self, **fields: object) -> list[pb.GenerateResponse]:
@@ -96,9 +100,19 @@ def outcomes(final: pb.Final) -> dict[str, str]:
     return {stage.name: pb.StageOutcome.Name(stage.outcome).removeprefix("STAGE_OUTCOME_") for stage in final.stages}
 
 
+async def test_a_model_is_told_whose_prompts_it_may_reuse():
+    scene = Scene()
+    await scene.final()
+    (asked,) = scene.llms["small"].requests
+    assert asked.cache_salt == ACME.prefix_salt == "salt"
+
+
 async def test_an_answer_is_accepted_then_text_then_final():
     events = await Scene(ScriptedCache(MISS)).events()
-    assert [event.WhichOneof("kind") for event in events] == ["accepted", "delta", "delta", "final"]
+    assert [event.WhichOneof("kind") for event in events] == [
+        *("accepted", "stage", "stage", "delta", "delta", "stage", "final")
+    ]
+    assert [event.stage for event in events if event.HasField("stage")] == list(events[-1].final.stages)
     assert [planned.name for planned in events[0].accepted.plan] == ["cache", "router", "llm"]
     final = events[-1].final
     assert (final.text, final.model) == ("Paris.", "small")
@@ -109,7 +123,22 @@ async def test_an_answer_is_accepted_then_text_then_final():
 
 async def test_the_last_text_and_the_account_travel_together():
     messages = await Scene(ScriptedCache(MISS)).messages()
-    assert [event.WhichOneof("kind") for event in messages[-1].events] == ["delta", "final"]
+    assert [event.WhichOneof("kind") for event in messages[-1].events] == ["delta", "stage", "final"]
+
+
+async def test_a_question_that_the_cache_refuses_goes_past_it_and_costs_the_cache_nothing():
+    scene = Scene(ScriptedCache(InvalidInput("question", "at most 9 bytes", "10 bytes")))
+    for _ in range(20):
+        final = await scene.final()
+        assert (final.text, final.cache.verdict) == ("Paris.", pb.CACHE_VERDICT_BYPASS)
+        assert outcomes(final)["cache"] == "SKIPPED"
+        assert [stage.detail for stage in final.stages if stage.name == "cache"] == [
+            "question: at most 9 bytes, got 10 bytes"
+        ]
+        assert ("fallback", "bypassed") in [(made.policy, made.action) for made in final.decisions]
+    assert scene.breaker.would_admit()
+    assert not scene.aftermath.stored
+    assert len(scene.cache.questions) == 20
 
 
 async def test_a_complete_answer_is_stored_under_its_tenant_and_class():
@@ -120,6 +149,31 @@ async def test_a_complete_answer_is_stored_under_its_tenant_and_class():
     assert stored.answer.text == "Paris."
 
 
+async def test_an_answer_is_stored_with_what_the_cache_knew_before_it_was_begun():
+    cache = ScriptedCache(MISS)
+    scene = Scene(cache)
+    await scene.messages()
+    cache.outcome = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=7, key="k")
+    await scene.messages(tier=pb.TIER_FAST)
+    cache.outcome = Unavailable("cache: UNAVAILABLE")
+    await scene.messages(tier=pb.TIER_QUALITY)
+    assert [(known.epoch, known.key) for known in scene.aftermath.known] == [(0, ""), (7, "k"), (7, "")]
+
+
+async def test_who_reads_along_has_an_answer_stored_with_what_was_known_when_it_was_begun():
+    cache = ScriptedCache(cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=7))
+    scene = Scene(cache, small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
+    leaving = scene.answer().messages()
+    while not scene.llms["small"].calls:
+        await anext(leaving)
+    cache.outcome = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=8)
+    staying = asyncio.create_task(scene.final())
+    await asyncio.sleep(0.005)
+    await leaving.aclose()
+    await staying
+    assert (len(scene.llms["small"].calls), [known.epoch for known in scene.aftermath.known]) == (1, [7])
+
+
 async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
     scene = Scene(ScriptedCache(EXACT))
     final = await scene.final()
@@ -127,7 +181,7 @@ async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
     assert not scene.llms["small"].calls
     assert not scene.aftermath.stored
     (message,) = await scene.messages()  # the near copy: everything in one message, no lookup
-    assert [event.WhichOneof("kind") for event in message.events] == ["accepted", "delta", "final"]
+    assert [event.WhichOneof("kind") for event in message.events] == ["accepted", "delta", "stage", "final"]
     assert len(scene.cache.questions) == 1
 
 
@@ -227,8 +281,17 @@ async def test_an_answer_ends_at_the_budget_with_what_there_is():
 
 async def test_a_budget_without_a_word_is_still_an_answer():
     final = await Scene(routes=ScriptedRoutes(("small",)), small=ScriptedLlm(TooLate("late"))).final()
-    assert (final.text, final.finish_reason) == ("", chat_pb2.FINISH_REASON_BUDGET)
-    assert not final.HasField("ttft_ms")
+    assert (final.text, final.finish_reason) == (TEMPLATE, chat_pb2.FINISH_REASON_BUDGET)
+    assert list(final.degraded) == ["llm:template"]
+
+
+async def test_where_nothing_may_stand_in_a_budget_without_a_word_ends_without_one():
+    late = {"routes": ScriptedRoutes(("small",)), "small": ScriptedLlm(TooLate("late"))}
+    form = chat_pb2.ResponseFormat(json_object=True)
+    for final in (await Scene(**late, stand_ins=StandIns(())).final(), await Scene(**late).final(response_format=form)):
+        assert (final.text, final.finish_reason) == ("", chat_pb2.FINISH_REASON_BUDGET)
+        assert list(final.degraded) == ["llm:budget"]
+        assert not final.HasField("ttft_ms")
 
 
 async def test_what_the_model_refuses_is_refused():
@@ -287,9 +350,15 @@ async def test_an_expired_answer_stands_in_for_a_broken_model():
 
 
 async def test_a_fixed_text_stands_in_where_there_is_nothing_else():
-    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(Unavailable("gone")))
+    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(TooLate("late")))
     final = await scene.final()
     assert (final.text, list(final.degraded)) == ("Ask again.", ["llm:template"])
+
+
+async def test_of_a_model_that_is_broken_callers_hear_whatever_may_stand_in():
+    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(Unavailable("gone")))
+    with pytest.raises(ModelUnavailable):
+        await scene.final()
 
 
 async def test_a_first_text_that_is_late_is_replaced_by_the_other_model():
@@ -310,3 +379,34 @@ async def test_a_broken_cache_is_left_out_after_some_calls():
     finals = [await scene.final() for _ in range(6)]
     assert [outcomes(final)["cache"] for final in finals] == ["FAILED"] * 5 + ["SKIPPED"]
     assert finals[-1].decisions[0].policy == "breaker"
+
+
+async def test_a_stage_that_has_ended_is_told_before_a_slow_model_says_anything():
+    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.05, text("Pa"), finish("ris.")))
+    kinds = [[event.WhichOneof("kind") for event in message.events] for message in await scene.messages()]
+    assert kinds == [["accepted", "stage"], ["stage"], ["delta"], ["delta", "stage", "final"]]
+
+
+async def test_a_cost_limit_leaves_out_models_that_may_cost_more_and_refuses_what_none_can_do():
+    with pytest.raises(InvalidInput, match="max_cost_usd: at least"):
+        await Scene(ScriptedCache(MISS)).final(max_cost_usd=1e-9)
+    with pytest.raises(InvalidInput, match="max_cost_usd: at least"):
+        await Scene().final(max_cost_usd=1e-9, model="small")
+    assert (await Scene().final(max_cost_usd=0.1)).text == "Paris."
+
+
+async def test_equal_requests_share_a_generation_where_there_is_no_cache():
+    scene = Scene()
+    finals = await asyncio.gather(*(scene.final() for _ in range(3)))
+    assert {final.text for final in finals} == {"Paris."}
+    assert len(scene.llms["small"].calls) == 1
+
+
+async def test_a_stream_that_ends_without_a_finish_is_an_error():
+    scene = Scene(routes=ScriptedRoutes(("small",)), small=ScriptedLlm(None))
+    answering = asyncio.create_task(scene.final())
+    await asyncio.sleep(0.05)
+    for pending in list(scene.backends.flights._flying.values()):
+        pending.flight._task.cancel()
+    with pytest.raises(Unavailable, match="cancelled"):
+        await answering

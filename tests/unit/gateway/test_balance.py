@@ -19,7 +19,7 @@ class Replica:
 
 
 def prompt(number: int, question: str = "?"):
-    return blocks([f"System prompt number {number}. " * 40, question])
+    return blocks([f"System prompt number {number}. " * 40, question], "")
 
 
 class Calls:

@@ -10,7 +10,10 @@ import pytest
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.converse import Conversation
+from services.audio import frames
+from services.gateway.converse import MAX_AUDIO_BYTES, Conversation
+from services.gateway.errors import Idle, KeyUnknown
+from services.gateway.spoken import Spoken, Tally
 from services.runtime.errors import InvalidInput, Unavailable
 from tests.unit.gateway.scripted import Said, ScriptedAudio
 
@@ -29,11 +32,19 @@ STARTED = Said(speech_started=audio_pb2.SpeechStarted(at_s=1))
 class Talk:
     """A conversation whose answers say what they were asked, or whatever a test makes them do."""
 
-    def __init__(self, audio: ScriptedAudio, answer: Callable[[pb.GenerateRequest], object] | None = None):
+    def __init__(
+        self,
+        audio: ScriptedAudio,
+        answer: Callable[[pb.GenerateRequest], object] | None = None,
+        idle_s: float = 60,
+    ):
         self.audio, self.asked = audio, []
         self.spoken: asyncio.Queue[pb.ConverseRequest | None] = asyncio.Queue()
         self.left = 0
-        self.conversation = Conversation(pb.ConverseOptions(pause_ms=300), answer or self.answer, self.tell, 2)
+        self.spoken_here = Spoken(1_000, Tally(10_000))
+        self.conversation = Conversation(
+            pb.ConverseOptions(pause_ms=300), answer or self.answer, self.tell, 2, idle_s, self.spoken_here
+        )
         self.responses = self.conversation.responses(self.requests(), audio)
 
     async def requests(self) -> AsyncIterator[pb.ConverseRequest]:
@@ -228,3 +239,76 @@ async def test_leaving_while_much_waits_to_be_read_ends_everything_too():
         while not talk.conversation._out.full():
             await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_without_any_audio_a_conversation_ends_when_what_was_said_is_answered_and_names_the_limit():
+    talk = Talk(scripted(a=[segment("One?")]), idle_s=0.05)
+    talk.say(b"a")
+    assert (await talk.until("answer")).turn == 0
+    with pytest.raises(Idle, match=r"audio: some at least every 0.05 s, got none") as ended:
+        await talk.rest()
+    assert ended.value.metadata["limit"] == "0.05 s"
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_interruption_is_no_audio():
+    talk = Talk(scripted(), idle_s=0.1)
+
+    async def interrupts() -> None:
+        while True:
+            talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
+            await asyncio.sleep(0.01)
+
+    interrupting = asyncio.create_task(interrupts())
+    with pytest.raises(Idle):
+        await asyncio.wait_for(talk.rest(), 5)
+    interrupting.cancel()
+
+
+async def test_a_conversation_that_is_ended_says_only_why():
+    talk = Talk(scripted(a=[STARTED] * 100))
+    talk.say(b"a")
+    await talk.until("speech_started")
+    while not talk.conversation._out.full():
+        await asyncio.sleep(0)
+    talk.conversation.end(KeyUnknown("revoked"))
+    with pytest.raises(KeyUnknown, match="revoked"):
+        await talk.rest()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_client_that_is_faster_than_the_listener_is_not_read_and_nothing_is_lost():
+    deaf, heard, read = asyncio.Event(), list[bytes](), 0
+
+    class Slow(ScriptedAudio):
+        async def listen(self, requests, timeout_s, metadata):
+            await deaf.wait()
+            async for request in requests:
+                heard.append(request.audio)
+            yield Said(summary=audio_pb2.StreamSummary())
+
+    talk = Talk(Slow())
+
+    async def requests() -> AsyncIterator[pb.ConverseRequest]:
+        nonlocal read
+        for number in range(50):
+            read += 1
+            yield pb.ConverseRequest(audio=bytes([number]) * 72)  # 200 bytes with what keeping it costs
+
+    responses = talk.conversation.responses(requests(), talk.audio)
+    ending = asyncio.create_task(anext(responses, None))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert read == 6  # five of them are the 1,000 bytes that may wait, and one is in hand
+    deaf.set()
+    await ending
+    assert heard[1:] == [bytes([number]) * 72 for number in range(50)]
+
+
+async def test_a_message_that_the_audio_service_would_refuse_is_refused_here():
+    assert MAX_AUDIO_BYTES == frames.MAX_BYTES
+    talk = Talk(scripted(a=[segment("One?")]))
+    talk.say(b"a", bytes(MAX_AUDIO_BYTES + 1))
+    assert (await talk.until("answer")).turn == 0
+    with pytest.raises(InvalidInput, match="audio: at most 262144 bytes in a message, got 262145 bytes"):
+        await talk.rest()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
+from prometheus_client import REGISTRY
 from redis.asyncio import Redis
 
 from hedgerow.chat.v1 import chat_pb2
@@ -11,9 +13,11 @@ from services.gateway.config import ShedSettings
 from services.gateway.door import Door
 from services.gateway.identity import Tenant
 from services.gateway.shared_quotas import SharedQuotas
-from services.runtime.policy.gate import Shed
+from services.runtime.deadline import Deadline
 from services.runtime.policy.quota import Allowance, QuotaExceeded
+from services.runtime.policy.ticket import Shed
 from services.runtime.shared_state import SharedState
+from tests.clock import loop_clock, on_paused_loop
 
 
 def tenant(premium: bool = False, **allowance: float) -> Tenant:
@@ -29,36 +33,36 @@ def door(pressure: float = 0.0) -> Door:
 
 
 @pytest.mark.parametrize(("premium", "fields"), [(True, {}), (False, {"realtime": True}), (True, {"attempt": 1})])
-def test_a_starved_gateway_lets_dear_requests_in(premium, fields):
-    door(pressure=2.0).admit(request(**fields), tenant(premium), "0" * 32)
+async def test_a_starved_gateway_lets_dear_requests_in(premium, fields):
+    await door(pressure=2.0).admit(request(**fields), tenant(premium), "0" * 32, 5)
 
 
 @pytest.mark.parametrize("fields", [{}, {"attempt": 1}, {"realtime": True, "attempt": 1}])
-def test_a_starved_gateway_refuses_the_others_and_says_why(fields):
+async def test_a_starved_gateway_refuses_the_others_and_says_why(fields):
     with pytest.raises(Shed) as refused:
-        door(pressure=2.0).admit(request(**fields), tenant(), "ab" * 16)
+        await door(pressure=2.0).admit(request(**fields), tenant(), "ab" * 16, 5)
     assert refused.value.retry_delay_s >= 1
     assert refused.value.metadata["trace_id"] == "ab" * 16
     (decision,) = json.loads(refused.value.metadata["decisions"])
     assert (decision["policy"], decision["action"]) == ("shed", "refused")
 
 
-def test_a_request_over_its_tenants_quota_is_refused_and_one_that_ends_makes_room():
+async def test_a_request_over_its_tenants_quota_is_refused_and_one_that_ends_makes_room():
     at = door()
     only_one = tenant(concurrency=1)
-    reservation = at.admit(request(), only_one, "0" * 32)
+    reservation = await at.admit(request(), only_one, "0" * 32, 5)
     with pytest.raises(QuotaExceeded) as refused:
-        at.admit(request(), only_one, "0" * 32)
+        await at.admit(request(), only_one, "0" * 32, 5)
     assert json.loads(refused.value.metadata["decisions"])[0]["policy"] == "quota"
     reservation.settle(0)
-    at.admit(request(), only_one, "0" * 32)
+    await at.admit(request(), only_one, "0" * 32, 5)
 
 
-def test_tokens_are_reserved_by_what_the_request_may_cost():
+async def test_tokens_are_reserved_by_what_the_request_may_cost():
     at, small = door(), tenant(tokens_per_minute=100)
-    at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32)
+    await at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32, 5)
     with pytest.raises(QuotaExceeded):
-        at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32)
+        await at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32, 5)
 
 
 def shared_door() -> Door:
@@ -66,24 +70,62 @@ def shared_door() -> Door:
     return Door(ShedSettings(), lambda: 0.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
 
 
-def test_only_tenants_with_limits_are_asked_for_elsewhere():
-    assert not door().asks(tenant(concurrency=1))
-    assert not shared_door().asks(tenant())
-    assert shared_door().asks(tenant(concurrency=1))
+async def test_only_tenants_with_limits_are_asked_for_elsewhere():
+    assert not (await door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
+    assert not (await shared_door().admit(request(), tenant(), "0" * 32, 5)).local
+    assert (await shared_door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
 
 
 async def test_while_redis_is_away_the_gateway_decides_and_says_so():
     at, only_one = shared_door(), tenant(concurrency=1)
-    reservation = await at.admit_shared(request(), only_one, "0" * 32, 1)
+    reservation = await at.admit(request(), only_one, "0" * 32, 1)
     assert "Redis" in reservation.local
     with pytest.raises(QuotaExceeded) as refused:
-        await at.admit_shared(request(), only_one, "0" * 32, 1)
+        await at.admit(request(), only_one, "0" * 32, 1)
     assert json.loads(refused.value.metadata["decisions"])[0]["action"] == "refused"
     reservation.settle(0)
-    await at.admit_shared(request(), only_one, "0" * 32, 1)
+    await at.admit(request(), only_one, "0" * 32, 1)
 
 
 async def test_a_starved_gateway_asks_nobody():
     starved = Door(ShedSettings(), lambda: 2.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
     with pytest.raises(Shed):
-        await starved.admit_shared(request(), tenant(concurrency=1), "0" * 32, 1)
+        await starved.admit(request(), tenant(concurrency=1), "0" * 32, 1)
+
+
+async def test_refusals_are_counted_once_they_are_told():
+    labels = {"tenant": "acme", "quota": "concurrency"}
+    before = REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) or 0
+    at, only_one = door(), tenant(concurrency=1)
+    await at.admit(request(), only_one, "0" * 32, 5)
+    with pytest.raises(QuotaExceeded):
+        await at.admit_in_time(request(), only_one, "0" * 32, Deadline.after(0.05))
+    assert REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) == before + 1
+
+
+def test_an_item_of_a_batch_waits_for_a_place_and_for_the_pressure_to_fall():
+    async def scenario() -> list[float]:
+        began, pressure = loop_clock(), 2.0
+        at, only_one = Door(ShedSettings(), lambda: pressure), tenant(concurrency=1)
+        waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
+        await asyncio.sleep(2.5)
+        pressure = 0.0
+        first = await waiting
+        times = [loop_clock() - began]
+        waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
+        await asyncio.sleep(0.25)
+        first.settle(0)
+        await waiting
+        return [*times, loop_clock() - began]
+
+    assert on_paused_loop(scenario()) == pytest.approx([3, 3.25])
+
+
+async def test_a_conversation_is_held_whatever_the_pressure_and_counts_as_one_at_once():
+    at, only_one = door(pressure=2.0), tenant(concurrency=1)
+    place = await at.hold(only_one, "0" * 32, 1)
+    with pytest.raises(QuotaExceeded) as refused:
+        await at.hold(only_one, "ab" * 16, 1)
+    assert refused.value.metadata["trace_id"] == "ab" * 16
+    place.settle(0)
+    await at.hold(only_one, "0" * 32, 1)

@@ -16,8 +16,9 @@ from services.gateway.errors import ModelUnavailable
 from services.gateway.fleet import Fleet
 from services.gateway.generation import Generation, Order
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, Unavailable
-from services.runtime.policy.gate import Shed, Ticket
+from services.runtime.errors import Exhausted, Faulty, InvalidInput, ServiceError, ShareUsed, TooLate, Unavailable
+from services.runtime.policy.breaker import State
+from services.runtime.policy.ticket import Shed, Ticket
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 
@@ -102,7 +103,7 @@ def test_a_late_first_text_is_hedged_and_the_first_text_wins():
     assert calls(slow, quick) == [1, 1]
     assert (scene.words, slow.calls[0].closed) == ("quick", True)
     assert scene.decisions == [("hedge", "started"), ("hedge", "won")]
-    assert scene.generation.report.extra_prompts == 1
+    assert scene.generation.report.prompts == 2
     assert scene.took_s == pytest.approx(0.1 + 0.2 + 0.01)
 
 
@@ -392,3 +393,25 @@ def test_whatever_happens_the_budget_holds_and_extra_calls_stay_within_theirs(on
         assert sum(calls(*replicas)) <= requests * (1 + 0.25 + 0.25)
 
     on_paused_loop(main())
+
+
+def test_a_request_that_broke_one_engine_is_sent_to_no_other():
+    broken, replica, other = ScriptedLlm(Faulty("m: INTERNAL: oh")), says("replica"), says("other")
+    scene = play(warm_up=100, policies={"retry": RETRY}, m=[broken, replica], n=other)
+    assert isinstance(scene.error, Faulty)
+    assert calls(broken, replica, other) == [1, 0, 0]
+    assert scene.decisions == []
+
+
+def test_an_engine_that_breaks_over_requests_is_left_alone():
+    broken = ScriptedLlm(Faulty("m: INTERNAL: oh"))
+    scene = play(policies={"breaker": ALWAYS_OPEN}, m=broken)
+    assert scene.fleet.pools["m"].replicas[0].breaker.state is State.OPEN
+
+
+def test_a_tenant_that_had_its_share_of_an_engine_costs_others_nothing():
+    full = ScriptedLlm(ShareUsed("enough", retry_delay_s=60))
+    scene = play(policies={"breaker": ALWAYS_OPEN}, m=full)
+    assert isinstance(scene.error, Exhausted)
+    assert scene.error.retry_delay_s == 60
+    assert not scene.fleet.pools["m"].is_open()

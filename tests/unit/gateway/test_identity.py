@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,47 @@ async def followed(identity: Identity) -> None:
 
 
 def test_without_keys_there_is_one_tenant() -> None:
-    assert Identity({}, {}, None).tenant(None) == Tenant(LOCAL, False, 1, Allowance(), 0)
+    assert Identity({}, {}, None, anonymous=True).tenant(None) == Tenant(LOCAL, False, 1, Allowance(), 0)
 
 
 def test_the_one_tenant_may_have_settings() -> None:
-    assert Identity({}, {LOCAL: TenantSettings(concurrency=3)}, None).tenant("Bearer x").allowance.concurrency == 3
+    assert (
+        Identity({}, {LOCAL: TenantSettings(concurrency=3)}, None, anonymous=True)
+        .tenant("Bearer x")
+        .allowance.concurrency
+        == 3
+    )
+
+
+@pytest.mark.parametrize("tenants", [{}, {"acme": TenantSettings(premium=True)}])
+def test_without_keys_it_does_not_start_unless_it_may_be_open(tenants: dict[str, TenantSettings]) -> None:
+    with pytest.raises(
+        BadTenants, match=r"tenants: a key of a tenant .* got none; `allow_anonymous` .* lets everybody"
+    ):
+        Identity({}, tenants, None)
+    assert Identity({}, tenants, None, anonymous=True).tenant(None).name == LOCAL
+
+
+def test_a_file_without_keys_is_told_by_its_name(file: Path) -> None:
+    write(file, acme={"premium": True})
+    with pytest.raises(BadTenants, match=r"tenants\.yaml: a key of a tenant"):
+        Identity({}, {}, file)
+
+
+def test_where_tenants_come_with_tokens_nobody_comes_without() -> None:
+    identity = Identity({}, {}, None, tokens=True)
+    assert identity.tenant(None, ["acme"]).name == "acme"
+    for header in (None, "Bearer sesame"):
+        with pytest.raises(KeyUnknown):
+            identity.tenant(header)
+
+
+def test_a_tenant_that_nobody_can_be_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    Identity({digest("sesame"): "acme"}, {"beta": TenantSettings()}, None)
+    assert "nobody can be beta, without a key" in caplog.text
+    caplog.clear()
+    Identity({digest("sesame"): "acme"}, {"beta": TenantSettings()}, None, tokens=True)
+    assert not caplog.records
 
 
 def test_a_known_key_names_its_tenant() -> None:
@@ -85,7 +122,8 @@ def test_a_tenant_has_what_its_settings_say_however_its_keys_were_given() -> Non
     )
     identity = Identity({digest("first"): "acme"}, {"acme": settings}, None)
     expected = Tenant("acme", True, 2, Allowance(3, 4, 5, 6), 7)
-    assert identity.tenant("Bearer first") == identity.tenant("Bearer second") == expected
+    assert identity.tenant("Bearer first") == identity.tenant("Bearer second")
+    assert replace(identity.tenant("Bearer first"), prefix_salt="") == expected
 
 
 def test_a_key_of_two_tenants_is_an_error(file: Path) -> None:
@@ -172,7 +210,7 @@ async def test_taking_the_last_key_away_opens_nothing(file: Path) -> None:
 
 async def test_the_first_key_closes_an_open_gateway(file: Path) -> None:
     write(file, local={"concurrency": 2})
-    identity = Identity({}, {}, file)
+    identity = Identity({}, {}, file, anonymous=True)
     assert identity.tenant(None).allowance.concurrency == 2
     write(file, local={"concurrency": 3})
     await followed(identity)
@@ -212,11 +250,11 @@ def test_a_name_that_the_edge_proved_is_the_tenant_with_its_settings() -> None:
     known = Identity({digest("sesame"): "acme"}, {"beta": TenantSettings(premium=True, concurrency=3)}, None)
     beta = known.tenant(None, ["beta"])
     assert (beta.name, beta.premium, beta.allowance.concurrency) == ("beta", True, 3)
-    assert known.tenant(None, ["gamma"]) == Tenant("gamma", False, 1, Allowance(), 0)
+    assert replace(known.tenant(None, ["gamma"]), prefix_salt="") == Tenant("gamma", False, 1, Allowance(), 0)
 
 
 def test_a_proven_name_counts_in_an_open_gateway_too() -> None:
-    assert Identity({}, {}, None).tenant(None, ["beta"]).name == "beta"
+    assert Identity({}, {}, None, anonymous=True).tenant(None, ["beta"]).name == "beta"
 
 
 def test_a_token_beside_a_proven_name_is_the_one_that_the_edge_checked() -> None:
@@ -242,3 +280,23 @@ async def test_a_proven_tenant_has_what_the_file_says_now(file: Path) -> None:
     await followed(identity)
     assert identity.tenant(None, ["beta"]).premium
     assert not identity.tenant(None, ["acme"]).premium
+
+
+def test_tenants_share_what_models_have_read_only_where_the_operator_says_so():
+    settings = {
+        "b": TenantSettings(prefix_group="docs"),
+        "c": TenantSettings(prefix_group="docs"),
+        "docs": TenantSettings(),
+    }
+    keys = {digest(name): name for name in ("a", "b", "c", "docs")}
+    a, b, c, docs = (
+        Identity(keys, settings, None).tenant(f"Bearer {name}").prefix_salt for name in ("a", "b", "c", "docs")
+    )
+    assert b == c
+    assert len({a, b, docs}) == 3  # also where one's name is the others' group
+    assert all(a)
+    assert Identity(keys, settings, None).tenant("Bearer a").prefix_salt == a  # in every gateway, and after a restart
+
+
+def test_the_one_tenant_of_a_gateway_without_keys_shares_with_whoever_has_no_salt():
+    assert Identity({}, {}, None, anonymous=True).tenant(None).prefix_salt == ""

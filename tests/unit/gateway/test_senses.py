@@ -33,7 +33,9 @@ def sent(scene: Scene) -> str:
 async def test_labels_stand_before_the_question():
     scene = Scene(senses=senses(ScriptedVision(CIRCLE)))
     events = await scene.events(images=[PICTURE])
-    assert [event.WhichOneof("kind") for event in events] == ["accepted", "sights", "delta", "delta", "final"]
+    assert [event.WhichOneof("kind") for event in events] == [
+        *("accepted", "stage", "sights", "stage", "delta", "delta", "stage", "final")
+    ]
     assert sent(scene) == "Context:\n- image: red circle (0.97)\n\nQuestion: What is the capital of France?"
     final = events[-1].final
     assert final.sights.pictures[0].labels[0].name == "red circle"
@@ -50,7 +52,8 @@ async def test_each_picture_has_its_line_and_all_its_labels():
 async def test_a_recording_without_a_written_question_is_the_question():
     scene = Scene(senses=senses(audio=ScriptedAudio("What is latency?")))
     events = await scene.events(messages=[], audio=RECORDING)
-    assert events[1].transcript == pb.Transcript(text="What is latency?", confirmed_words=3, final=True)
+    assert events[1].stage.name == "audio"
+    assert events[2].transcript == pb.Transcript(text="What is latency?", confirmed_words=3, final=True)
     assert sent(scene) == "What is latency?"
     assert events[-1].final.transcript == "What is latency?"
 
@@ -144,7 +147,7 @@ async def test_silence_is_no_question():
 
 
 async def test_a_question_that_is_not_heard_in_time_ends_at_its_budget_with_no_text():
-    scene = Scene(senses=senses(audio=ScriptedAudio("late", pause_s=5)))
+    scene = Scene(stand_ins=StandIns(()), senses=senses(audio=ScriptedAudio("late", pause_s=5)))
     final = await scene.final(messages=[], audio=RECORDING)
     assert (final.finish_reason, final.text) == (chat_pb2.FINISH_REASON_BUDGET, "")
     assert list(final.degraded) == ["audio:budget"]

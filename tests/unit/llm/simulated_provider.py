@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
-
 from services.llm.config import LlmSettings, OpenAISettings
 from services.llm.openai_engine import OpenAIEngine
+from services.llm.transport.wire import Broken
 
 KEY = "sk-very-secret"
 
@@ -26,26 +25,43 @@ DONE = "data: [DONE]\n\n"
 USAGE = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}}
 
 
+@dataclass(frozen=True)
+class Asked:
+    """One request."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    content: bytes
+
+
 @dataclass
 class SimulatedProvider:
-    """`pieces` are sent one by one as the body; an exception among them breaks the connection there."""
+    """`pieces` are sent one by one as the body; an exception among them breaks the connection there, among `refusals`
+    before there is an answer."""
 
-    pieces: tuple[str | Exception, ...] = (event("Hello"), event(".", "stop"), event(usage=USAGE), DONE)
+    pieces: tuple[str | Broken, ...] = (event("Hello"), event(".", "stop"), event(usage=USAGE), DONE)
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": "text/event-stream"})
     hold: asyncio.Event | None = None  # waited for before the last piece
-    requests: list[httpx.Request] = field(default_factory=list)
-    closed: bool = False
+    refusals: list[Broken] = field(default_factory=list)
+    silent: bool = False  # never answers
+    spare: int = 2
+    requests: list[Asked] = field(default_factory=list)
+    dropped: int = 0  # answers that were not wanted any more
+    open: int = 0  # answers under way
+    most_open: int = 0
 
-    def engine(self, *, continues: bool = False, **settings: Any) -> OpenAIEngine:
-        """An engine connected to it."""
-        own = OpenAISettings(
+    def engine(self, *, continues: bool = False, own: Mapping[str, Any] | None = None, **settings: Any) -> OpenAIEngine:
+        """An engine connected to it; `own` are further settings of its kind."""
+        openai = OpenAISettings(
             base_url="http://provider.test/v1",
             model="big",
             api_key=KEY,  # type: ignore[arg-type]
             continues=continues,
+            **(own or {}),
         )
-        return OpenAIEngine(LlmSettings(engine="openai", openai=own, **settings), httpx.MockTransport(self._answer))
+        return OpenAIEngine(LlmSettings(engine="openai", openai=openai, **settings), self)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -53,17 +69,36 @@ class SimulatedProvider:
         body: dict[str, Any] = json.loads(self.requests[-1].content)
         return body
 
-    async def _answer(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        return httpx.Response(self.status, headers=self.headers, content=self._body())
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> _Reply:
+        self.requests.append(Asked(method, url, headers, body))
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return _Reply(self)
 
-    async def _body(self) -> AsyncIterator[bytes]:
-        try:
-            for index, piece in enumerate(self.pieces):
-                if self.hold and index == len(self.pieces) - 1:
-                    await self.hold.wait()
-                if isinstance(piece, Exception):
-                    raise piece
-                yield piece.encode()
-        finally:
-            self.closed = True
+    async def close(self) -> None:
+        pass
+
+
+class _Reply:
+    def __init__(self, provider: SimulatedProvider):
+        self._provider, self._left = provider, list(provider.pieces)
+        self.status, self.headers, self.ended = provider.status, provider.headers, False
+        provider.open += 1
+        provider.most_open = max(provider.open, provider.most_open)
+
+    async def read(self) -> bytes:
+        if self._provider.hold and len(self._left) == 1:
+            await self._provider.hold.wait()
+        piece = self._left.pop(0) if self._left else ""
+        if isinstance(piece, Broken):
+            raise piece
+        if not piece:
+            self.ended = True
+            self._provider.open -= 1
+        return piece.encode()
+
+    async def drop(self) -> None:
+        self._provider.dropped += 1
+        self._provider.open -= 1

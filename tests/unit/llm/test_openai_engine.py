@@ -6,14 +6,16 @@ import asyncio
 import json
 from typing import Any
 
-import httpx
 import pytest
 
 from services.llm.engine import Chunk, Constraint, Finish, FinishReason, Load, Message, Request, Sampling, Usage
 from services.llm.errors import EngineBusy, EngineDown, NotSupported, ProviderRefused
+from services.llm.transport.wire import Broken, Lost
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from tests.clock import on_paused_loop
 from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, event
+from tests.waiting import until
 
 HELLO = (Message("system", "Be brief."), Message("user", "Hello."))
 
@@ -43,7 +45,7 @@ async def test_the_end_comes_with_the_provider_s_usage() -> None:
 async def test_what_the_request_sets_is_sent_and_nothing_else() -> None:
     provider = SimulatedProvider()
     sampling = Sampling(temperature=0.0, top_p=0.5, max_tokens=7, stop=("\n",), seed=3)
-    await answer(provider, Request(HELLO, sampling))
+    await answer(provider, Request(HELLO, sampling, cache_salt="ours alone"))
     assert provider.body == {
         "model": "big",
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello."}],
@@ -112,8 +114,7 @@ async def test_a_constraint_that_cannot_be_sent_is_refused(constraint: Constrain
     [
         (event("Hello"),),  # ended without a reason
         (event("Hello"), DONE),
-        (event("Hello"), httpx.ReadError("reset")),
-        (event("Hello"), httpx.ReadTimeout("silence")),
+        (event("Hello"), Broken("reset")),
         (event("Hello"), 'data: {"error": {"message": "overloaded"}}\n\n'),
         (event("Hello"), "data: {half of a me"),
         (event("Hello"), "data: []\n\n"),
@@ -121,7 +122,7 @@ async def test_a_constraint_that_cannot_be_sent_is_refused(constraint: Constrain
         (event("Hello"), 'data: {"choices": [7]}\n\n', event("never read")),
     ],
 )
-async def test_a_stream_that_breaks_off_is_never_taken_for_a_whole_answer(pieces: tuple[str | Exception, ...]) -> None:
+async def test_a_stream_that_breaks_off_is_never_taken_for_a_whole_answer(pieces: tuple[str | Broken, ...]) -> None:
     chunks = await answer(SimulatedProvider(pieces))
     last = chunks[-1]
     assert "".join(chunk.text for chunk in chunks) == "Hello"
@@ -140,7 +141,8 @@ async def test_a_reason_makes_an_answer_whole_even_without_done() -> None:
     ("provider", "error"),
     [
         (SimulatedProvider(()), EngineDown),
-        (SimulatedProvider((httpx.ConnectError("refused"),)), EngineDown),
+        (SimulatedProvider(refusals=[Broken("refused")]), EngineDown),
+        (SimulatedProvider((Broken("reset"),)), EngineDown),
         (SimulatedProvider(("<html>",), headers={"content-type": "text/html"}), EngineDown),
         (refusing(500), EngineDown),
         (refusing(503), EngineDown),
@@ -170,25 +172,24 @@ async def test_a_refused_parameter_is_named_with_what_the_provider_said() -> Non
 
 
 async def test_silence_until_the_deadline_is_too_late() -> None:
-    provider = SimulatedProvider((httpx.ReadTimeout("silence"),))
-    assert isinstance(await refusal(provider, Deadline.after(0)), TooLate)
+    assert isinstance(await refusal(SimulatedProvider(silent=True), Deadline.after(0.01)), TooLate)
 
 
-async def test_closing_the_stream_closes_the_connection() -> None:
+async def test_closing_the_stream_stops_the_provider() -> None:
     provider = SimulatedProvider((event("Hello"), event(".", "stop")), hold=asyncio.Event())
     engine = provider.engine()
     chunks = engine.generate(Request(HELLO), Deadline.never())
     await anext(chunks)
     assert engine.load() == Load(1, 0)
     await chunks.aclose()
-    assert provider.closed
+    assert (provider.dropped, provider.open) == (1, 0)
     assert engine.load() == Load(0, 0)
 
 
 async def test_tokens_are_counted_where_the_provider_can() -> None:
     provider = SimulatedProvider(('{"count": 12}',), headers={"content-type": "application/json"})
     assert await provider.engine().count_tokens(HELLO, Deadline.never()) == 12
-    assert str(provider.requests[-1].url) == "http://provider.test/tokenize"
+    assert provider.requests[-1].url == "http://provider.test/tokenize"
     with pytest.raises(NotSupported, match="count_tokens"):
         await refusing(404).engine().count_tokens(HELLO, Deadline.never())
 
@@ -206,3 +207,97 @@ async def test_the_usage_counts_text_where_the_provider_does_not() -> None:
     *_, last = await answer(SimulatedProvider((event("a"), event("b"), event("", "stop"), DONE)))
     assert last.finish is not None
     assert last.finish.usage == Usage(completion_tokens=2)
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    provider = refusing(302, location="http://elsewhere.test/")
+    assert isinstance(await refusal(provider), EngineDown)
+    assert len(provider.requests) == 1
+
+
+async def test_a_kept_connection_that_had_died_is_replaced_and_nobody_hears_of_it() -> None:
+    provider = SimulatedProvider(refusals=[Lost("reset", kept=True)] * 2)
+    *_, last = await answer(provider)
+    assert last.finish is not None
+    assert (last.finish.reason, len(provider.requests)) == (FinishReason.STOP, 3)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "requests"),
+    [
+        ([Lost("reset", kept=False)], 1),  # a new connection: the request itself may be what killed it
+        ([Lost("reset", kept=True)] * 9, 3),  # no more connections were kept than these
+        ([Broken("timeout")], 1),  # it may be at work
+    ],
+)
+async def test_nothing_else_is_asked_again(refusals: list[Broken], requests: int) -> None:
+    provider = SimulatedProvider(refusals=refusals)
+    assert isinstance(await refusal(provider), EngineDown)
+    assert len(provider.requests) == requests
+
+
+async def test_an_answer_is_over_when_its_end_is_told_and_its_body_is_read_behind() -> None:
+    provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"), hold=asyncio.Event())
+    engine = provider.engine()
+    *_, last = [chunk async for chunk in engine.generate(Request(HELLO), Deadline.never())]
+    assert last.finish is not None
+    assert (engine.load(), provider.open) == (Load(0, 0), 1)
+    assert provider.hold
+    provider.hold.set()
+    await until(lambda: provider.open == 0)
+    assert provider.dropped == 0  # so the connection is kept
+
+
+@pytest.mark.parametrize("behind", [(": more\n\n" * 10_000,) * 2, (": never",)], ids=["flood", "silence"])
+def test_a_body_that_does_not_end_costs_its_connection(behind: tuple[str, ...]) -> None:
+    async def leave() -> int:
+        hold = asyncio.Event() if len(behind) == 1 else None
+        provider = SimulatedProvider((event("Hello", "stop"), DONE, *behind), hold=hold)
+        await answer(provider)
+        await asyncio.sleep(1)
+        return provider.dropped
+
+    assert on_paused_loop(leave()) == 1
+
+
+async def test_a_request_waits_for_a_connection_that_is_about_to_be_free() -> None:
+    provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"))
+    engine = provider.engine()
+    for _ in range(5):
+        assert [chunk async for chunk in engine.generate(Request(HELLO), Deadline.never())]
+    assert (provider.most_open, provider.dropped) == (1, 0)
+
+
+async def test_no_more_answers_are_under_way_than_there_may_be_connections() -> None:
+    provider = SimulatedProvider(hold=asyncio.Event())
+    engine = provider.engine(own={"max_connections": 2})
+
+    async def ask() -> list[Chunk]:
+        return [chunk async for chunk in engine.generate(Request(HELLO), Deadline.never())]
+
+    answers = [asyncio.create_task(ask()) for _ in range(5)]
+    await until(lambda: provider.open == 2)
+    with pytest.raises(TooLate):
+        await anext(engine.generate(Request(HELLO), Deadline.after(0.01)))
+    assert provider.hold
+    provider.hold.set()
+    assert all(await asyncio.gather(*answers))
+    assert provider.most_open == 2
+
+
+@pytest.mark.parametrize(
+    ("pieces", "own"),
+    [
+        (("data: " + "x" * 2_000,), {"max_event_bytes": 1_024}),
+        ((event("word ") * 5, ": comments\n\n" * 1_000), {"max_answer_bytes": 4_096}),
+    ],
+    ids=["an event", "an answer"],
+)
+async def test_a_provider_sends_no_more_than_it_may(pieces: tuple[str, ...], own: dict[str, int]) -> None:
+    provider = SimulatedProvider((event("Hello"), *pieces, event("!"), DONE))
+    chunks = [chunk async for chunk in provider.engine(own=own).generate(Request(HELLO), Deadline.never())]
+    assert chunks[-1].finish is not None
+    assert chunks[-1].finish.reason == FinishReason.INTERRUPTED
+    assert (provider.dropped, provider.open) == (1, 0)
+    with pytest.raises(EngineDown, match=r"more than \d+ bytes"):
+        await anext(SimulatedProvider(pieces[-1:]).engine(own=own).generate(Request(HELLO), Deadline.never()))

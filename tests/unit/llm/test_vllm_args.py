@@ -65,3 +65,8 @@ def test_what_is_not_set_is_left_to_vllm() -> None:
 def test_no_hub_is_asked_for_a_model_that_is_a_folder(tmp_path: Path) -> None:
     assert environment(VllmSettings(model=str(tmp_path)))["HF_HUB_OFFLINE"] == "1"
     assert "HF_HUB_OFFLINE" not in environment(VllmSettings(model="owner/name"))
+
+
+def test_its_own_processes_are_found_here_unless_they_are_on_several_machines() -> None:
+    assert environment(VllmSettings(model="m"))["VLLM_HOST_IP"] == "127.0.0.1"
+    assert "VLLM_HOST_IP" not in environment(VllmSettings(model="m", nnodes=2))

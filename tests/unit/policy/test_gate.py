@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from services.runtime.deadline import Deadline
-from services.runtime.policy.gate import Gate, Shed, Slot, Ticket
+from services.runtime.policy.gate import Gate, Slot
 from services.runtime.policy.limit import Fixed, Sample
+from services.runtime.policy.ticket import Shed, Ticket
 from tests.clock import PausedClock
 
 HIGH, NORMAL, LOW = 75, 0, -50

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.policy.hedge import Hedge, HedgeBudget, HedgeRule, race
+from services.runtime.policy.usual import Usual
 from tests.clock import PausedClock, loop_clock, on_paused_loop
 
 GONE = Unavailable("gone")
@@ -134,7 +135,7 @@ def test_the_adaptive_moment_is_the_percentile_of_recent_first_texts():
     for _ in range(100):
         budget.request()
         budget.call()
-    assert warm(Hedge(HedgeRule(percentile=95), budget)).after_s() == pytest.approx(0.95, rel=0.03)
+    assert warm(Hedge(HedgeRule(percentile=95), budget, Usual(0.3))).after_s() == pytest.approx(0.95, rel=0.03)
 
 
 def test_requests_that_need_no_model_let_the_others_be_hedged_sooner():
@@ -143,16 +144,30 @@ def test_requests_that_need_no_model_let_the_others_be_hedged_sooner():
         budget.request()
         if number % 2:
             budget.call()
-    assert warm(Hedge(HedgeRule(percentile=95), budget)).after_s() == pytest.approx(0.9, rel=0.03)
+    assert warm(Hedge(HedgeRule(percentile=95), budget, Usual(0.3))).after_s() == pytest.approx(0.9, rel=0.03)
 
 
-def test_before_there_are_samples_there_is_nothing_to_go_by():
-    assert Hedge(HedgeRule(min_samples=100), HedgeBudget(0.05, 10)).after_s() is None
+def test_where_there_are_few_samples_those_of_a_longer_time_count_and_before_any_what_is_expected():
+    clock = PausedClock()
+    usual = Usual(0.3, clock)
+    hedge = Hedge(HedgeRule(min_samples=100, window_s=60), HedgeBudget(0.05, 10), usual, clock)
+    assert (hedge.after_s(), hedge.basis) == (0.3, "what is expected")
+    for value in range(1, 51):
+        hedge.saw(value / 100)
+        usual.came(value / 100)
+    clock.advance(1)
+    assert hedge.after_s() == pytest.approx(0.48, rel=0.03)
+    assert hedge.basis == "the 95th percentile of the last ten minutes"
+    for value in range(1, 101):
+        hedge.saw(value / 100)
+    clock.advance(1)
+    assert hedge.after_s() > 0.8
+    assert hedge.basis == "the 95th percentile of the last 60 s"
 
 
 @pytest.mark.parametrize(("mode", "after_s"), [("off", None), ("tied", 0.0), ("fixed", 0.15)])
 def test_the_other_modes(mode, after_s):
-    assert warm(Hedge(HedgeRule(mode=mode), HedgeBudget(0.05, 10))).after_s() == after_s
+    assert warm(Hedge(HedgeRule(mode=mode), HedgeBudget(0.05, 10), Usual(0.3))).after_s() == after_s
 
 
 def test_who_finds_nothing_to_spend_gets_in_line_and_the_longest_wait_is_next():
@@ -183,7 +198,7 @@ def test_who_leaves_the_line_lets_the_next_one_go():
 
 def test_calls_that_were_cancelled_late_keep_the_percentile_where_it_is():
     clock = PausedClock()
-    hedge = warm(Hedge(HedgeRule(percentile=90, window_s=60), HedgeBudget(0.1, 10), clock))
+    hedge = warm(Hedge(HedgeRule(percentile=90, window_s=60), HedgeBudget(0.1, 10), Usual(0.3, clock), clock))
     before = hedge.after_s()
     for _ in range(200):
         hedge.gave_up(0.01)

@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import REGISTRY
 
-from services.runtime.policy.quota import Allowance, QuotaExceeded, Quotas, Reservation
-from tests.clock import PausedClock
+from services.runtime.policy.quota import (
+    CONVERSATION,
+    REQUEST,
+    TURN,
+    Allowance,
+    QuotaExceeded,
+    Quotas,
+    Reservation,
+)
+from tests.clock import PausedClock, loop_clock, on_paused_loop
 
 
 def refusal(quotas: Quotas, allowance: Allowance, tokens: int = 1, tenant: str = "acme") -> QuotaExceeded:
@@ -134,14 +142,6 @@ def test_who_comes_back_when_told_is_admitted(requests_per_s, tokens_per_minute,
     assert 1 <= len(delays) <= 2  # once for each quota at most
 
 
-def test_refusals_are_counted():
-    labels = {"tenant": "counted", "quota": "concurrency"}
-    quotas = Quotas(PausedClock())
-    quotas.reserve("counted", Allowance(concurrency=1), 1)
-    refusal(quotas, Allowance(concurrency=1), tenant="counted")
-    assert REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) == 1
-
-
 @given(st.lists(st.tuples(st.floats(0, 20), st.integers(1, 100), st.integers(0, 100)), max_size=40))
 def test_what_was_used_never_exceeds_the_rate_and_one_request(steps):
     clock = PausedClock()
@@ -162,8 +162,8 @@ def test_what_was_used_never_exceeds_the_rate_and_one_request(steps):
 def test_what_was_admitted_elsewhere_counts_here_too():
     quotas, allowance = Quotas(PausedClock()), Allowance(concurrency=1, tokens_per_minute=60)
     left = list[int]()
-    booked = quotas.book("acme", allowance, 50, left.append)
-    beyond = quotas.book("acme", allowance, 50, left.append)  # there is no place and there are no tokens
+    booked = quotas.book("acme", allowance, 50, REQUEST, left.append)
+    beyond = quotas.book("acme", allowance, 50, REQUEST, left.append)  # there is no place and there are no tokens
     assert refusal(quotas, allowance).metadata["quota"] == "concurrency"
     booked.settle(20)
     beyond.settle(60)
@@ -191,3 +191,36 @@ def test_a_reservation_says_why_it_was_decided_here_alone():
 )
 def test_an_allowance_knows_whether_it_limits_anything(allowance, limited):
     assert allowance.limited is limited
+
+
+def test_a_conversation_has_one_place_and_its_turns_have_none():
+    quotas, allowance = Quotas(PausedClock()), Allowance(concurrency=1, requests_per_s=1, requests_burst=1)
+    conversation = quotas.reserve("acme", allowance, 0, CONVERSATION)
+    turn = quotas.reserve("acme", allowance, 1, TURN)
+    with pytest.raises(QuotaExceeded) as refused:
+        quotas.reserve("acme", allowance, 1, TURN)
+    assert refused.value.metadata["quota"] == "requests"
+    turn.settle(1)
+    assert refusal(quotas, allowance).metadata["quota"] == "concurrency"
+    conversation.settle(0)
+    assert refusal(quotas, allowance).metadata["quota"] == "requests"
+
+
+def test_who_waits_for_an_end_hears_of_it_in_turn():
+    async def scenario() -> list[str]:
+        quotas, allowance, heard = Quotas(loop_clock), Allowance(concurrency=1), list[str]()
+
+        async def wait(name: str, tenant: str = "acme") -> None:
+            await quotas.ended(tenant, 60)
+            heard.append(name)
+
+        reservation = quotas.reserve("acme", allowance, 1)
+        waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
+        waiting.append(asyncio.create_task(wait("late", tenant="other")))
+        await asyncio.sleep(1)
+        assert heard == []
+        reservation.settle(1)
+        await asyncio.gather(*waiting)
+        return heard
+
+    assert on_paused_loop(scenario()) == ["first", "second", "late"]

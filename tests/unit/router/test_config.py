@@ -15,4 +15,4 @@ def test_what_is_no_address_of_a_redis_stops_the_start(url: str):
 
 @pytest.mark.parametrize("url", ["", "redis://127.0.0.1:6379/0", "rediss://redis.example:6380", "unix:///run/redis"])
 def test_what_is_one_is_taken(url: str):
-    assert RouterSettings(models=MODELS, redis_url=url).redis_url == url
+    assert RouterSettings(models=MODELS, redis_url=url).redis_url.get_secret_value() == url

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from services.runtime.errors import InvalidInput
 from services.runtime.routing import Complexity, Demand, Latency, Model, Tier, choose, classify, rank
 
 
@@ -56,6 +57,17 @@ def test_a_model_that_cannot_hold_the_prompt_stands_in_for_nothing():
 def test_a_model_that_costs_too_much_is_passed_over():
     cheap = model("cheap", Tier.FAST, 200, completion_usd_per_mtok=0.1, prompt_usd_per_mtok=0.1)
     assert choose(rank([FAST, cheap]), demand(max_tokens=100, max_cost_usd=0.000_05)).model == "cheap"
+
+
+def test_what_costs_too_much_is_no_alternative_and_stands_in_for_nothing():
+    cheap = model("cheap", Tier.FAST, 9_000, completion_usd_per_mtok=0.1, prompt_usd_per_mtok=0.1)
+    choice = choose(rank([FAST, cheap]), demand(tier=Tier.QUALITY, max_tokens=100, max_cost_usd=0.000_05))
+    assert (choice.model, choice.alternatives, choice.fallback) == ("cheap", (), True)
+
+
+def test_where_every_model_costs_too_much_the_request_is_refused_with_the_least_that_would_do():
+    with pytest.raises(InvalidInput, match=r"max_cost_usd: at least 0\.00021 for this request, got 1e-06"):
+        choose(rank([FAST, QUALITY]), demand(max_tokens=100, max_cost_usd=0.000_001))
 
 
 def test_a_model_that_mostly_fails_comes_last():

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hedgerow.cache.v1 import cache_pb2
@@ -18,6 +18,7 @@ from hedgerow.cli.processes import free_port
 from services.runtime import serve
 from services.runtime.config import ServiceSettings
 from services.runtime.errors import Unauthenticated
+from services.runtime.health import Health
 from services.runtime.sealed import Metadata
 
 CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
@@ -39,7 +40,7 @@ class Keyed:
 class Running:
     """A server, and a channel to it."""
 
-    def __init__(self, channel: grpc.aio.Channel, servicers: dict[str, Any], checks: health.aio.HealthServicer):
+    def __init__(self, channel: grpc.aio.Channel, servicers: dict[str, Any], checks: Health):
         self.channel, self.servicers, self.checks = channel, servicers, checks
 
     async def refusal(self, method: str, raw: bytes, *, metadata: Metadata = ()) -> tuple[grpc.StatusCode, str]:
@@ -107,7 +108,7 @@ async def test_health_is_as_it_was(running: Running) -> None:
     watch = stub.Watch(check)
     assert (await stub.Check(check)).status == health_pb2.HealthCheckResponse.NOT_SERVING
     assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
-    await running.checks.set(CACHE.full_name, health_pb2.HealthCheckResponse.SERVING)
+    running.checks.set(CACHE.full_name, health_pb2.HealthCheckResponse.SERVING)
     assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
     watch.cancel()
     assert await running.refusal(CHECK, b"\x0a\x01?") == (grpc.StatusCode.NOT_FOUND, "")

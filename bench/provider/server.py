@@ -1,0 +1,139 @@
+"""The server: what it counts, how it behaves, and the answers. `http1` and `http2` put them on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from typing import Literal, Self
+
+from bench.provider import events
+from bench.provider.faults import Died, reset
+from bench.provider.http1 import serve_http1
+from bench.provider.http2 import serve_http2
+
+Protocol = Literal["http1", "http2"]
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """How one answer goes."""
+
+    tokens: int = 4
+    first_ms: float = 0
+    each_ms: float = 0
+    dies_after: int | None = None  # tokens; the connection is reset then. 0: before anything was sent
+    after_done: Literal["end", "silence", "flood"] = "end"  # of the body
+
+
+@dataclass(slots=True)
+class Counts:
+    """What has come so far."""
+
+    accepted: int = 0  # connections
+    resumed: int = 0  # of those, whose TLS session was an earlier one's
+    asked: int = 0  # answers begun
+    stopped: int = 0  # of those, given up by the caller
+
+
+@dataclass
+class SimulatedProvider:
+    """`async with SimulatedProvider("http2", tls) as provider:`; its API is at `provider.url`."""
+
+    protocol: Protocol = "http1"
+    tls: ssl.SSLContext | None = None
+    behaviour: Behaviour = field(default_factory=Behaviour)
+    upcoming: list[Behaviour] = field(default_factory=list)  # of the next answers, before `behaviour` is used again
+    counts: Counts = field(default_factory=Counts)
+    port: int = 0  # 0: any
+
+    def __post_init__(self) -> None:
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.answering = 0  # answers under way
+        if self.tls:
+            self.tls.set_alpn_protocols(["h2"] if self.protocol == "http2" else ["http/1.1"])
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=self.tls)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._server.close()
+        self.close_connections()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/v1"
+
+    @property
+    def open(self) -> int:
+        """Connections, now."""
+        return len(self._writers)
+
+    def page(self) -> bytes:
+        """What is found at any other address: the counts, as JSON."""
+        return json.dumps(asdict(self.counts)).encode()
+
+    def close_connections(self, by_reset: bool = False) -> None:
+        """All there are: with a goodbye (FIN), or by RST."""
+        for writer in tuple(self._writers):
+            reset(writer) if by_reset else writer.close()
+
+    async def answer(self) -> AsyncGenerator[bytes, None]:
+        """The body of the next answer, event by event. Raises `Died`."""
+        behaviour = self.upcoming.pop(0) if self.upcoming else self.behaviour
+        self.counts.asked += 1
+        self.answering += 1
+        try:
+            async with aclosing(self._events(behaviour)) as text:
+                async for event in text:
+                    yield event
+            yield events.DONE
+            while behaviour.after_done != "end":
+                await asyncio.sleep(3600 if behaviour.after_done == "silence" else 0)
+                yield b": more\n\n" * 1_000
+        finally:
+            self.answering -= 1
+
+    async def _events(self, behaviour: Behaviour) -> AsyncGenerator[bytes, None]:
+        try:
+            await asyncio.sleep(behaviour.first_ms / 1000)
+            for number in range(behaviour.tokens):
+                if number == behaviour.dies_after:
+                    raise Died
+                if number and behaviour.each_ms:
+                    await asyncio.sleep(behaviour.each_ms / 1000)
+                yield events.text("word ")
+            yield events.text("", "stop")
+            yield events.usage(behaviour.tokens)
+        except (asyncio.CancelledError, GeneratorExit):
+            self.counts.stopped += 1
+            raise
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.counts.accepted += 1
+        tls = writer.get_extra_info("ssl_object")
+        self.counts.resumed += bool(tls and tls.session_reused)
+        self._writers.add(writer)
+        try:
+            await (serve_http2 if self.protocol == "http2" else serve_http1)(self, reader, writer)
+        except Died:
+            reset(writer)
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the caller has gone
+        finally:
+            self._writers.discard(writer)
+            writer.close()

@@ -1,0 +1,78 @@
+"""What is said in conversations, on its way to the audio service: bounded by bytes, in each conversation and in all of
+one tenant's together. Who sends faster is held back (it is not read, so gRPC's flow control stops it); nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+_MESSAGE_BYTES = 128  # about what keeping one costs, however little it says
+
+
+class Tally:
+    """The bytes of one tenant's conversations that wait; `most` may."""
+
+    def __init__(self, most: int):
+        self.most, self.waiting = most, 0
+        self._told: list[asyncio.Event] = []
+
+    def add(self, size: int) -> None:
+        """So much more waits; less when it is below 0."""
+        self.waiting += size
+        for told in self._told:
+            told.set()
+
+    async def changes(self) -> None:
+        """Return when something has changed."""
+        self._told.append(told := asyncio.Event())
+        try:
+            await told.wait()
+        finally:
+            self._told.remove(told)
+
+
+class Spoken:
+    """One conversation's. `most`: bytes that wait here. A message that is larger may wait alone, and where none waits
+    one always may, so every conversation goes on."""
+
+    def __init__(self, most: int, tally: Tally):
+        self._most, self._tally = most, tally
+        self._messages: deque[bytes] = deque()
+        self._waiting = 0
+        self._ended = False
+        self._news = asyncio.Event()
+
+    async def put(self, audio: bytes) -> None:
+        """Returns when there was room."""
+        size = len(audio) + _MESSAGE_BYTES
+        while self._messages and (self._waiting + size > self._most or self._tally.waiting + size > self._tally.most):
+            await self._tally.changes()
+        self._messages.append(audio)
+        self._count(size)
+        self._news.set()
+
+    async def get(self) -> bytes | None:
+        """The next; None after the last."""
+        while not self._messages:
+            if self._ended:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        audio = self._messages.popleft()
+        self._count(-len(audio) - _MESSAGE_BYTES)
+        return audio
+
+    def end(self) -> None:
+        """No more comes. What is here can still be had."""
+        self._ended = True
+        self._news.set()
+
+    def clear(self) -> None:
+        """Nobody takes what is here."""
+        self._messages.clear()
+        self._count(-self._waiting)
+
+    def _count(self, size: int) -> None:
+        self._waiting += size
+        self._tally.add(size)

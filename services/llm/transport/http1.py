@@ -1,0 +1,101 @@
+"""HTTP/1.1: each answer under way has a connection, which is kept for the next one.
+
+aiohttp, because it brings the first token sooner and costs less than anything else that was measured (ADR 23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+
+from services.llm.transport.tls import client_context
+from services.llm.transport.wire import Broken, Lost, Options
+
+
+@dataclass(slots=True)
+class _Connection:
+    """What aiohttp tells of the one that a request got."""
+
+    kept: bool = False
+
+
+class Http1:
+    """To `base_url`'s host, through the proxy that the environment names for it."""
+
+    def __init__(self, base_url: str, options: Options):
+        """Raises OSError when `ca_file` cannot be read."""
+        self.spare = options.max_connections
+        connector = aiohttp.TCPConnector(
+            ssl=client_context(options.ca_file),
+            limit=0,  # whoever asks has a limit
+            keepalive_timeout=options.idle_s,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=options.connect_s, sock_read=options.read_s),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            proxy=_proxy(base_url),
+            trace_configs=[_tracing()],
+        )
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> _Reply:
+        connection = _Connection()
+        try:
+            response = await self._session.request(
+                method,
+                url,
+                data=body or None,
+                headers={**headers, "accept-encoding": "identity"},
+                allow_redirects=False,
+                trace_request_ctx=connection,
+            )
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            raise Lost(type(error).__name__, connection.kept) from None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Broken(type(error).__name__) from None
+        return _Reply(response)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class _Reply:
+    def __init__(self, response: aiohttp.ClientResponse):
+        self._response = response
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    @property
+    def ended(self) -> bool:
+        return self._response.content.at_eof()
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Broken(type(error).__name__) from None
+
+    async def drop(self) -> None:
+        self._response.close()
+
+
+def _proxy(base_url: str) -> str | None:
+    """aiohttp would look it up for each request, in a thread."""
+    parts = urlsplit(base_url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+
+
+def _tracing() -> aiohttp.TraceConfig:
+    async def kept(session: Any, context: SimpleNamespace, params: Any) -> None:
+        context.trace_request_ctx.kept = True
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(kept)
+    return tracing

@@ -1,0 +1,50 @@
+"""Server-sent events, of which a provider may send no more than it should.
+
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
+"""
+
+from __future__ import annotations
+
+_PREFIX = b"data:"
+
+
+class TooLarge(Exception):
+    """The text names the limit."""
+
+
+class EventParser:
+    """Finds the data of events in the pieces of a body. Names and ids of events are not looked at."""
+
+    def __init__(self, max_event_bytes: int):
+        self._limit = max_event_bytes
+        self._rest = bytearray()  # of a line
+        self._data: list[bytes] = []  # lines of an event
+        self._size = 0  # of those
+
+    def feed(self, piece: bytes) -> list[str]:
+        """The events that are whole now. Raises TooLarge."""
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r", 0, -1))  # a last \r may be half of \r\n
+        if end < 0:
+            self._rest += piece
+            self._check(len(self._rest))
+            return []
+        lines = bytes(self._rest + piece[: end + 1]).splitlines()
+        self._rest[:] = piece[end + 1 :]
+        return [event for line in lines if (event := self._line(line)) is not None]
+
+    def _line(self, line: bytes) -> str | None:
+        if line.startswith(_PREFIX):
+            self._check(len(line))
+            self._data.append(line[len(_PREFIX) :].removeprefix(b" "))
+            self._size += len(line)
+            return None
+        if line or not self._data:
+            return None
+        event = b"\n".join(self._data).decode(errors="replace")
+        self._data.clear()
+        self._size = 0
+        return event
+
+    def _check(self, more: int) -> None:
+        if self._size + more > self._limit:
+            raise TooLarge(f"an event of more than {self._limit} bytes")

@@ -1,0 +1,80 @@
+"""The seam between a provider's client and a version of HTTP.
+
+Broken
+└── Lost    before anything of an answer came
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Broken(Exception):
+    """There is no connection, or it ended early, or what came is not what was asked for.
+
+    Its text is a word for what happened, mostly the class of an error. Never that error's own text, which may hold an
+    address or what was sent.
+    """
+
+
+class Lost(Broken):
+    """The connection ended before anything of an answer came.
+
+    `kept`: it was, or may have been, a connection from before that had died unnoticed. Then nothing has been asked yet.
+    """
+
+    def __init__(self, what: str, kept: bool):
+        super().__init__(what)
+        self.kept = kept
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How connections are made and kept."""
+
+    max_connections: int  # kept, and answers under way
+    connect_s: float
+    read_s: float  # the longest silence
+    idle_s: float  # an unused connection is closed then
+    ca_file: str = ""  # PEM; empty: the machine's own
+
+
+class WireReply(Protocol):
+    """An answer whose head has come."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By name in lower case."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of the body was read, so that the connection is free again."""
+        ...
+
+    async def read(self) -> bytes:
+        """What came next of the body, nothing at its end. Raises Broken."""
+        ...
+
+    async def drop(self) -> None:
+        """Tell the provider to stop: at once, and at the price of the connection where an answer has it alone."""
+        ...
+
+
+class Wire(Protocol):
+    """Connections to one provider."""
+
+    spare: int  # connections that can be kept, and so can have died unnoticed
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> WireReply:
+        """Ask. Raises Broken, and Lost. Follows no redirect; when cancelled, the provider hears of it."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection."""
+        ...

@@ -1,0 +1,23 @@
+"""How large a request may be, from the gateway inwards: the defaults of every service's settings come from here.
+
+What the gateway admits, no service behind it may refuse for its size or shape; else one tenant's large request would
+look like a broken service (tests/contract/test_limits.py). Who raises a limit of the gateway raises those behind it.
+"""
+
+from __future__ import annotations
+
+from hedgerow.channel import MAX_MESSAGE_BYTES
+
+CONTENT_BYTES = 256 * 1024  # of all messages of a request together
+PICTURES_BYTES = 4_000_000  # of all pictures of a request together; with the rest they fit one message
+STOPS, STOP_CHARACTERS = 8, 64  # the contract's
+
+CONSTRAINT_BYTES = 32 * 1024  # of a JSON Schema
+CONSTRAINT_DEPTH = 32  # vLLM takes 64 levels
+
+# The cache is sent the question, and with it what a recording says (an hour of speech has 60 KB), a digest for each
+# picture, the constraint and the tenant's name.
+QUESTION_BYTES = 1024 * 1024
+
+assert CONTENT_BYTES + CONSTRAINT_BYTES < QUESTION_BYTES < MAX_MESSAGE_BYTES
+assert PICTURES_BYTES < MAX_MESSAGE_BYTES

@@ -1,0 +1,84 @@
+"""What must not be shown: the passwords in URLs, and the values of settings that are credentials.
+
+Settings reach people in three ways: `config explain` prints them, a start that is refused says what it got, and the log
+says what went wrong. `shown` is for the first two, `without_passwords` for every line of the log, and `Url` is for
+settings that are URLs, so that nothing else that prints one shows more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, PlainSerializer, SecretStr
+from pydantic.fields import FieldInfo
+
+HIDDEN = "**********"  # as pydantic shows a secret
+_CREDENTIAL = re.compile(r"(token|secret|password|api_key|authorization)$", re.IGNORECASE)
+_BEFORE_AT = re.compile(r"(?P<scheme>[\w+.-]+://)?.*@", re.DOTALL)  # whatever else is wrong with it
+_USER_IN_LINE = re.compile(r"(?P<scheme>[\w+.-]+:/{1,2})[^\s\"']*@")
+_QUERY = re.compile(r"(?P<url>[\w+.-]+://[^\s?\"']*\?)[^\s\"']+")
+
+
+AS_SHOWN = PlainSerializer(str, return_type=str, when_used="json")
+
+
+class Url(SecretStr):
+    """A URL that may hold a password; printed, it shows where it leads to and no more."""
+
+    def _display(self) -> str:
+        return _masked(self.get_secret_value())
+
+
+def http_url(url: Url) -> Url:
+    """Raises ValueError for what cannot be asked over HTTP. Its text says nothing of the value."""
+    try:
+        parts = urlsplit(url.get_secret_value())
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if url and not usable:
+        raise ValueError("http://host:port or https://host:port")
+    return url
+
+
+HttpUrl = Annotated[Url, AfterValidator(http_url), AS_SHOWN]
+
+
+def shown(value: Any, name: str = "") -> Any:
+    """A setting's value for people's eyes, and those inside it. `name` is the setting's own."""
+    if isinstance(value, Mapping):
+        return {key: shown(member, str(key)) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(member, name) for member in value]
+    if isinstance(value, str) and value:
+        return HIDDEN if _CREDENTIAL.search(name) else _masked(value)
+    return value
+
+
+def without_passwords(line: str) -> str:
+    """A line of a log: what stands before the `@` of a URL is hidden, and what follows its `?`."""
+    if ":/" not in line:
+        return line
+    return _QUERY.sub(rf"\g<url>{HIDDEN}", _USER_IN_LINE.sub(rf"\g<scheme>{HIDDEN}@", line))
+
+
+def is_secret(cls: type[BaseModel], path: Iterable[str | int]) -> bool:
+    """Whether the setting at `path` is one that is never shown, right or wrong: by its type, or by its name."""
+    fields: Mapping[str, FieldInfo] = cls.model_fields
+    for step in path:
+        field = fields.get(str(step))
+        annotation = field.annotation if field else None
+        if _CREDENTIAL.search(str(step)) or (isinstance(annotation, type) and issubclass(annotation, SecretStr)):
+            return True
+        fields = annotation.model_fields if isinstance(annotation, type) and issubclass(annotation, BaseModel) else {}
+    return False
+
+
+def _masked(text: str) -> str:
+    """Of a value everything that may belong to a credential goes: whatever stands before its last `@`."""
+    url, asked, _ = text.partition("?") if ":/" in text else (text, "", "")  # a `Path` has made one of `//`
+    hidden = _BEFORE_AT.sub(lambda found: f"{found['scheme'] or ''}{HIDDEN}@", url, count=1)
+    return f"{hidden}?{HIDDEN}" if asked else hidden

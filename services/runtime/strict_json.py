@@ -1,0 +1,50 @@
+"""JSON as RFC 8259 and every other parser have it, where Python's takes more: what is passed on must mean the same to
+who reads it next, and be something that can be sent at all."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+
+def loads(text: str) -> Any:
+    """Parse `text`. Raises ValueError for what is not JSON, or too deep for Python, for `NaN` and numbers that no float
+    holds, for a name that an object has twice, and for half a surrogate pair, which no UTF-8 can carry."""
+    try:
+        parsed = _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if "\\u" in text:
+        _refuse_surrogates(parsed)
+    return parsed
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"number out of range: {text[:32]}")
+    return number
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the name {twice[:32]!r} twice in one object")
+    return made
+
+
+def _refuse_surrogates(parsed: Any) -> None:
+    try:
+        json.dumps(parsed, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half a surrogate pair, \\u{ord(error.object[error.start]):04x}") from None
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)

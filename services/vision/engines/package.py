@@ -1,0 +1,170 @@
+"""What torch is given of a `.pt2`: its graph, its weights and their description, and nothing that it would run.
+
+`torch.export.load` (torch 2.13) unpickles what the archive marks as pickled, unpickles the sample inputs without limits
+when it cannot with them, evaluates expressions (`sympy.sympify`), calls what a node's target names, compiles a guard's
+code, and loads shared libraries. So the archive is not handed on: another one is made of what was looked at. Sample
+inputs, node metadata, guards and extra files are left out, for they only help people who debug; a file that has code
+in any other place is refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickletools
+import re
+from collections.abc import Iterator
+from typing import Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
+
+from services.vision.engines.expressions import check_expression
+from services.vision.errors import BadModel
+from services.vision.files import Source
+
+_GRAPH, _SAMPLES = "models/model.json", "data/sample_inputs/model.pt"
+_PAYLOADS = ("data/weights/model_weights_config.json", "data/constants/model_constants_config.json")
+_KEPT = re.compile(
+    r"archive_format|archive_version|byteorder|\.data/(version|serialization_id)|\.format_version|\.storage_alignment"
+    rf"|{_GRAPH}|{_PAYLOADS[0]}|{_PAYLOADS[1]}|data/weights/weight_\d+|data/constants/tensor_\d+"
+)
+_LEFT_OUT = re.compile(rf"{_SAMPLES}|extra/.*")
+_RAW = re.compile(r"(weight|tensor)_\d+")
+# What a pickle of tensors builds itself from.
+_TENSORS = re.compile(
+    r"collections OrderedDict|torch(\.storage)? \w*Storage|torch (device|Size|(b?float|u?int|bool|complex)\d*)"
+    r"|torch\._utils _rebuild_(tensor_v[23]|parameter)|torch\.serialization _get_layout"
+)
+_OPERATOR = re.compile(
+    r"torch\.ops\.(aten|prims|quantized|quantized_decomposed|torchvision)\.(?!save\b|load\b|from_file\b)\w+\.\w+"
+    r"|torch\.ops\.higher_order\.(cond|wrap_with_set_grad_enabled|wrap_with_autocast)"
+    r"|torch\.sym_\w+|torch\._sym_sqrt|math\.\w+"
+    r"|_operator\.(getitem|add|sub|mul|truediv|floordiv|mod|neg|pos|pow|abs|eq|ne|lt|le|gt|ge|and_|or_|not_)"
+)
+_NAME = re.compile(r"[\w.+:\[\]-]*")  # torch writes names into Python source: nothing that ends or calls anything
+_TEXT = ("as_string", "as_strings")  # an operator's argument, quoted there
+
+
+def plain(source: Source) -> bytes:
+    """An archive for `torch.export.load` with what is harmless of this one. Raises `BadModel` naming what is not."""
+    members = dict(_members(source))
+    for name in _PAYLOADS:
+        _refuse_pickled(source, name, _json(source, members, name))
+    graph = _json(source, members, _GRAPH)
+    graph["guards_code"] = []
+    try:
+        _check(graph)
+    except BadModel as error:
+        raise BadModel(f"file: {source.name}, {_GRAPH}: {error}") from None
+    members[_GRAPH] = json.dumps(graph).encode()
+    return _archive(members | {_SAMPLES: b""})
+
+
+def _members(source: Source) -> Iterator[tuple[str, bytes]]:
+    """(path below the archive's root, content) of all that are kept."""
+    try:
+        with ZipFile(io.BytesIO(source.content)) as archive:
+            for entry in archive.infolist():
+                name = entry.filename.partition("/")[2]
+                if _KEPT.fullmatch(name) and entry.compress_type == ZIP_STORED:
+                    yield name, archive.read(entry)
+                elif name == _SAMPLES:
+                    _refuse_callables(source, name, archive.read(entry))
+                elif not _LEFT_OUT.fullmatch(name):
+                    raise BadModel(
+                        f"file: {source.name}: a graph and tensors as torch.export.save of torch 2.9 or later writes "
+                        f"them, got {entry.filename}"
+                    )
+    except (BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise BadModel(f"file: {source.name} is no archive: {error}") from None
+
+
+def _refuse_callables(source: Source, name: str, content: bytes) -> None:
+    """The sample inputs are a pickle in every file, of tensors in an honest one. It is not kept; who put anything else
+    there should hear of it."""
+    try:
+        with ZipFile(io.BytesIO(content)) as inner:
+            pickles = [inner.read(entry) for entry in inner.infolist() if entry.filename.endswith(".pkl")]
+        found = [called for pickle in pickles for called in _callables(pickle)]
+    except (BadZipFile, ValueError, RuntimeError, NotImplementedError) as error:
+        raise BadModel(f"file: {source.name}, {name}: a pickle of tensors, got what is none ({error})") from None
+    if strange := next((called for called in found if not _TENSORS.fullmatch(called)), None):
+        raise BadModel(f"file: {source.name}, {name}: a pickle of tensors, got one that calls {strange!r}")
+
+
+def _callables(pickle: bytes) -> Iterator[str]:
+    """What a pickle imports, as `module name`. What finds it in another way than torch's own pickles do is named so."""
+    for opcode, argument, _ in pickletools.genops(pickle):
+        if opcode.name == "GLOBAL":
+            yield str(argument)
+        elif opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4"):
+            yield opcode.name
+
+
+def _refuse_pickled(source: Source, name: str, described: Any) -> None:
+    """Weights and constants are raw: no entry is to be unpickled, whatever its file is called."""
+    for weight, entry in dict(described.get("config", {})).items():
+        path = str(entry.get("path_name"))
+        if entry.get("use_pickle") is not False or not _RAW.fullmatch(path):
+            raise BadModel(f"file: {source.name}, {name}: raw tensors, got a pickled one for {weight} in {path}")
+    try:
+        _check(described)
+    except BadModel as error:
+        raise BadModel(f"file: {source.name}, {name}: {error}") from None
+
+
+def _check(value: Any, key: str = "") -> None:
+    """Everything below `value`; what a mapping's `metadata` says is taken out of it."""
+    if isinstance(value, dict):
+        if isinstance(value.get("metadata"), dict):
+            value["metadata"] = {}
+        for name, member in value.items():
+            _check_text(name, "")
+            _check(member, name)
+    elif isinstance(value, list):
+        for member in value:
+            _check(member, key)
+    elif isinstance(value, str):
+        _check_text(value, key)
+
+
+def _check_text(text: str, key: str) -> None:
+    if key == "expr_str":
+        check_expression(text)
+    elif key in ("target", "as_operator"):
+        _match(_OPERATOR, text, "an operator of torch")
+    elif key in ("in_spec", "out_spec"):
+        _check_tree(text)
+    elif key not in _TEXT:
+        _match(_NAME, text, "a plain name")
+
+
+def _check_tree(text: str) -> None:
+    """How inputs and outputs are nested. Types that bring a name to import are refused with it."""
+    for word in ("default_factory", "__enum__"):
+        if word in text:
+            raise BadModel(f"lists, tuples and dictionaries as inputs and outputs, got {word}")
+
+
+def _match(pattern: re.Pattern[str], text: str, wanted: str) -> None:
+    if not pattern.fullmatch(text):
+        raise BadModel(f"{wanted}, got {text[:80]!r}")
+
+
+def _json(source: Source, members: dict[str, bytes], name: str) -> Any:
+    try:
+        found = json.loads(members[name])
+    except KeyError:
+        raise BadModel(f"file: {source.name} holds no {name}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadModel(f"file: {source.name}, {name} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BadModel(f"file: {source.name}, {name}: an object, got {type(found).__name__}")
+    return found
+
+
+def _archive(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with ZipFile(out, "w", ZIP_STORED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"model/{name}", content)
+    return out.getvalue()

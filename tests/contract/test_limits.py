@@ -1,0 +1,120 @@
+"""Whatever the gateway admits at default settings, no service behind it refuses for its size or shape."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.channel import CHANNEL_OPTIONS, MAX_MESSAGE_BYTES
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.llm.v1 import llm_pb2
+from hedgerow.vision.v1 import vision_pb2
+from services.audio.config import AudioSettings
+from services.cache import validation as cache_validation
+from services.cache.config import CacheSettings
+from services.gateway import admit
+from services.gateway.answer import _question
+from services.gateway.config import GatewaySettings
+from services.gateway.senses import Asked
+from services.llm import validation as llm_validation
+from services.llm.config import LlmSettings
+from services.llm.servicer import to_request
+from services.runtime.errors import InvalidInput
+from services.vision.config import VisionSettings
+
+GATEWAY = GatewaySettings(llm_addresses={"m": "x:1"}, vision_address="x:2", audio_address="x:3")
+FORMAT = GATEWAY.response_format
+SPOKEN_BYTES = 100_000  # an hour of quick speech
+LONGEST_TENANT = "t" * 256
+
+
+def messages(count: int, size: int) -> list[chat_pb2.Message]:
+    """`count` of them, of `size` bytes together; the user's come first and last."""
+    each, rest = divmod(size, count)
+    return [
+        chat_pb2.Message(role=(2, 3)[number % 2 and number < count - 1], content="x" * (each + (number < rest)))
+        for number in range(count)
+    ]
+
+
+def schema(size: int) -> str:
+    frame = json.dumps({"type": "object", "description": ""})
+    return frame[:-2] + "x" * (size - len(frame)) + frame[-2:]
+
+
+SCHEMA = chat_pb2.ResponseFormat(json_schema=schema(FORMAT.max_bytes))
+REGEX = chat_pb2.ResponseFormat(regex="x" * FORMAT.max_pattern_bytes)
+SAMPLING = chat_pb2.Sampling(
+    temperature=2, top_p=1, max_tokens=2**31 - 1, seed=-(2**63), stop=["\U0010ffff" * 64 for _ in range(8)]
+)
+
+
+def largest(count: int, wanted: chat_pb2.ResponseFormat) -> pb.GenerateRequest:
+    return pb.GenerateRequest(
+        messages=messages(count, GATEWAY.max_content_bytes), sampling=SAMPLING, response_format=wanted, model="m"
+    )
+
+
+LARGEST = [
+    pytest.param(largest(count, wanted), id=f"{count}-{wanted.WhichOneof('constraint')}")
+    for count in (1, GATEWAY.max_messages)
+    for wanted in (SCHEMA, REGEX)
+]
+
+
+@pytest.mark.parametrize("request_", LARGEST)
+def test_these_are_the_largest_requests(request_: pb.GenerateRequest):
+    admit.check(request_, GATEWAY)
+    more = pb.GenerateRequest()
+    more.CopyFrom(request_)
+    more.messages[0].content += "x"
+    with pytest.raises(InvalidInput, match="messages: at most"):
+        admit.check(more, GATEWAY)
+    wanted = chat_pb2.ResponseFormat(json_schema=schema(FORMAT.max_bytes + 1))
+    with pytest.raises(InvalidInput, match=r"response_format.json_schema: at most"):
+        admit.check(pb.GenerateRequest(messages=messages(1, 5), response_format=wanted), GATEWAY)
+
+
+@pytest.mark.parametrize("request_", LARGEST)
+def test_the_cache_can_key_the_largest_question(request_: pb.GenerateRequest):
+    heard = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="x" * SPOKEN_BYTES)
+    context = tuple(f"image: {number}" for number in range(GATEWAY.max_images + 1))
+    question = _question(request_, Asked((*request_.messages, heard), context), LONGEST_TENANT)
+    cache_validation.check_question(question, CacheSettings())
+    assert cache_pb2.LookupRequest(question=question).ByteSize() < CacheSettings().max_message_bytes
+
+
+@pytest.mark.parametrize("request_", LARGEST)
+def test_the_llm_takes_the_largest_request(request_: pb.GenerateRequest):
+    asked = llm_pb2.GenerateRequest(
+        messages=request_.messages, sampling=request_.sampling, response_format=request_.response_format
+    )
+    llm_validation.check(to_request(asked))
+    assert asked.ByteSize() + SPOKEN_BYTES < LlmSettings().max_message_bytes
+
+
+def test_vision_takes_the_largest_pictures():
+    one = [pb.Image(data=b"x" * GATEWAY.max_images_bytes)]
+    many = [pb.Image(data=b"x" * (GATEWAY.max_images_bytes // GATEWAY.max_images))] * GATEWAY.max_images
+    vision = VisionSettings()
+    assert GATEWAY.max_images <= vision.max_images
+    for images in (one, many):
+        admit.check(pb.GenerateRequest(messages=messages(1, 5), images=images), GATEWAY)
+        shown = vision_pb2.ClassifyRequest(model="m" * 256, images=[vision_pb2.Image(data=i.data) for i in images])
+        assert shown.ByteSize() < vision.max_message_bytes
+        assert max(len(image.data) for image in images) <= vision.max_image_bytes
+    with pytest.raises(InvalidInput, match="images: at most 4000000 bytes together, got 4000001 bytes"):
+        admit.check(pb.GenerateRequest(messages=messages(1, 5), images=[*one, pb.Image(data=b"x")]), GATEWAY)
+
+
+def test_audio_takes_the_largest_recording():
+    assert GATEWAY.max_message_bytes <= AudioSettings(model="m").max_file_bytes
+
+
+def test_messages_are_as_large_on_every_way():
+    for settings in (GATEWAY, CacheSettings(), LlmSettings(), VisionSettings()):
+        assert settings.max_message_bytes == MAX_MESSAGE_BYTES
+    assert {limit for name, limit in CHANNEL_OPTIONS if name.endswith("_message_length")} == {MAX_MESSAGE_BYTES}

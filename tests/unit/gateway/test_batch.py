@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.batch import Batch
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ServiceError, Unavailable
+from services.runtime.policy.pace import Turn
+from tests.clock import loop_clock, on_paused_loop
+
+
+def tell(error: Exception) -> pb.BatchError:
+    assert isinstance(error, ServiceError), error
+    return pb.BatchError(reason=error.reason, message=error.message)
+
+
+class Scene:
+    """Answers that take a second each once they have begun; `placed` says whether their model is asked at once."""
+
+    def __init__(self, placed: bool = False):
+        self.placed = placed
+        self.begun: list[int] = []
+        self.running = self.most = 0
+        self.batch = Batch(self.allow, self.begin, tell)
+
+    def allow(self, request: pb.GenerateRequest) -> Deadline:
+        if request.budget_ms < 0:
+            raise InvalidInput("budget_ms", "at least 1", request.budget_ms)
+        return Deadline.after(request.budget_ms / 1000, loop_clock)
+
+    async def begin(self, request: pb.GenerateRequest, deadline: Deadline, turn: Turn) -> AsyncIterator[object]:
+        self.begun.append(request.budget_ms)
+        if request.attempt:
+            raise Unavailable("broken")
+        return self.messages(turn)
+
+    async def messages(self, turn: Turn) -> AsyncIterator[pb.GenerateResponse]:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            if self.placed:
+                turn.over()
+            await asyncio.sleep(1)
+            yield pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="."))])
+            yield pb.GenerateResponse(events=[pb.Event(final=pb.Final(text="."))])
+        finally:
+            self.running -= 1
+
+    async def results(self, *requests: pb.GenerateRequest) -> list[pb.GenerateBatchResponse]:
+        return [result async for result in self.batch.results(requests)]
+
+
+def item(budget_ms: int = 60_000, **fields: object) -> pb.GenerateRequest:
+    return pb.GenerateRequest(budget_ms=budget_ms, **fields)
+
+
+def test_a_few_are_on_their_way_at_once_and_others_follow_when_they_have_a_place():
+    async def scenario(placed: bool) -> int:
+        scene = Scene(placed)
+        results = await scene.results(*[item()] * 20)
+        assert sorted(result.index for result in results) == list(range(20))
+        assert all(result.final.text == "." for result in results)
+        return scene.most
+
+    assert on_paused_loop(scenario(placed=False)) == 4
+    assert on_paused_loop(scenario(placed=True)) == 20
+
+
+def test_who_has_the_least_time_goes_first():
+    async def scenario() -> list[int]:
+        scene = Scene()
+        await scene.results(*(item(budget) for budget in (9_000, 3_000, 7_000, 5_000, 1_500, 8_000)))
+        return scene.begun
+
+    assert on_paused_loop(scenario()) == [1_500, 3_000, 5_000, 7_000, 8_000, 9_000]
+
+
+def test_a_budget_counts_from_the_start_of_the_batch():
+    async def scenario() -> list[pb.GenerateBatchResponse]:
+        return await Scene().results(*[item(1_500)] * 12)
+
+    results = on_paused_loop(scenario())
+    answered = [result for result in results if result.HasField("final")]
+    assert len(answered) == 8  # two rounds of four have begun by then
+    assert {result.error.reason for result in results if result.HasField("error")} == {"SHED"}
+
+
+def test_one_items_failure_does_not_end_the_others():
+    async def scenario() -> dict[int, str]:
+        results = await Scene().results(item(-1), item(), item(attempt=1), item())
+        return {result.index: result.error.reason for result in results}
+
+    assert on_paused_loop(scenario()) == {0: "INVALID_INPUT", 1: "", 2: "UNAVAILABLE", 3: ""}
+
+
+def test_a_batch_that_is_left_leaves_nothing_behind():
+    async def scenario() -> tuple[int, set[asyncio.Task[object]]]:
+        scene = Scene()
+        results = scene.batch.results([item()] * 20)
+        await anext(results)
+        await results.aclose()
+        return scene.running, asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert on_paused_loop(scenario()) == (0, set())

@@ -1,0 +1,68 @@
+"""Beyond loopback a gateway is closed, unless somebody opens it by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from services.gateway.config import GatewaySettings
+from services.runtime.config import load
+
+BEYOND = ("--address", "0.0.0.0:50050", "--plaintext", "true")
+DIGEST = "0" * 64
+KEYED = json.dumps({"acme": {"keys": [DIGEST]}})
+
+
+def start(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> GatewaySettings:
+    monkeypatch.setenv("HEDGEROW_GATEWAY_LLM_ADDRESSES", '{"m": "127.0.0.1:1"}')
+    return load(GatewaySettings, arguments, prog="gateway")
+
+
+@pytest.mark.parametrize("tenants", [(), ("--tenants", '{"acme": {"premium": true}}')])
+def test_without_a_key_it_does_not_start_beyond_loopback_and_says_what_allows_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tenants: tuple[str, ...]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        start(monkeypatch, *BEYOND, *tenants)
+    assert ended.value.code == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("gateway: allow_anonymous: ")
+    assert "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`), or true," in said
+    assert "0.0.0.0:50050" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "anonymous"),
+    [
+        ((), True),
+        ((*BEYOND, "--tenants", KEYED), False),
+        ((*BEYOND, "--api-keys", json.dumps({DIGEST: "acme"})), False),
+        ((*BEYOND, "--tenants-file", "tenants.yaml"), False),  # what is in it is known when it is read
+        ((*BEYOND, "--allow-anonymous", "true"), True),
+        (("--address", "0.0.0.0:50050", "--tls-dir", "/tls", "--edge-tokens", "true"), False),
+        (("--tls-dir", "/tls", "--edge-tokens", "true"), False),
+    ],
+)
+def test_with_keys_or_tokens_or_on_purpose_or_on_loopback_it_starts(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], anonymous: bool
+) -> None:
+    assert start(monkeypatch, *arguments).anonymous is anonymous
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--edge-tokens", "true"), "edge_tokens: Value error, false without a `tls_dir`"),
+        (
+            ("--tls-dir", "/tls", "--edge-tokens", "true", "--allow-anonymous", "true"),
+            "allow_anonymous: Value error, false with `edge_tokens`",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(SystemExit):
+        start(monkeypatch, *arguments)
+    assert said in capsys.readouterr().err

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from services.gateway.config import TenantSettings
+from services.gateway.credential import Credential
+from services.gateway.errors import CredentialExpired, KeyUnknown
+from services.gateway.identity import Identity
+
+EDGE = "edge"
+
+
+def key(name: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {name}"),)
+
+
+def write(file: Path, concurrency: int = 0, **keys: str) -> None:
+    """Tenants, with a key of each."""
+    digests = {tenant: hashlib.sha256(key.encode()).hexdigest() for tenant, key in keys.items()}
+    file.write_text(
+        json.dumps({tenant: {"keys": [digest], "concurrency": concurrency} for tenant, digest in digests.items()})
+    )
+
+
+async def read_again(identity: Identity) -> None:
+    """What has changed in the file is seen at one look, and read at the next."""
+    await identity.look()
+    await identity.look()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    write(path := tmp_path / "tenants.yaml", a="first", b="second")
+    return path
+
+
+async def test_a_credential_is_good_until_its_key_is_revoked(file: Path):
+    identity = Identity({}, {}, file)
+    credential = Credential(identity, key("first"), "")
+    assert credential.tenant.name == "a"
+    credential.check()
+    write(file, b="second")
+    await read_again(identity)
+    with pytest.raises(KeyUnknown):
+        credential.check()
+    Credential(identity, key("second"), "").check()
+
+
+async def test_a_key_that_becomes_another_tenants_is_not_the_callers_any_more(file: Path):
+    identity = Identity({}, {}, file)
+    credential = Credential(identity, key("first"), "")
+    write(file, c="first")
+    await read_again(identity)
+    with pytest.raises(KeyUnknown, match="of another tenant now"):
+        credential.check()
+
+
+async def test_a_tenant_has_what_it_may_have_now(file: Path):
+    identity = Identity({}, {}, file)
+    credential = Credential(identity, key("first"), "")
+    write(file, concurrency=3, a="first")
+    await read_again(identity)
+    credential.check()
+    assert credential.tenant.allowance.concurrency == 3
+
+
+async def test_who_watches_hears_of_the_end(file: Path):
+    identity = Identity({}, {}, file)
+    watching = asyncio.create_task(Credential(identity, key("first"), "").watch())
+    write(file, b="second")
+    await read_again(identity)
+    with pytest.raises(KeyUnknown):
+        await asyncio.wait_for(watching, 5)
+
+
+def test_a_token_is_good_for_as_long_as_the_edge_takes_it():
+    now = 1_000.0
+    headers = (("x-hedgerow-tenant", "a"), ("x-hedgerow-expires", "990"))
+    credential = Credential(Identity({}, {"a": TenantSettings()}, None, anonymous=True), headers, EDGE, lambda: now)
+    now = 1_049.0  # 60 s of skew
+    credential.check()
+    now = 1_050.0
+    with pytest.raises(CredentialExpired) as expired:
+        credential.check()
+    assert expired.value.reason == "CREDENTIAL_EXPIRED"
+
+
+@pytest.mark.parametrize(("caller", "value"), [("", "1"), ("operator", "1"), (EDGE, "soon"), (EDGE, "")])
+def test_only_the_edge_says_when_a_token_ends(caller: str, value: str):
+    Credential(Identity({}, {}, None, anonymous=True), (("x-hedgerow-expires", value),), caller).check()

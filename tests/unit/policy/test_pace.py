@@ -1,0 +1,210 @@
+"""How batches go beside others, on a loop whose time is paused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from services.runtime.deadline import Deadline
+from services.runtime.policy.gate import Gate, Slot
+from services.runtime.policy.limit import Fixed
+from services.runtime.policy.pace import Pace
+from services.runtime.policy.priority import score
+from services.runtime.policy.ticket import Shed, Ticket
+from tests.clock import loop_clock, on_paused_loop
+
+_BATCH = score(premium=False, realtime=False, attempt=0, batch=True)
+
+
+class Scene:
+    """A gate whose calls take a second each, and what happened at it: (name, when)."""
+
+    def __init__(self, places: int = 10, share: float = 0.5, queue: int = 100):
+        self.pressure = 0.0
+        self.gate = Gate(
+            "llm demo", Fixed(places), queue, 0.2, clock=loop_clock, pressure=lambda: self.pressure, batch_share=share
+        )
+        self.began = loop_clock()
+        self.served: list[tuple[str, float]] = []
+        self.refused: list[str] = []
+        self.most = 0
+
+    async def item(
+        self, name: str, pace: Pace, tenant: str, budget_s: float = 60, weight: float = 1, rank: int = _BATCH
+    ) -> None:
+        deadline = Deadline.after(budget_s, loop_clock)
+        try:
+            turn = await pace.turn(deadline)
+            slot = await self.gate.enter(Ticket(rank, tenant, weight, deadline, turn.over))
+        except (TimeoutError, Shed):
+            self.refused.append(name)
+            return
+        await self.call(name, slot)
+
+    async def call(self, name: str, slot: Slot) -> None:
+        self.served.append((name, loop_clock() - self.began))
+        self.most = max(self.most, self.gate.in_flight)
+        try:
+            await asyncio.sleep(1)
+        finally:
+            slot.release()
+
+    async def interactive(self, tenant: str = "c") -> None:
+        await self.call("interactive", await self.gate.enter(Ticket(0, tenant, 1, Deadline.after(5, loop_clock))))
+
+    def batch(self, name: str, number: int, tenant: str = "a", **how: float) -> list[asyncio.Task[None]]:
+        pace = Pace()
+        return [asyncio.create_task(self.item(name, pace, tenant, **how)) for _ in range(number)]
+
+    def first(self, number: int) -> Counter[str]:
+        return Counter(name for name, _ in self.served[:number])
+
+
+def test_all_of_a_batch_is_served_with_its_share_of_the_places():
+    async def scenario() -> Scene:
+        scene = Scene()
+        await asyncio.gather(*scene.batch("batch", 64))
+        return scene
+
+    scene = on_paused_loop(scenario())
+    assert (len(scene.served), scene.most, scene.refused) == (64, 5, [])
+    assert scene.served[-1][1] == pytest.approx(12)  # 64 / 5 rounds of a second
+
+
+def test_what_somebody_waits_for_finds_a_place_at_once_beside_batches():
+    async def scenario() -> Scene:
+        scene = Scene()
+        batches = [*scene.batch("one", 64, "a"), *scene.batch("two", 64, "b")]
+        await asyncio.sleep(0.5)
+        for _ in range(20):
+            asked = loop_clock()
+            await asyncio.gather(*(scene.interactive() for _ in range(5)))
+            assert loop_clock() - asked == pytest.approx(1)  # nobody waited
+        await asyncio.gather(*batches)
+        return scene
+
+    scene = on_paused_loop(scenario())
+    assert (len(scene.served), scene.refused) == (228, [])
+
+
+def test_batches_never_take_the_last_places_nor_come_before_who_waits():
+    async def scenario() -> None:
+        scene = Scene(places=10, share=1)
+        batch = scene.batch("batch", 64)
+        await asyncio.sleep(0.5)
+        assert scene.gate.in_flight == 9  # 0.85 of the places, rounded up
+        waiting = [asyncio.create_task(scene.interactive()) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        assert scene.gate.waiting == 2  # none of which is the batch's
+        await asyncio.sleep(0.05)
+        assert scene.gate.load() < 0.85  # others are not shed because a batch waits
+        for task in [*batch, *waiting]:
+            task.cancel()
+        outcomes = await asyncio.gather(*batch, *waiting, return_exceptions=True)
+        assert not any(isinstance(outcome, Exception) for outcome in outcomes)
+
+    on_paused_loop(scenario())
+
+
+def test_two_batches_share_also_those_of_one_tenant():
+    async def scenario(tenants: tuple[str, str], weight: float) -> Scene:
+        scene = Scene()
+        first = scene.batch("one", 60, tenants[0])
+        await asyncio.sleep(2.5)
+        done = len(scene.served)
+        await asyncio.gather(*first, *scene.batch("two", 60, tenants[1], weight=weight))
+        del scene.served[:done]
+        return scene
+
+    for tenants in (("a", "b"), ("a", "a")):
+        share = on_paused_loop(scenario(tenants, 1)).first(40)
+        assert 16 <= share["two"] <= 24, (tenants, share)
+    assert 23 <= on_paused_loop(scenario(("a", "b"), 2)).first(40)["two"] <= 31
+
+
+def test_of_one_tenant_the_dearer_batch_goes_first():
+    async def scenario() -> Scene:
+        scene = Scene()
+        cheap = scene.batch("cheap", 30)
+        await asyncio.sleep(0.5)
+        dear = scene.batch("dear", 10, rank=_BATCH + 75)
+        await asyncio.gather(*cheap, *dear)
+        return scene
+
+    assert on_paused_loop(scenario()).first(15)["dear"] >= 8  # of its items four are on their way at once
+
+
+def test_an_item_waits_for_as_long_as_its_budget_lasts_and_is_then_refused():
+    async def scenario() -> tuple[Scene, float]:
+        scene = Scene(places=2)
+        began = loop_clock()
+        await asyncio.gather(*scene.batch("batch", 10, budget_s=3.5))
+        return scene, loop_clock() - began
+
+    scene, took_s = on_paused_loop(scenario())
+    assert (len(scene.served), len(scene.refused)) == (4, 6)
+    assert took_s == pytest.approx(4)  # the last one served, which began in time
+    assert scene.gate.in_flight == 0
+
+
+def test_a_refused_item_is_told_when_to_come_back():
+    async def scenario() -> Shed:
+        scene = Scene(places=1)
+        await scene.gate.enter(Ticket(0, "c", 1, Deadline.never()))
+        deadline = Deadline.after(1, loop_clock)
+        with pytest.raises(Shed) as refused:
+            await scene.gate.enter(Ticket(_BATCH, "a", 1, deadline, lambda: None))
+        return refused.value
+
+    refused = on_paused_loop(scenario())
+    assert refused.metadata["why"] == "expired"
+    assert refused.retry_delay_s
+    assert "1 of 1 places taken, none to spare for a batch" in refused.message
+
+
+def test_under_pressure_batches_wait_until_it_falls():
+    async def scenario() -> Scene:
+        scene = Scene()
+        scene.pressure = 2.0
+        batch = scene.batch("batch", 2)
+        await asyncio.sleep(5)
+        assert scene.served == []
+        scene.pressure = 0.0
+        await asyncio.gather(*batch)
+        return scene
+
+    assert on_paused_loop(scenario()).served[0][1] == pytest.approx(5, abs=0.1)
+
+
+def test_a_batch_that_is_cancelled_leaves_nothing_behind():
+    async def scenario() -> Scene:
+        scene = Scene()
+        for pause_s in (0, 0.5, 1):
+            batch = scene.batch("batch", 64)
+            await asyncio.sleep(pause_s)
+            for task in batch:
+                task.cancel()
+            await asyncio.gather(*batch, return_exceptions=True)
+            assert scene.gate.in_flight == 0
+        return scene
+
+    assert len(on_paused_loop(scenario()).gate._backlog) == 0
+
+
+def test_a_place_that_was_given_in_the_turn_of_a_cancellation_goes_back():
+    async def scenario() -> int:
+        scene = Scene(places=2)
+        slot = await scene.gate.enter(Ticket(_BATCH, "a", 1, Deadline.never(), lambda: None))
+        waiting = asyncio.create_task(
+            scene.gate.enter(Ticket(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))
+        )
+        await asyncio.sleep(0.01)
+        slot.release()  # gives it to who waits
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return scene.gate.in_flight
+
+    assert on_paused_loop(scenario()) == 0

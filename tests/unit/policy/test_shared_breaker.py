@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY
+
+from services.runtime.errors import Exhausted, InvalidInput, TooLate, Unavailable
+from services.runtime.policy.breaker import Breaker, State
+from services.runtime.policy.shared_breaker import Blame, SharedBreaker, SharedPermit
+from services.runtime.policy.usual import Usual
+from tests.clock import PausedClock
+from tests.unit.policy.test_breaker import SETTINGS
+
+WINDOW_S, NEEDS_S = 10.0, 0.5
+
+
+@pytest.fixture
+def clock() -> PausedClock:
+    return PausedClock()
+
+
+@pytest.fixture
+def breaker(clock: PausedClock) -> SharedBreaker:
+    return make(clock)
+
+
+def make(clock: PausedClock, name: str = "shared") -> SharedBreaker:
+    settings = {**SETTINGS, "in_a_row": 5, "min_calls": 1_000}
+    return SharedBreaker(
+        partial(Breaker, name, **settings, clock=clock, rng=random.Random(1)), Usual(NEEDS_S, clock), WINDOW_S, name
+    )
+
+
+def admitted(breaker: SharedBreaker, tenant: str) -> SharedPermit:
+    permit = breaker.enter(tenant)
+    assert permit is not None
+    return permit
+
+
+def fail(breaker: SharedBreaker, tenant: str, times: int = 1) -> list[Blame]:
+    return [admitted(breaker, tenant).failed() for _ in range(times)]
+
+
+def test_where_one_tenant_is_all_there_is_its_failures_are_the_backends(breaker):
+    admitted(breaker, "a").succeeded(0.1)
+    assert fail(breaker, "a", 5) == [Blame.BACKEND] * 5
+    assert breaker.state is State.OPEN
+    assert not breaker.would_admit("b")
+
+
+def test_what_one_tenant_meets_while_others_are_answered_keeps_it_alone_away(breaker):
+    admitted(breaker, "b").succeeded(0.1)
+    assert fail(breaker, "a", 5) == [Blame.TENANT] * 5
+    assert (breaker.state, breaker.why("b"), breaker.retry_after_s("b")) == (State.CLOSED, "", 0)
+    assert admitted(breaker, "b")
+    assert breaker.enter("a") is None
+    assert not breaker.would_admit("a")
+    assert breaker.refusal("a").message == "shared: 5 calls in a row failed, of this tenant alone"
+    assert breaker.refusal("a").retry_delay_s > 0
+
+
+def test_what_a_second_tenant_meets_too_is_the_backends(breaker):
+    for tenant in ("a", "b", "c"):
+        admitted(breaker, tenant).succeeded(0.1)
+    assert fail(breaker, "a", 5) == [Blame.TENANT] * 5
+    assert fail(breaker, "b", 5) == [Blame.BACKEND] * 5
+    assert breaker.state is State.OPEN
+
+
+def test_the_noise_of_others_does_not_make_a_hostile_tenants_failures_the_backends(breaker):
+    for _ in range(100):
+        if permit := breaker.enter("a"):
+            permit.failed()
+        admitted(breaker, "b").succeeded(0.1)
+    fail(breaker, "b")
+    assert breaker.state is State.CLOSED
+
+
+def test_the_success_of_others_speaks_for_the_backend_for_as_long_as_the_window(breaker, clock):
+    admitted(breaker, "b").succeeded(0.1)
+    clock.advance(WINDOW_S + 1)
+    assert fail(breaker, "a", 5) == [Blame.BACKEND] * 5
+
+
+def test_a_tenant_that_was_kept_away_is_tried_again_by_a_probe_of_its_own(breaker, clock):
+    admitted(breaker, "b").succeeded(0.1)
+    fail(breaker, "a", 5)
+    clock.advance(1.2)
+    probe = admitted(breaker, "a")
+    assert (probe.probe, breaker.enter("a")) == (True, None)
+    probe.succeeded(0.1)
+    assert not admitted(breaker, "a").probe
+
+
+def test_what_is_slow_or_throttled_for_one_alone_is_its_own_too(breaker):
+    admitted(breaker, "b").succeeded(0.1)
+    admitted(breaker, "a").throttled(30)
+    assert breaker.state is State.CLOSED
+    assert breaker.enter("a") is None
+    assert admitted(breaker, "c").throttled(30) is Blame.BACKEND  # a second one: `a` has failed too
+    assert breaker.enter("b") is None
+
+
+@pytest.mark.parametrize(("had_s", "blame"), [(NEEDS_S - 0.1, Blame.NOBODY), (NEEDS_S, Blame.BACKEND)])
+def test_silence_is_a_failure_where_it_lasted_as_long_as_the_backend_usually_needs(breaker, clock, had_s, blame):
+    ended = (lambda permit: permit.abandoned(), lambda permit: permit.ended(TooLate("late")))
+    for number in range(5):
+        permit = admitted(breaker, "a")
+        clock.advance(had_s)
+        assert ended[number % 2](permit) is blame
+    assert breaker.state is (State.OPEN if blame is Blame.BACKEND else State.CLOSED)
+
+
+def test_what_is_wrong_with_a_request_is_neither_failure_nor_success(breaker):
+    for problem in (InvalidInput("field", "small", "large"), Exhausted("too many")):
+        for _ in range(20):
+            assert admitted(breaker, "a").ended(problem) is Blame.NOBODY
+    fail(breaker, "a", 4)
+    admitted(breaker, "a").ended(InvalidInput("field", "small", "large"))
+    admitted(breaker, "a").ended(Unavailable("gone"))
+    assert breaker.state is State.OPEN
+
+
+def test_replies_teach_what_is_usual(breaker, clock):
+    for _ in range(30):
+        permit = admitted(breaker, "a")
+        clock.advance(2.0)
+        permit.replied()
+    assert breaker.usual.needs_s() == pytest.approx(2.0, rel=0.02)
+
+
+def test_a_call_reports_once(breaker):
+    permit = admitted(breaker, "a")
+    permit.succeeded(0.1)
+    assert [permit.failed(), permit.throttled(3), permit.abandoned()] == [Blame.NOBODY] * 3
+
+
+def test_only_everybodys_state_is_in_the_gauge_and_a_tenants_is_counted(clock):
+    breaker = make(clock, "gauged")
+    admitted(breaker, "b").succeeded(0.1)
+    fail(breaker, "a", 5)
+    labels = {"backend": "gauged"}
+    assert REGISTRY.get_sample_value("hedgerow_breaker_open", labels) == 0
+    assert REGISTRY.get_sample_value("hedgerow_breaker_opened_for_one_total", labels) == 1
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["good", "slow", "failed", "left"]), st.floats(0, 2)))
+)
+def test_whoever_is_answered_is_never_kept_away_by_one_other(calls):
+    """One hostile tenant, whose calls end anyhow; the others' all go well."""
+    clock = PausedClock()
+    breaker = make(clock)
+    for tenant in ("b", "c"):
+        admitted(breaker, tenant).succeeded(0.1)
+    for tenant, how, pause_s in calls:
+        clock.advance(pause_s)
+        if tenant != "a":
+            admitted(breaker, tenant).succeeded(0.1)
+            continue
+        if clock() - breaker_heard(breaker) > WINDOW_S or (permit := breaker.enter("a")) is None:
+            continue
+        report = {"good": lambda: permit.succeeded(0.1), "slow": lambda: permit.succeeded(5)}
+        report.get(how, permit.failed if how == "failed" else permit.abandoned)()
+        assert breaker.state is State.CLOSED
+
+
+def breaker_heard(breaker: SharedBreaker) -> float:
+    """When somebody other than `a` was answered last."""
+    return max(at for tenant, at in (breaker._answered, breaker._other) if tenant != "a")

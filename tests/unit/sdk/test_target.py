@@ -1,0 +1,90 @@
+"""An API key in plain text stays on its machine."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import hedgerow
+from hedgerow import InvalidArgument, Tls
+from hedgerow._target import stays_here
+
+CLIENTS = ["Client", "AsyncClient", "VisionClient", "AsyncVisionClient", "AudioClient", "AsyncAudioClient"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "127.0.0.1:50050",
+        "127.9.8.7:1",
+        "127.0.0.1",
+        "[::1]:50050",
+        "[::ffff:127.0.0.1]:50050",
+        "::1",
+        "localhost:50050",
+        "LocalHost.:50050",
+        "localhost",
+        "unix:gateway.sock",
+        "unix:///run/gateway.sock",
+        "unix-abstract:gateway",
+        "dns:///localhost:50050",
+        "dns:127.0.0.1:50050",
+        "ipv4:127.0.0.1:50050,127.0.0.2:50050",
+        "ipv6:[::1]:50050",
+    ],
+)
+def test_these_targets_are_on_this_machine(target: str) -> None:
+    assert stays_here(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "gw.example:50050",
+        "10.0.0.1:50050",
+        "0.0.0.0:50050",
+        "[fe80::1]:50050",
+        "localhost.example:50050",
+        "127.0.0.1.example:50050",
+        "127.0.0.1,10.0.0.1:50050",
+        "dns:///gw.example:50050",
+        "dns://10.0.0.1/localhost:50050",
+        "ipv4:127.0.0.1:50050,10.0.0.1:50050",
+        "ipv6:[::1]:50050,[2001:db8::1]:50050",
+        "xds:///gateway",
+        "xds://authority/localhost",
+        "vsock:2:50050",
+        "http://localhost:50050",
+        "unixes:50050",
+        "",
+    ],
+)
+def test_these_targets_may_be_another_machine(target: str) -> None:
+    assert not stays_here(target)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("target", ["gw.example:50050", "xds:///gateway"])
+def test_a_key_in_plain_text_to_another_machine_is_refused_and_what_allows_it_is_told(client: str, target: str) -> None:
+    with pytest.raises(InvalidArgument, match=re.escape(target)) as refused:
+        getattr(hedgerow, client)(target, api_key="sesame")
+    assert refused.value.reason == "PLAINTEXT_KEY"
+    assert refused.value.metadata["field"] == "tls"
+    assert "allow_plaintext_key=True" in refused.value.message
+    assert "sesame" not in refused.value.message
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_over_tls_without_a_key_on_this_machine_or_on_purpose_it_is_not(client: str) -> None:
+    make = getattr(hedgerow, client)
+    for target, given in (
+        ("gw.example:50050", {"api_key": "sesame", "tls": Tls()}),
+        ("gw.example:50050", {}),
+        ("gw.example:50050", {"api_key": ""}),
+        ("127.0.0.1:50050", {"api_key": "sesame"}),
+        ("gw.example:50050", {"api_key": "sesame", "allow_plaintext_key": True}),
+    ):
+        made = make(target, **given)
+        if not client.startswith("Async"):
+            made.close()
