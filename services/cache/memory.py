@@ -82,7 +82,7 @@ class Memory:
         for arriving in self._arriving:
             arriving.changed |= arriving.question.key == entry.key
         evicted = self.entries.put(entry)
-        self._on_vectors_thread(partial(self._index, entry, vector))
+        self._on_vectors_thread(partial(self._index, entry.partition, entry.key, vector))
         self._retire(evicted)
         self.stats.evictions += len(evicted)
         self.overflowed |= bool(evicted)
@@ -169,10 +169,10 @@ class Memory:
         for arriving in self._arriving:
             arriving.overtaken |= removed(arriving.question)
 
-    def _index(self, entry: Entry, vector: Vector | None) -> None:
-        self._vectors.remove(entry.partition, [entry.key])
+    def _index(self, partition: bytes, key: str, vector: Vector | None) -> None:
+        self._vectors.remove(partition, [key])
         if vector is not None:
-            self._vectors.add(entry.partition, [(entry.key, vector)])
+            self._vectors.add(partition, [(key, vector)])
 
     def _retire(self, entries: Collection[Entry]) -> None:
         """Entries that are hits no more leave the index and the watchers' copies."""
