@@ -175,7 +175,8 @@ class Perception:
             if not done:
                 raise TooLate(f"vision: longer than its {stage.budget_s * 1000:.0f} ms")
             seen = self._look.result()
-            stage.detail = f"{seen.model}: {sum(bool(shown.labels) for shown in seen.results)} named"  # as what is told
+            named = sum(bool(shown.labels) for shown in seen.results)  # not as what: that is for the caller
+            stage.detail = f"{seen.model}: {named} of {len(seen.results)} named"
             return seen
 
         seen = await self._stage("vision", self._senses.vision_breaker, look, required=False)
