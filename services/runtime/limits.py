@@ -17,7 +17,7 @@ CONSTRAINT_DEPTH = 32  # vLLM takes 64 levels
 
 # The cache is sent the question, and with it what a recording says (an hour of speech has 60 KB), a digest for each
 # picture, the constraint and the tenant's name.
-QUESTION_BYTES = 1024 * 1024
+QUESTION_BYTES = 512 * 1024
 
 assert CONTENT_BYTES + CONSTRAINT_BYTES < QUESTION_BYTES < MAX_MESSAGE_BYTES
 assert PICTURES_BYTES < MAX_MESSAGE_BYTES
