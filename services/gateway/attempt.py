@@ -135,7 +135,8 @@ class Attempt:
         if late and self._first_s is None:
             self.pool.hedge.gave_up(self.age_s())
         self._settle("late" if late else "failed", sample)
-        self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET if late else router_pb2.OBSERVED_OUTCOME_FAILED)
+        if not isinstance(problem, InvalidInput | ShareUsed):  # which say nothing of the model
+            self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET if late else router_pb2.OBSERVED_OUTCOME_FAILED)
         self.call.close()
 
     def lose(self) -> None:

@@ -38,7 +38,7 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def _tenants(*names: str) -> dict[str, Any]:
+def tenants(*names: str) -> dict[str, Any]:
     """Tenants whose key is `key-<name>`."""
     return {name: {"keys": [_digest(f"key-{name}")]} for name in names}
 
@@ -53,7 +53,7 @@ def _write(path: Path, tenants: Mapping[str, Any]) -> None:
 async def test_every_method_asks_for_a_key_that_is_good_now(
     starter: Processes, llm: FaultyLlm, report: Report, tmp_path: Path
 ):
-    _write(file := tmp_path / "tenants.yaml", _tenants("a", "b"))
+    _write(file := tmp_path / "tenants.yaml", tenants("a", "b"))
     gateway = await starter.gateway(llm.address, tenants_file=str(file))
     address = gateway.spec.address
     with report.case(24, "no key, a bad key, a malformed one, on every method") as row:
@@ -67,7 +67,7 @@ async def test_every_method_asks_for_a_key_that_is_good_now(
         good = await _codes(address, _bearer("key-a"))
         row.tally(ok=len(good))
         assert set(good.values()) == {grpc.StatusCode.OK}
-        _write(file, _tenants("b"))
+        _write(file, tenants("b"))
         revoked = time.monotonic()
         async with asking(address, "key-a") as caller:
             row.count(*await caller.until(lambda o: o.code is grpc.StatusCode.UNAUTHENTICATED, within_s=20))
@@ -114,7 +114,7 @@ async def _code(call: Any) -> grpc.StatusCode:
 
 async def test_a_tenants_answers_are_its_own(starter: Processes, llm: FaultyLlm, report: Report):
     cache = await starter.start("cache")
-    gateway = await starter.gateway(llm.address, cache_address=cache.spec.address, tenants=_tenants("a", "b"))
+    gateway = await starter.gateway(llm.address, cache_address=cache.spec.address, tenants=tenants("a", "b"))
     address = gateway.spec.address
     near = pb.CachePolicy(min_similarity=0.7)
     async with asking(address, "key-a") as a, asking(address, "key-b") as b:
@@ -174,7 +174,7 @@ async def test_what_is_degraded_or_partial_is_never_stored(starter: Processes, l
 async def test_one_tenants_flood_does_not_slow_another(starter: Processes, llm: FaultyLlm, report: Report):
     llm.behaviour = Behaviour(first_ms=50, jitter_ms=20)  # places come free one by one
     limit = {"algorithm": "fixed", "initial": 8, "queue": 100, "queue_ms": 1_000}
-    gateway = await starter.gateway(llm.address, tenants=_tenants("a", "b"), limit=limit)
+    gateway = await starter.gateway(llm.address, tenants=tenants("a", "b"), limit=limit)
     async with asking(gateway.spec.address, "key-a") as a, asking(gateway.spec.address, "key-b") as b:
         before = [await b.ask(f"Alone {number}?") for number in range(40)]
         with report.case(24, "tenant A floods with 64 calls at once, tenant B asks") as row:
