@@ -43,7 +43,7 @@ class Client(Protocol):
     async def close(self) -> None: ...
 
 
-class HttpxUntilDone:
+class HttpxUntilDone(Client):
     """httpx and httpx-sse, left at the last event: what the engine once did."""
 
     name, can_http2 = "httpx, left at [DONE]", True
@@ -79,7 +79,7 @@ class HttpxToTheEnd(HttpxUntilDone):
         return False
 
 
-class Aiohttp:
+class Aiohttp(Client):
     """aiohttp."""
 
     name, can_http2 = "aiohttp", False
@@ -101,7 +101,7 @@ class Aiohttp:
         await self._session.close()
 
 
-class Pyqwest:
+class Pyqwest(Client):
     """pyqwest."""
 
     name, can_http2 = "pyqwest", True
@@ -125,10 +125,11 @@ class Pyqwest:
         await self._transport.aclose()
 
 
-class Engine:
+class Engine(Client):
     """The llm service's engine."""
 
-    name, can_http2 = "the engine", True
+    name: ClassVar[str] = "the engine"
+    can_http2: ClassVar[bool] = True
 
     def __init__(self, url: str, ca_file: str, http2: bool):
         own = {"base_url": url, "ca_file": ca_file, "http_version": "2" if http2 else "1.1"}

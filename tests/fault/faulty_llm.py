@@ -26,7 +26,7 @@ from hedgerow.llm.v1 import llm_pb2 as pb
 from services.runtime import boundary, serve
 from services.runtime.boundary import Call
 from services.runtime.config import ServiceSettings
-from services.runtime.errors import Exhausted, Unavailable
+from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 
 SERVICE = pb.DESCRIPTOR.services_by_name["LLMService"]
 WORD = "word "
@@ -46,6 +46,8 @@ class Behaviour:
     break_after: int | None = None  # tokens, then UNAVAILABLE
     throttle_s: float = 0  # above 0: RESOURCE_EXHAUSTED, come back after that long
     secret: str = ""  # not empty: raises an exception with it in its text
+    refuses: str = ""  # not empty: requests with it in their question are INVALID_ARGUMENT
+    breaks_over: str = ""  # likewise, and they end in an exception
 
 
 HEALTHY = Behaviour()
@@ -106,6 +108,11 @@ class FaultyLlm:
     def _refuse(self, request: pb.GenerateRequest, how: Behaviour) -> None:
         if request.prefix:
             raise NotContinued("prefix: this engine cannot go on from the beginning of an answer")
+        asked = request.messages[-1].content
+        if how.refuses and how.refuses in asked:
+            raise InvalidInput("response_format.regex", "what this engine can follow", "another")
+        if how.breaks_over and how.breaks_over in asked:
+            raise RuntimeError("simulated: broke over a request")
         if how.secret:
             raise RuntimeError(f"connection string: {how.secret}")
         if how.throttle_s:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -27,6 +28,8 @@ from hedgerow.cli.processes import ServiceProcess, ServiceSpec, check_health, fr
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 from services.llm.config import VllmSettings
 from services.llm.vllm_args import environment
+from services.runtime.callers import TENANT_HEADER
+from tests import hostile
 from tests.waiting import until
 
 START_S = 300  # an engine imports torch three times over: a minute or more where cores are few
@@ -272,6 +275,104 @@ async def test_a_request_that_cannot_be_served_names_field_limit_and_value(
     assert named == field
     assert limit in text
     assert value in text
+
+
+@pytest.mark.parametrize("schema", ["[" * 1_000, '{"const": NaN}', r'{"const": "\ud800"}', '{"a": 1, "a": 1}', "true"])
+async def test_a_schema_that_is_no_json_is_the_request_s_fault(service: Service, schema: str) -> None:
+    code, named, _ = await service.refusal(ask(FRANCE, chat_pb2.ResponseFormat(json_schema=schema)))
+    assert (code, named) == (grpc.StatusCode.INVALID_ARGUMENT, "response_format.json_schema")
+
+
+async def test_a_constraint_that_would_hold_up_the_engine_is_refused(service: Service) -> None:
+    for wanted in (
+        chat_pb2.ResponseFormat(json_schema='{"type": "integer", "multipleOf": 1000003}'),
+        chat_pb2.ResponseFormat(regex=".?" * 300),
+    ):
+        code, _, text = await service.refusal(ask(FRANCE, wanted))
+        assert code == grpc.StatusCode.INVALID_ARGUMENT
+        assert "what the engine can follow" in text
+
+
+async def test_an_answer_whose_grammar_breaks_on_the_way_is_not_called_whole(service: Service) -> None:
+    reasons = set()
+    for seed in range(6):
+        request = ask(STORY, chat_pb2.ResponseFormat(regex="([a-z]{1,70}){1,70}Z"), temperature=1.9, seed=seed)
+        text, finish = await service.answer(request)
+        assert finish.reason != chat_pb2.FINISH_REASON_STOP or text.endswith("Z")
+        reasons.add(finish.reason)
+    assert chat_pb2.FINISH_REASON_INTERRUPTED in reasons
+
+
+async def test_one_tenants_constraints_hold_up_nobody_else(service: Service) -> None:
+    alone = [await first_text_s(service, "b") for _ in range(20)]
+    async with flooding(service, "a") as codes:
+        beside = [await first_text_s(service, "b") for _ in range(40)]
+        constrained = [await first_text_s(service, "b", DIGITS) for _ in range(10)]
+        health = [await check_health(service.process.spec.address, 1) for _ in range(5)]
+    assert set(codes) <= {"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
+    assert {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"} <= set(codes)
+    assert set(health) == {"SERVING"}
+    # It was seconds, and for some of these a minute, before what each costs was bounded.
+    print(
+        "FIGURES",
+        [
+            round(1e3 * x)
+            for x in (sorted(alone)[10], sorted(alone)[-2], sorted(beside)[20], sorted(beside)[-2], max(constrained))
+        ],
+        __import__("collections").Counter(codes),
+    )
+    assert sorted(beside)[-2] < max(10 * sorted(alone)[-2], 0.5)
+    assert max(constrained) < 2
+
+
+DIGITS = chat_pb2.ResponseFormat(regex="[0-9]{3}")
+
+
+async def first_text_s(service: Service, tenant: str, wanted: chat_pb2.ResponseFormat | None = None) -> float:
+    """How long a tenant waits for the first text of a short answer."""
+    began = time.perf_counter()
+    call = service.stub.Generate(ask(FRANCE, wanted, max_tokens=4), timeout=30, metadata=((TENANT_HEADER, tenant),))
+    assert (await call.read()).text
+    first_s = time.perf_counter() - began
+    while await call.read() is not grpc.aio.EOF:
+        pass
+    return first_s
+
+
+@asynccontextmanager
+async def flooding(service: Service, tenant: str) -> AsyncIterator[list[str]]:
+    """50 costly constraints a second, 32 at once at most, no two alike; how each call ended is in the list."""
+    ended: list[str] = []
+    places = asyncio.Semaphore(32)
+
+    async def one(wanted: chat_pb2.ResponseFormat) -> None:
+        try:
+            async for _ in service.stub.Generate(
+                ask(STORY, wanted, max_tokens=16), timeout=30, metadata=((TENANT_HEADER, tenant),)
+            ):
+                pass
+            ended.append("OK")
+        except grpc.aio.AioRpcError as error:
+            ended.append(error.code().name)
+        finally:
+            places.release()
+
+    async def flood() -> None:
+        async with asyncio.TaskGroup() as group:
+            for wanted in hostile.endless(*hostile.COSTLY):
+                await places.acquire()
+                group.create_task(one(wanted))
+                await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(flood())
+    await until(lambda: at_least(ended, 5), 30)
+    yield ended
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def at_least(ended: list[str], count: int) -> bool:
+    return len(ended) >= count
 
 
 async def test_cancelling_a_call_stops_the_engine(service: Service) -> None:

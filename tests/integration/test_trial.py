@@ -1,0 +1,145 @@
+"""The process that tries constraints, with llguidance and a vocabulary of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import psutil
+import pytest
+import pytest_asyncio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hedgerow.chat.v1.chat_pb2 import ResponseFormat
+from services.gateway import constraint as gateway
+from services.gateway.config import ConstraintSettings
+from services.llm.constraints import Trial
+from services.llm.engine import Constraint
+from services.llm.errors import EngineDown
+from services.llm.trial import Terms
+from services.runtime.errors import InvalidInput
+from tests.hostile import COSTLY
+from tests.waiting import until
+
+pytestmark = pytest.mark.timeout(120)
+TERMS = Terms(cpu_s=0.1)
+
+
+@pytest_asyncio.fixture
+async def trial() -> AsyncIterator[Trial]:
+    running = Trial(lambda: TERMS)
+    yield running
+    await running.close()
+    assert not psutil.Process().children()
+
+
+async def tried(trial: Trial, wanted: ResponseFormat) -> str:
+    """Why a response format is refused, or nothing."""
+    kind = wanted.WhichOneof("constraint") or "json_object"
+    value = getattr(wanted, kind)
+    return (await trial.of(Constraint(kind, value if isinstance(value, str) else ""))).refused  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (ResponseFormat(regex="[0-9]{3}"), ""),
+        (ResponseFormat(json_object=True), ""),
+        (ResponseFormat(json_schema='{"type": "object", "properties": {"a": {"type": "string"}}}'), ""),
+        (ResponseFormat(regex="("), "unclosed group"),
+        (ResponseFormat(json_schema='{"type": "x"}'), "Invalid type: x"),
+        (ResponseFormat(json_schema='{"type": "array", "uniqueItems": true}'), "uniqueItems"),
+        (ResponseFormat(json_schema='{"type": "integer", "multipleOf": 1000003}'), "more than 100 ms of work"),
+        (ResponseFormat(json_schema='{"type": "array", "items": {}, "maxItems": 5000000}'), "more than 100 ms of work"),
+        (ResponseFormat(regex=".?" * 300), "lexer"),
+    ],
+)
+async def test_a_constraint_is_tried(trial: Trial, wanted: ResponseFormat, why: str) -> None:
+    said = await tried(trial, wanted)
+    assert why in said
+    assert bool(why) == bool(said)
+    assert await tried(trial, ResponseFormat(regex="a+")) == ""  # it goes on
+
+
+async def test_a_trial_that_dies_is_started_again(trial: Trial) -> None:
+    await tried(trial, ResponseFormat(regex="a"))
+    (process,) = psutil.Process().children()
+    process.kill()
+    with pytest.raises(EngineDown):
+        await tried(trial, ResponseFormat(regex="b"))
+    assert await tried(trial, ResponseFormat(regex="b")) == ""
+
+
+async def test_it_ends_with_the_process_that_started_it() -> None:
+    running = Trial(lambda: TERMS)
+    await tried(running, ResponseFormat(regex="a"))
+    (process,) = psutil.Process().children()
+    running._writer.close()  # as the kernel does it
+
+    async def gone() -> bool:
+        return process.status() == psutil.STATUS_ZOMBIE
+
+    await until(gone, 10)
+    await running.close()
+
+
+async def test_what_costs_most_of_what_the_gateway_admits_takes_little_time_or_is_refused(trial: Trial) -> None:
+    limits = ConstraintSettings()
+    for kind in COSTLY:
+        gateway.check(wanted := kind(7), limits)
+        before = _cpu_s()
+        await tried(trial, wanted)
+        assert _cpu_s() - before < 5 * TERMS.cpu_s  # 0.2 s by its own clock; its start, where it has not begun
+
+
+def _cpu_s() -> float:
+    """Processor time of everything that was started from here."""
+    times = [child.cpu_times() for child in psutil.Process().children()]
+    return sum(each.user + each.system + each.children_user + each.children_system for each in times)
+
+
+_SCHEMAS = st.deferred(
+    lambda: st.one_of(
+        st.just({}),
+        st.fixed_dictionaries({"type": st.sampled_from(["string", "integer", "number", "boolean", "null", "x"])}),
+        st.builds(lambda low, high: {"type": "string", "minLength": low, "maxLength": high}, _COUNTS, _COUNTS),
+        st.builds(lambda text: {"type": "string", "pattern": text}, _PATTERNS),
+        st.builds(lambda of, most: {"type": "array", "items": of, "maxItems": most}, _SCHEMAS, _COUNTS),
+        st.builds(lambda of: {"type": "object", "properties": of}, st.dictionaries(st.text(max_size=5), _SCHEMAS)),
+        st.builds(lambda of: {"anyOf": of}, st.lists(_SCHEMAS, max_size=4)),
+        st.builds(lambda of: {"allOf": of}, st.lists(_SCHEMAS, max_size=3)),
+        st.builds(lambda of: {"enum": of}, st.lists(st.text(max_size=5) | st.integers() | st.none(), max_size=4)),
+        st.builds(lambda low, high: {"type": "integer", "minimum": low, "maximum": high}, st.integers(), st.integers()),
+        st.builds(lambda of: {"type": "number", "multipleOf": of}, st.integers() | st.floats(allow_nan=False)),
+        st.builds(lambda at: {"$ref": f"#/{at}"}, st.sampled_from(["", "properties/a", "$defs/a", "x"])),
+        st.builds(lambda data: {"const": data}, st.text(max_size=9) | st.lists(st.integers(), max_size=3)),
+        st.builds(lambda of: {"type": "string", "format": of}, st.sampled_from(["date", "email", "uuid", "x"])),
+    )
+)
+_COUNTS = st.integers(-1, 12_000)
+_PATTERNS = st.text(alphabet=r"ab.\dws[]()*+?{}|^$,123", max_size=24)
+
+
+_FORMATS = st.one_of(
+    _SCHEMAS.map(lambda schema: ResponseFormat(json_schema=json.dumps(schema))),
+    _PATTERNS.map(lambda pattern: ResponseFormat(regex=pattern)),
+)
+
+
+def test_whatever_is_admitted_is_tried_and_nothing_else_comes_of_it() -> None:
+    trial = Trial(lambda: TERMS)
+    with asyncio.Runner() as runner:
+
+        @settings(max_examples=200, deadline=None)
+        @given(wanted=_FORMATS)
+        def said_of(wanted: ResponseFormat) -> None:
+            try:
+                gateway.check(wanted, ConstraintSettings())
+            except InvalidInput:
+                return
+            assert runner.run(tried(trial, wanted)) != "the grammar cannot be made"
+
+        said_of()
+        runner.run(trial.close())
