@@ -121,6 +121,12 @@ class LimitSettings(_Group):
         description="The most of a model's places that items of batches take, while nobody waits and the load is below "
         "`shed.load`.",
     )
+    batch_share_beside: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="The same where somebody who waits for an answer asked in the last 5 s; one place at least.",
+    )
     order: Literal["lifo", "deadline"] = Field(
         "deadline",
         description="Who of one class and tenant goes first. `lifo`: the newest, which has most of its time left; the "

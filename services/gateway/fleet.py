@@ -18,6 +18,7 @@ from services.runtime.policy.breaker import Breaker, BreakerOpen
 from services.runtime.policy.gate import Gate
 from services.runtime.policy.hedge import Hedge, HedgeBudget, HedgeRule
 from services.runtime.policy.limit import Aimd, Fixed, Gradient2, Limit
+from services.runtime.policy.pace import Portion
 from services.runtime.policy.prefix import Blocks, Prefixes
 from services.runtime.policy.retry import Retry
 from services.runtime.policy.sag import Sag
@@ -213,7 +214,7 @@ def _make_gate(settings: GatewaySettings, name: str, pressure: Callable[[], floa
         shed.retry_after_ms / 1000,
         clock=clock,
         pressure=pressure,
-        batch_share=limit.batch_share,
+        batches=Portion(limit.batch_share, limit.batch_share_beside),
     )
 
 

@@ -20,7 +20,8 @@ In this order, for each that comes:
 Nobody waits longer than `queue_s` (in a line that is overloaded: than 5 ms, see `patience`) or past its deadline, so
 expired work never runs. When the limit grows, waiters are let in; when it shrinks, nobody is thrown out.
 
-Batches stand outside of all this (`pace.py`): while nobody waits and the gate is calm, they take some of its places.
+Batches stand outside of all this (`pace.py`): while nobody waits and the gate is calm they take some of its places,
+more of them when nobody else has asked for some time, for each of them makes the backend slower for all.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from services.runtime.deadline import Clock
 from services.runtime.policy.fair import Rank, Shares
 from services.runtime.policy.limit import Limit, Sample
 from services.runtime.policy.line import Line, Waiter
-from services.runtime.policy.pace import Backlog
+from services.runtime.policy.pace import Backlog, Portion
 from services.runtime.policy.priority import CLASSES, class_of
 from services.runtime.policy.ticket import Shed, Ticket
 
@@ -86,17 +87,16 @@ class Gate:
         clock: Clock = time.monotonic,
         rng: random.Random | None = None,
         pressure: Callable[[], float] = lambda: 0.0,
-        batch_share: float = 0.5,
+        batches: Portion | None = None,
     ):
-        """`pressure` is the load of the process itself, where 1 is all it can bear. `batch_share`: of the places, for
-        batches at most."""
+        """`pressure` is the load of the process itself, where 1 is all it can bear. `batches`: what they may have."""
         self.name = name
         self._limit, self._queue, self._queue_s, self._order = limit, queue, queue_s, order
         self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
         self._clock, self._rng, self._pressure = clock, rng or random.Random(), pressure
         self._lines = [Line[Slot](place, queue_s) for place in range(2 * len(CLASSES))]
         self._shares = Shares()
-        self._backlog, self._batch_share = Backlog[Slot](self._spare_for_batch), batch_share
+        self._backlog, self._batches = Backlog[Slot](self._spare_for_batch), batches or Portion()
         self._in_flight = self._in_batches = self._waiting = self._arrivals = 0
         self._hold_s = 0.0  # for how long a call keeps its place, on average
         self._wait_seconds = _WAIT_SECONDS.labels(name)
@@ -129,6 +129,7 @@ class Gate:
         if ticket.placed:
             return await self._enter_of_batch(ticket, ticket.placed)
         now, line = self._clock(), self._line(ticket)
+        self._batches.asked = now
         patience_s = line.patience.seconds(now)
         if ticket.score < self._shed_score:
             self._shed_the_cheap(ticket.score, line, now)
@@ -149,23 +150,20 @@ class Gate:
             slot = await self._backlog.enter(ticket)
         except TimeoutError:
             _shed(self.name, "batch", "expired").inc()
-            raise Shed(
-                f"{self.name}: {self._in_flight} of {self._limit.value} places taken, none to spare for a batch",
-                retry_delay_s=self._retry_after_s,
-                why="expired",
-            ) from None
+            why = f"{self.name}: {self._in_flight} of {self._limit.value} places taken, none to spare for a batch"
+            raise Shed(why, retry_delay_s=self._retry_after_s, why="expired") from None
         placed()
         return slot
 
     def _spare_for_batch(self) -> Slot | None:
         """A place for an item of a batch: never one of the last, nor more than the batches' share, nor before anybody
         who waits. Where there is one place, it may have it."""
-        limit = self._limit.value
-        room = self._in_batches < limit * self._batch_share and self._in_flight < limit * self._shed_load
+        limit, now = self._limit.value, self._clock()
+        room = self._in_batches < self._batches.of(limit, now) and self._in_flight < limit * self._shed_load
         if not room or self._waiting or self._pressure() >= self._shed_load:
             return None
         self._in_batches += 1
-        return self._take(None, self._clock(), batch=True)
+        return self._take(None, now, batch=True)
 
     def _line(self, ticket: Ticket) -> Line[Slot]:
         within = self._shares.within(ticket.tenant, ticket.weight, self._limit.value)

@@ -1,5 +1,6 @@
 """How batches go beside those who wait for an answer: they take what a gate can spare.
 
+    Portion   how much of a gate batches may have together.
     Pace      one batch. Its items wait here, in its own queue; a few at a time are on their way to a place.
     Backlog   one gate. Those on their way wait here: tenants by weight, within a tenant by class, then first come,
               first served, so that two batches of one tenant take turns.
@@ -20,7 +21,21 @@ from services.runtime.policy.fair import FairQueue, Rank
 from services.runtime.policy.ticket import Ticket
 
 _ON_THEIR_WAY = 4  # of a batch: so many that short answers follow each other closely, so few that all can take turns
+_QUIET_S = 5.0
 _LOOK_S = 0.05  # what a gate can spare grows also when the process' pressure falls, of which nobody tells
+
+
+class Portion:
+    """Of a gate's places, for batches: a share of them, and a smaller one `beside` others: while somebody who waits for
+    an answer `asked` a moment ago, for each call at a backend makes it slower for all. One place at least."""
+
+    def __init__(self, share: float = 0.5, beside: float = 0.1):
+        self._share, self._beside = share, beside
+        self.asked = float("-inf")  # on the gate's clock
+
+    def of(self, places: int, now: float) -> float:
+        """Fewer than this may be taken for another to be."""
+        return places * (self._share if now - self.asked > _QUIET_S else self._beside)
 
 
 class Pace:

@@ -10,7 +10,7 @@ import pytest
 from services.runtime.deadline import Deadline
 from services.runtime.policy.gate import Gate, Slot
 from services.runtime.policy.limit import Fixed
-from services.runtime.policy.pace import Pace
+from services.runtime.policy.pace import Pace, Portion
 from services.runtime.policy.priority import score
 from services.runtime.policy.ticket import Shed, Ticket
 from tests.clock import loop_clock, on_paused_loop
@@ -21,10 +21,16 @@ _BATCH = score(premium=False, realtime=False, attempt=0, batch=True)
 class Scene:
     """A gate whose calls take a second each, and what happened at it: (name, when)."""
 
-    def __init__(self, places: int = 10, share: float = 0.5, queue: int = 100):
+    def __init__(self, places: int = 10, share: float = 0.5, queue: int = 100, beside: float = 0.1):
         self.pressure = 0.0
         self.gate = Gate(
-            "llm demo", Fixed(places), queue, 0.2, clock=loop_clock, pressure=lambda: self.pressure, batch_share=share
+            "llm demo",
+            Fixed(places),
+            queue,
+            0.2,
+            clock=loop_clock,
+            pressure=lambda: self.pressure,
+            batches=Portion(share, beside),
         )
         self.began = loop_clock()
         self.served: list[tuple[str, float]] = []
@@ -91,7 +97,7 @@ def test_what_somebody_waits_for_finds_a_place_at_once_beside_batches():
 
 def test_batches_never_take_the_last_places_nor_come_before_who_waits():
     async def scenario() -> None:
-        scene = Scene(places=10, share=1)
+        scene = Scene(places=10, share=1, beside=1)
         batch = scene.batch("batch", 64)
         await asyncio.sleep(0.5)
         assert scene.gate.in_flight == 9  # 0.85 of the places, rounded up
@@ -106,6 +112,24 @@ def test_batches_never_take_the_last_places_nor_come_before_who_waits():
         assert not any(isinstance(outcome, Exception) for outcome in outcomes)
 
     on_paused_loop(scenario())
+
+
+def test_beside_others_a_batch_has_one_place_in_ten_until_they_are_gone_for_a_while():
+    async def scenario() -> list[int]:
+        scene, seen = Scene(places=20), list[int]()
+        batch = scene.batch("batch", 100)
+        await asyncio.sleep(0.5)
+        seen.append(scene.gate.in_flight)
+        await scene.interactive()
+        for _ in range(3):
+            await asyncio.gather(scene.interactive())
+            seen.append(scene.gate.in_flight)
+        await asyncio.sleep(5.5)
+        seen.append(scene.gate.in_flight)
+        await asyncio.gather(*batch)
+        return seen
+
+    assert on_paused_loop(scenario()) == [10, 2, 2, 2, 10]
 
 
 def test_two_batches_share_also_those_of_one_tenant():
