@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import ssl
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import aiohttp
 import httpx
@@ -28,18 +29,20 @@ _HEADERS = {"authorization": "Bearer sk-simulated", "content-type": "application
 _POOL = 64
 
 
-class Client(Protocol):
+class Client(ABC):
     """`url` is a provider's, `ca_file` the PEM of who signed its certificate, `http2` whether it speaks that."""
 
     name: ClassVar[str]
     can_http2: ClassVar[bool]
 
+    @abstractmethod
     def __init__(self, url: str, ca_file: str, http2: bool): ...
 
+    @abstractmethod
     async def first_s(self) -> float:
         """Seconds to the first text of an answer, of which all was read."""
-        ...
 
+    @abstractmethod
     async def close(self) -> None: ...
 
 

@@ -89,6 +89,7 @@ class _Reply:
         provider.most_open = max(provider.open, provider.most_open)
 
     async def read(self) -> bytes:
+        await asyncio.sleep(0)  # as a network, it lets others have a turn
         if self._provider.hold and len(self._left) == 1:
             await self._provider.hold.wait()
         piece = self._left.pop(0) if self._left else ""

@@ -260,12 +260,19 @@ def test_a_body_that_does_not_end_costs_its_connection(behind: tuple[str, ...]) 
     assert on_paused_loop(leave()) == 1
 
 
-async def test_a_request_waits_for_a_connection_that_is_about_to_be_free() -> None:
-    provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"))
-    engine = provider.engine()
-    for _ in range(5):
-        assert [chunk async for chunk in engine.generate(Request(HELLO), Deadline.never())]
-    assert (provider.most_open, provider.dropped) == (1, 0)
+@pytest.mark.parametrize(("ends_after_s", "connections"), [(0.001, 1), (0.1, 2)])
+def test_a_request_waits_for_a_connection_that_is_about_to_be_free(ends_after_s: float, connections: int) -> None:
+    async def ask_twice() -> int:
+        provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"), hold=asyncio.Event())
+        engine = provider.engine()
+        for _ in range(2):
+            assert [chunk async for chunk in engine.generate(Request(HELLO), Deadline.never())]
+            assert provider.hold
+            asyncio.get_running_loop().call_later(ends_after_s, provider.hold.set)
+        await engine.close()
+        return provider.most_open
+
+    assert on_paused_loop(ask_twice()) == connections
 
 
 async def test_no_more_answers_are_under_way_than_there_may_be_connections() -> None:
