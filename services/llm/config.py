@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePath
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime.config import ServiceSettings
@@ -82,6 +83,14 @@ class OpenAISettings(BaseModel):
     max_answer_bytes: int = Field(
         67_108_864, ge=1024, description="Most bytes of an answer, with all that is around the text; it ends there."
     )
+
+    @field_validator("api_key")
+    @classmethod
+    def _one_credential(cls, key: SecretStr, info: ValidationInfo) -> SecretStr:
+        url = info.data.get("base_url")
+        if key and url and urlsplit(url.get_secret_value()).username is not None:
+            raise ValueError("none beside a `base_url` with a user: both would be the same header")
+        return key
 
 
 class ConstraintSettings(BaseModel):

@@ -146,6 +146,17 @@ def test_a_credential_is_hidden_where_it_is_misspelt_or_misplaced_too(
     assert MARK not in shown(cls, [], capsys)
 
 
+def test_a_provider_is_given_one_credential_and_neither_is_shown(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (cls,) = (cls for cls in settings_classes() if "llm" in cls.__module__)
+    environment.setenv("HEDGEROW_LLM_OPENAI__BASE_URL", f"http://user:{MARK}@127.0.0.1/v1")
+    environment.setenv("HEDGEROW_LLM_OPENAI__API_KEY", MARK)
+    printed = shown(cls, [], capsys)
+    assert "openai.api_key: Value error, none beside a `base_url` with a user" in printed
+    assert MARK not in printed
+
+
 @pytest.mark.parametrize("url", [url for url in URLS if "://" in url and " " not in url])
 def test_no_line_of_the_log_has_a_password(url: str) -> None:
     stream = io.StringIO()

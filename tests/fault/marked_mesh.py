@@ -79,7 +79,7 @@ async def marked_mesh(starter: Processes, folder: Path) -> AsyncIterator[MarkedM
         # What this process says of telemetry, having imported the services, is not handed down.
         starter.environment = {"HOME": str(mesh.home), "PYTHONPATH": str(ROOT), **dict.fromkeys(SILENT, "")}
         (folder / "topology.yaml").write_text(_TOPOLOGY)
-        url = f"http://{MARK}:{MARK}@{provider.address}/v1"
+        url = f"http://{provider.address}/v1"
         echo, faulty, cache, router, vision, audio, _ = await asyncio.gather(
             mesh.start("llm", engine="openai", openai__base_url=url, openai__model="m", openai__api_key=MARK),
             mesh.start("faulty_llm", secret=MARK),
