@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
 
+# Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]
 
