@@ -274,21 +274,25 @@ async def test_a_conversation_has_one_place_at_all_gateways_and_its_turns_have_n
     redis: RedisProcess, parts: tuple[Part, Part]
 ):
     one, other = parts
-    allowance = Allowance(concurrency=1, requests_per_s=_SLOW, requests_burst=2, tokens_per_minute=60)
-    (conversation,) = admitted([await one.tries(allowance, 0, claim=CONVERSATION)])
-    refused = await other.tries(allowance, 0, claim=CONVERSATION)
+    allowance = Allowance(concurrency=2, requests_per_s=_SLOW, requests_burst=2, tokens_per_minute=60)
+    first = await one.tries(allowance, 0, claim=CONVERSATION)
+    turns = admitted([await one.tries(allowance, 30, claim=TURN) for _ in range(2)])
+    second = await other.tries(allowance, 0, claim=CONVERSATION)
+    conversations = admitted([first, second])
+    assert len(conversations) == 2
+    refused = await one.tries(allowance, 0, claim=CONVERSATION)
     assert isinstance(refused, QuotaExceeded)
     assert refused.metadata["quota"] == "concurrency"
-    turns = admitted([await one.tries(allowance, 30, claim=TURN) for _ in range(2)])
     refused = await one.tries(allowance, 0, claim=TURN)
     assert isinstance(refused, QuotaExceeded)
     assert refused.metadata["quota"] == "requests"
     for turn in turns:
         turn.settle(10)
-    await _settled(redis, running=1)
+    await _settled(redis, running=2)
     async with redis.client() as client:
         await until(lambda: _has_tokens(client, 40))
-    conversation.settle(0)
+    for conversation in conversations:
+        conversation.settle(0)
     await until(lambda: _admits(other, Allowance(concurrency=1)))
 
 
