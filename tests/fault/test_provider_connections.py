@@ -92,7 +92,7 @@ async def test_answers_follow_each_other_on_kept_connections(
             await asyncio.gather(*(caller() for _ in range(_AT_ONCE)))
             assert provider.counts.asked == count
             most = 1 if kind.protocol == "http2" else _AT_ONCE
-            row.measured("connections opened", provider.counts.accepted, most, "", slack=1)
+            row.measured("connections opened", provider.counts.accepted, most, "", slack=2)
 
 
 @each_kind
@@ -116,7 +116,7 @@ async def test_a_kept_connection_that_dies_costs_no_answer(
                     row.tally(ok=1)
                 if kind.tls:
                     share = (provider.counts.resumed - resumed) / (provider.counts.accepted - accepted)
-                    row.measured("TLS handshakes resumed", 100 * share, 100, " %", at_least=True, slack=1)
+                    row.measured("TLS handshakes resumed", 100 * share, 100, " %", at_least=True, slack=2)
 
 
 @each_kind

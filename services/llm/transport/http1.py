@@ -38,7 +38,7 @@ class Http1:
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=options.connect_s, sock_read=options.read_s),
+            timeout=aiohttp.ClientTimeout(total=None, connect=options.connect_s, sock_read=options.read_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             proxy=_proxy(base_url),
