@@ -33,6 +33,7 @@ from services.runtime.policy.bucket import TokenBucket
 _REMEMBERED = 4_096  # constraints: a digest and a verdict each
 _TENANTS = 4_096
 _ANSWER_BYTES = 64 * 1024
+_LONGEST_S = 30.0  # for a trial that has a fraction of a second, or for its process to start
 
 
 class Constraints:
@@ -52,12 +53,15 @@ class Constraints:
         key = hashlib.sha256("\0".join((tenant, constraint.kind, constraint.value)).encode()).digest()
         verdict = self._known.get(key)
         allowance = self._allowance(tenant)
-        if verdict is None and allowance.level() <= 0:
-            raise _used_up(allowance.wait_s(self._settings.cpu_ms / 1000))
         if verdict is None:
+            if allowance.level() <= 0:
+                raise _used_up(allowance, self._settings.cpu_ms / 1000)
             verdict = await self._tried(key, constraint, tenant, deadline)
-        elif not verdict.refused and not allowance.take(min(verdict.cpu_s, allowance.burst)):
-            raise _used_up(allowance.wait_s(min(verdict.cpu_s, allowance.burst)))
+        else:
+            self._known.move_to_end(key)
+            cost_s = min(verdict.cpu_s, allowance.burst)
+            if not verdict.refused and not allowance.take(cost_s):
+                raise _used_up(allowance, cost_s)
         if verdict.refused:
             raise refused(constraint, verdict.refused)
 
@@ -87,7 +91,7 @@ class Constraints:
         self._known[key] = verdict
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
-        self._allowance(tenant).force(verdict.cpu_s if verdict.refused else 2 * verdict.cpu_s)  # here and in the engine
+        self._allowance(tenant).force(verdict.spent_s + (0 if verdict.refused else verdict.cpu_s))
         return verdict
 
     def _done(self, key: bytes, task: asyncio.Task[Verdict]) -> None:
@@ -106,10 +110,9 @@ class Constraints:
         return allowance
 
 
-def _used_up(retry_delay_s: float) -> ShareUsed:
-    return ShareUsed(
-        "response_format: this tenant's share of the time for new ones is used up", retry_delay_s=retry_delay_s
-    )
+def _used_up(allowance: TokenBucket, cost_s: float) -> ShareUsed:
+    delay_s = allowance.wait_s(min(cost_s, allowance.burst))
+    return ShareUsed("response_format: this tenant's share of the time for new ones is used up", retry_delay_s=delay_s)
 
 
 class Trial:
@@ -124,9 +127,10 @@ class Trial:
         schema = constraint.value if constraint.kind != "json_object" else '{"type": "object"}'
         question = {"kind": "regex" if constraint.kind == "regex" else "json_schema", "value": schema}
         try:
-            if self._process is None:
-                await self._start()
-            return Verdict(**json.loads(await self._asked(question)))
+            async with asyncio.timeout(_LONGEST_S):
+                if self._process is None:
+                    await self._start()
+                return Verdict(**json.loads(await self._asked(question)))
         except (OSError, ValueError, asyncio.CancelledError) as error:
             await self.close()  # what it would answer next belongs to nobody
             if isinstance(error, asyncio.CancelledError):

@@ -415,3 +415,8 @@ def test_a_tenant_that_had_its_share_of_an_engine_costs_others_nothing():
     assert isinstance(scene.error, Exhausted)
     assert scene.error.retry_delay_s == 60
     assert not scene.fleet.pools["m"].is_open()
+
+
+@pytest.mark.parametrize("told", [InvalidInput("a", "b", "c"), ShareUsed("enough", retry_delay_s=1)])
+def test_what_only_this_request_meets_is_not_held_against_the_model(told: ServiceError):
+    assert play(m=ScriptedLlm(told)).observed == []
