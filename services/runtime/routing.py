@@ -140,7 +140,7 @@ def affordable(models: Sequence[Model], demand: Demand) -> Sequence[Model]:
     if limit is None:
         return models
     costs = {model.name: _most_cost_usd(model, demand) for model in models}
-    if min(costs.values()) > limit:
+    if not min(costs.values()) <= limit:  # nor NaN
         raise InvalidInput("max_cost_usd", f"at least {min(costs.values()):.3g} for this request", f"{limit:.3g}")
     return [model for model in models if costs[model.name] <= limit]
 

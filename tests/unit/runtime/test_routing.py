@@ -68,6 +68,8 @@ def test_what_costs_too_much_is_no_alternative_and_stands_in_for_nothing():
 def test_where_every_model_costs_too_much_the_request_is_refused_with_the_least_that_would_do():
     with pytest.raises(InvalidInput, match=r"max_cost_usd: at least 0\.00021 for this request, got 1e-06"):
         choose(rank([FAST, QUALITY]), demand(max_tokens=100, max_cost_usd=0.000_001))
+    with pytest.raises(InvalidInput, match="got nan"):
+        choose(rank([FAST, QUALITY]), demand(max_cost_usd=float("nan")))
 
 
 def test_a_model_that_mostly_fails_comes_last():
