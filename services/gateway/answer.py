@@ -218,7 +218,7 @@ class Answer:
                 yield self._flush()
                 await self._hear_verdict(lookup, permit, stage)
             finally:
-                permit.abandoned()  # unless it has reported
+                permit.withdrawn()  # unless it has reported
                 lookup.cancel()
 
     async def _hear_verdict(self, lookup: Pending, permit: SharedPermit, stage: Running) -> None:

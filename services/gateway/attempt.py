@@ -132,11 +132,11 @@ class Attempt:
         self.call.close()
 
     def lose(self) -> None:
-        """Another call was faster, or nobody waits any more."""
+        """Its first text was too late, or another call's was faster."""
         if self.call.problem:
             self.failed(self.call.problem)
         if not self.settled:
-            self._gave_up("late" if self._deadline.remaining() < _NOTHING_S else "lost")
+            self._gave_up("late" if self._is_over() else "lost")
         self.call.close()
 
     def _gave_up(self, outcome: Literal["late", "lost"]) -> None:
@@ -169,9 +169,16 @@ class Attempt:
             self._tell(router_pb2.OBSERVED_OUTCOME_FAILED)
 
     def leave(self) -> None:
-        """Nobody reads it any more; a finished one is not disturbed."""
+        """Nobody reads it any more; a finished one is not disturbed. Who leaves before the first text says nothing: a
+        flood of cancelled calls would else look like a silent backend, on a machine that it keeps busy."""
         self.finished()
+        if not (self.settled or self.begun or self.call.problem or self._is_over()):
+            self._permit.withdrawn()
+            self._settle("lost", None)
         self.lose()
+
+    def _is_over(self) -> bool:
+        return self._deadline.remaining() < _NOTHING_S
 
     def _settle(self, outcome: str, sample: Sample | None) -> None:
         self.settled = True

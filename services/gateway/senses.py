@@ -218,7 +218,7 @@ class Perception:
                 raise
             problem = error
         finally:
-            permit.abandoned()  # unless it has reported
+            permit.withdrawn()  # unless it has reported
         late = isinstance(problem, TooLate)
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
         stage.detail = problem.outline

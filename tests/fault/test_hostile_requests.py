@@ -207,7 +207,11 @@ def _each(kinds: tuple[Kind, ...]) -> Iterator[pb.GenerateRequest]:
         pytest.param(
             "requests that an engine refuses, and such as it breaks over",
             _IN_THE_LLM,
-            {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.INTERNAL},
+            {
+                grpc.StatusCode.INVALID_ARGUMENT,
+                grpc.StatusCode.INTERNAL,
+                grpc.StatusCode.UNAVAILABLE,
+            },  # its own breaker
             id="engine",
         ),
         pytest.param(

@@ -186,7 +186,11 @@ class Entrant(Protocol):
         ...
 
     def lose(self) -> None:
-        """Cancel it: it is not needed."""
+        """Cancel it: it was too late, or another was faster."""
+        ...
+
+    def leave(self) -> None:
+        """Cancel it: nobody waits for it any more, which says nothing of it."""
         ...
 
 
@@ -209,7 +213,7 @@ async def race(
     """
     now = asyncio.get_running_loop().time
     late_at, hedge_at = now() + within_s, float("inf") if after_s is None else now() + after_s
-    entrants, winner, ask_at = [first], None, hedge_at
+    entrants, winner, ask_at, left = [first], None, hedge_at, False
     try:
         while winner is None:
             news.clear()
@@ -226,10 +230,13 @@ async def race(
                 _raise_when_all_failed(entrants)
                 await set_within(news, min(late_at, ask_at) - now())
         return winner
+    except asyncio.CancelledError:
+        left = True
+        raise
     finally:
         for entrant in entrants:
             if entrant is not winner:
-                entrant.lose()
+                entrant.leave() if left else entrant.lose()
 
 
 def _ended(entrants: Sequence[Entrant]) -> bool:

@@ -103,6 +103,20 @@ def test_a_call_that_was_given_less_than_the_model_usually_needs_says_nothing():
     on_paused_loop(main())
 
 
+def test_who_leaves_before_the_first_text_says_nothing_of_the_model():
+    async def main() -> None:
+        behind = fleet(loop_clock, OFF, m=ScriptedLlm(None))
+        for _ in range(50):
+            asked = asyncio.create_task(ask(behind))
+            await asyncio.sleep(0.5)
+            asked.cancel()
+            await asyncio.wait({asked})
+        assert not behind.pools["m"].is_open()
+        assert behind.pools["m"].gate.in_flight == 0
+
+    on_paused_loop(main())
+
+
 def test_a_model_that_usually_needs_most_of_the_time_is_not_given_up_before():
     async def main() -> None:
         slow = says("slow", 0.75)

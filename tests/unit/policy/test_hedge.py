@@ -25,6 +25,9 @@ class Runner:
         self.lost = True
         self._timer.cancel()
 
+    def leave(self) -> None:
+        self.lose()
+
     def _arrive(self, news: asyncio.Event, problem: ServiceError | None) -> None:
         self.begun, self.problem = problem is None, problem
         news.set()
