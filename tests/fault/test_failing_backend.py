@@ -118,7 +118,8 @@ async def test_an_exceptions_text_stays_in_its_process(starter: Processes, repor
             assert code is grpc.StatusCode.INTERNAL
             assert "internal error, correlation id " in seen
             assert seen.split("correlation id ")[1][:16] in llm.log.read_text()
-            assert all(outcome.failed and outcome.typed for outcome in outcomes)
+            assert {outcome.code for outcome in outcomes} == {grpc.StatusCode.INTERNAL}
+            assert all("internal error, correlation id " in outcome.details for outcome in outcomes)
             everything = [seen, repr(outcomes), *(process.log.read_text() for process in (llm, cache, gateway))]
             assert not any(part in text for text in everything for part in (secret, "postgres:"))
 
