@@ -114,7 +114,7 @@ class Answers:
             raise Overtaken
         now_ms = self._now_ms()
         entry = Entry(
-            question.key, question.tenant, question.partition, question.asked, answer, now_ms + ttl_ms, now_ms
+            question.key, question.tenant, question.partition, question.asked.encode(), answer, now_ms + ttl_ms, now_ms
         )
         made = await self._store.insert(entry, vector, known)
         self.stats.stores += 1
@@ -155,7 +155,7 @@ class Answers:
                 break
             if entry is None:  # gone since it was found
                 continue
-            difference = self._difference(question, entry.asked)
+            difference = self._difference(question, entry.asked.decode())
             if not difference:
                 return self._serve(Verdict.SEMANTIC, entry, similarity)
             refused = refused or difference

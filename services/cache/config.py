@@ -24,7 +24,6 @@ class CacheSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_CACHE_")
 
     address: str = Field("127.0.0.1:50051", description="Where to serve gRPC, host:port.")
-    max_message_bytes: int = Field(1024 * 1024, ge=1024, description="Largest message taken, in bytes.")
     database: str = Field(
         "", description="SQLite file that keeps the entries, unless Redis does. Empty: forgotten when the process ends."
     )
@@ -98,16 +97,16 @@ class CacheSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _the_largest_fits(self) -> Self:
-        least = 4 * self.max_question_bytes + self.max_answer_bytes + 2 * OVERHEAD_BYTES
+        least = self.max_question_bytes + self.max_answer_bytes + 2 * OVERHEAD_BYTES
         if self.max_bytes < least:
             raise ValueError(
-                f"max_bytes: at least 4 × max_question_bytes + max_answer_bytes + {2 * OVERHEAD_BYTES}, {least}"
+                f"max_bytes: at least max_question_bytes + max_answer_bytes + {2 * OVERHEAD_BYTES}, {least}"
             )
         largest = self.max_question_bytes + self.max_answer_bytes + _REQUEST_BYTES
         if self.max_message_bytes < largest:
             raise ValueError(
                 f"max_message_bytes: at least max_question_bytes + max_answer_bytes + {_REQUEST_BYTES}, {largest}"
             )
-        if self.max_waiting_bytes < 4 * self.max_message_bytes:
-            raise ValueError(f"max_waiting_bytes: at least 4 × max_message_bytes, {4 * self.max_message_bytes}")
+        if self.max_waiting_bytes < 2 * largest:
+            raise ValueError(f"max_waiting_bytes: at least twice the largest request, {2 * largest}")
         return self

@@ -48,7 +48,7 @@ def insert(entry: Entry, embedded_by: str, vector: Vector | None) -> Statement:
     embedding = None if vector is None else vector.astype("<f4").tobytes()
     columns = (entry.key, entry.tenant, entry.partition, entry.asked, entry.answer, entry.expires_at_ms)
     row = (*columns, entry.used_at_ms, embedded_by, embedding)
-    return "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [row]
+    return "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)", [row]
 
 
 def delete(keys: Iterable[str]) -> Statement:
@@ -112,7 +112,8 @@ class Database:
         Entries whose time was over at `over_ms` (Unix time in milliseconds) are deleted.
         """
         self._connection.execute("DELETE FROM entries WHERE expires_at_ms <= ?", (over_ms,))
-        rows = self._connection.execute("SELECT * FROM entries ORDER BY used_at_ms")
+        read = "key, tenant, partition, CAST(asked AS BLOB), answer, expires_at_ms, used_at_ms, embedded_by, embedding"
+        rows = self._connection.execute(f"SELECT {read} FROM entries ORDER BY used_at_ms")
         for *columns, made_by, embedding in rows:
             known = embedding is not None and made_by == embedded_by
             yield Entry(*columns), np.frombuffer(embedding, "<f4") if known else None

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from services.cache.engines import Engine
 from services.cache.fair_lru import FairLru
@@ -27,11 +27,11 @@ class _Remembered:
     tenant: str
     vector: Vector | None
     used: float
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
+    def __post_init__(self) -> None:
         vector = 0 if self.vector is None else self.vector.nbytes
-        return _OVERHEAD_BYTES + sys.getsizeof(self.tenant) + vector
+        self.size = _OVERHEAD_BYTES + sys.getsizeof(self.tenant) + vector
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import heapq
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from services.cache.fair_lru import FairLru
 
@@ -21,22 +21,24 @@ OVERHEAD_BYTES = 3_072
 
 @dataclass(slots=True)
 class Entry:
-    """One stored answer. Times are Unix time in milliseconds, so that they hold across restarts."""
+    """One stored answer. Times are Unix time in milliseconds, so that they hold across restarts.
+
+    `size`: in bytes of memory, what `max_bytes` counts. It is taken once, and stays what it is.
+    """
 
     key: str
     tenant: str
     partition: bytes
-    asked: str
+    asked: bytes  # UTF-8: as text it could have four bytes for each character, and more after SQLite has seen it
     answer: bytes  # opaque here: an encoded `hedgerow.cache.v1.Answer`
     expires_at_ms: int
     used_at_ms: int
     lapsed: bool = False  # its time was over when it was last looked at
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """In bytes of memory, what `max_bytes` counts. A text takes up to four bytes for each character."""
+    def __post_init__(self) -> None:
         parts = (self.key, self.tenant, self.partition, self.asked, self.answer)
-        return sum(map(sys.getsizeof, parts)) + OVERHEAD_BYTES
+        self.size = sum(map(sys.getsizeof, parts)) + OVERHEAD_BYTES
 
 
 class Entries:

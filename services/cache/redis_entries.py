@@ -184,7 +184,8 @@ def _entry(key: str, row: list[bytes | None], embedded_by: str) -> Stored | None
         return None
     tenant, partition, asked, answer, expires, used, made_by, embedding = cast(list[bytes], row)
     try:
-        entry = Entry(key, tenant.decode(), partition, asked.decode(), answer, int(expires), int(used))
+        asked.decode()
+        entry = Entry(key, tenant.decode(), partition, asked, answer, int(expires), int(used))
         known = embedding and made_by.decode() == embedded_by
         return entry, np.frombuffer(embedding, "<f4") if known else None
     except ValueError:  # not ours, or damaged

@@ -168,9 +168,19 @@ class _Method:
                 status = to_status(error)
                 code = code_pb2.Code.Name(status.code)
                 span.set_status(StatusCode.ERROR, code)
-                await context.abort(_STATUS[status.code], status.message, (*trailers(status), *told))
+                _end(context, status, told)
+                return b""  # gRPC drops it: the status is not OK
             finally:
                 _SECONDS.labels(self._service, self._name, code).observe(time.perf_counter() - started)
+
+
+def _end(context: _Context, status: status_pb2.Status, told: telemetry.Metadata) -> None:
+    """End a call with a status. gRPC's own `abort` raises an exception that its call keeps, and that keeps the call,
+    with the request and all that was made of it, until Python looks for garbage: a flood of refused requests was kept
+    in memory by the hundred."""
+    context.set_code(_STATUS[status.code])
+    context.set_details(status.message)
+    context.set_trailing_metadata((*trailers(status), *told))
 
 
 def _trace_told(metadata: Iterable[tuple[str, str | bytes]], span: Span) -> telemetry.Metadata:

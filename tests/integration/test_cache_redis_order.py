@@ -46,7 +46,9 @@ async def pair(redis: RedisProcess) -> AsyncIterator[tuple[Replica, Replica]]:
 
 def entry(question: Identity, answer: bytes = b"Paris", ttl_ms: int = 600_000) -> Entry:
     now_ms = time.time_ns() // 1_000_000
-    return Entry(question.key, question.tenant, question.partition, question.asked, answer, now_ms + ttl_ms, now_ms)
+    return Entry(
+        question.key, question.tenant, question.partition, question.asked.encode(), answer, now_ms + ttl_ms, now_ms
+    )
 
 
 def writer() -> Writer:

@@ -7,7 +7,7 @@ from services.cache.entries import Entry
 
 
 def put(key: str, tenant: str = "acme", answer: bytes = b"x") -> Put:
-    return Put(Entry(key, tenant, b"", "why?", answer, 10, 0), None, 0)
+    return Put(Entry(key, tenant, b"", b"why?", answer, 10, 0), None, 0)
 
 
 def told(outbox: Outbox) -> list[Change]:

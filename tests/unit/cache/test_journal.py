@@ -24,7 +24,7 @@ class Counting(Database):
 async def test_writes_that_wait_together_share_a_commit_and_keep_their_order() -> None:
     database = Counting("")
     journal = Journal(database)
-    entries = [Entry(str(number), "acme", b"", "why?", b"x", 10, 0) for number in range(5)]
+    entries = [Entry(str(number), "acme", b"", b"why?", b"x", 10, 0) for number in range(5)]
     writes = [journal.append(sql.insert(entry, "engine", None)) for entry in entries]
     writes += [journal.append(sql.delete(["0"])), journal.append(sql.delete_tenant("globex"))]
     await journal.flush()
