@@ -17,6 +17,7 @@ from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.cli.processes import ServiceProcess
+from services.runtime.limits import QUESTION_BYTES
 from tests.fault.memory import peak_mib
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
@@ -24,7 +25,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 _MIB = 1024 * 1024
-_LARGEST, _LARGEST_ANSWER = 1023 * 1024, 255 * 1024  # in bytes, of a question and of an answer
+_LARGEST, _LARGEST_ANSWER = QUESTION_BYTES - 1024, 255 * 1024  # in bytes, of a question and of an answer
 _AT_ONCE = 64
 _COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 _SMALL: dict[str, object] = {
@@ -73,7 +74,7 @@ async def test_every_memory_of_the_cache_is_bounded_in_bytes(
 ) -> None:
     process, stub = cache
     before = peak_mib(process)
-    large, small = (1_000, 20_000) if full_size else (80, 600)
+    large, small = (1_500, 20_000) if full_size else (120, 600)
     limit_mib = _mem_limit_mib() if full_size else before + _SMALL_GROWTH_MIB
     with report.case(29, "the largest and the smallest questions and answers, until the cache is full") as row:
         working_set = [_store(_question(f"what is the answer {number}", "b"), "b" * 1_000) for number in range(20)]
