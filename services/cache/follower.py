@@ -181,23 +181,24 @@ class Follower:
     async def _stored(self, ask: Ask[Any]) -> list[Stored]:
         """The entries for which there is room, each tenant's most recently used first.
 
-        Whose entries are the smallest part so far is read on next, so that every tenant comes to its fair share, or to
+        Whose share is the smallest so far is read on next, so that every tenant comes to its fair share, or to
         all it has (progressive filling: Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
         """
         stored: dict[str, Stored] = {}  # while it is read the order may change
         room, most = self._memory.entries.max_bytes, self._memory.entries.max_entries
         there = await ask(redis_entries.tenants)
-        filling = [(0, tenant, 0) for tenant in there]  # a heap: bytes so far, tenant, keys so far
+        filling = sorted((0.0, tenant, 0) for tenant in there)  # a heap: share so far, tenant, keys so far
         while filling and room > 0 and len(stored) < most:
-            size, tenant, start = heapq.heappop(filling)
-            count = min(_READ, most - len(stored))
+            share, tenant, start = heapq.heappop(filling)
+            count = min(_READ, max(1, (most - len(stored)) // (len(filling) + 1)))
             keys = await ask(partial(redis_entries.recent, tenant=tenant, start=start, count=count))
             found = [each for each in await ask(partial(self._redis.read, keys=keys)) if each]
             stored |= {entry.key: self._known(entry, vector) for entry, vector in found}
             taken = sum(entry.size for entry, _ in found)
             room -= taken
             if start + len(keys) < there[tenant] and keys:
-                heapq.heappush(filling, (size + taken, tenant, start + len(keys)))
+                share += max(len(keys) / most, taken / self._memory.entries.max_bytes)
+                heapq.heappush(filling, (share, tenant, start + len(keys)))
         self._memory.overflowed = bool(filling)
         return list(stored.values())
 
