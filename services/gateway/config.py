@@ -182,7 +182,7 @@ class TenantSettings(_Group):
     requests_per_s: float = Field(0, ge=0, description="Requests a second.")
     requests_burst: float = Field(10, ge=1, description="Requests at once, saved up in quiet times.")
     tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
-    concurrency: int = Field(0, ge=0, description="Requests at once.")
+    concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
     prefix_group: str = Field(
         "",

@@ -19,7 +19,7 @@ from hedgerow.channel import done_sending, open_channel, send
 from hedgerow.cli.processes import ServiceProcess
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.fault.asking import MODEL, Asker, asking
-from tests.fault.faulty_llm import FaultyLlm
+from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
@@ -196,15 +196,19 @@ async def test_a_conversation_ends_with_its_key(
         talking(a, 1) as revoked,
         talking(b, 1) as kept,
     ):
-        with report.case(32, "a key is revoked while its conversation goes on") as row:
+        with report.case(32, "a key is revoked while its conversation and its answer go on") as row:
             await asyncio.sleep(0.5)  # both are under way
             assert not revoked[0].over
+            llm.behaviour = Behaviour(tokens=2_000, each_ms=20)
+            answer = a.start("A long story?")
+            await answer.first_text()
             write(file, tenants("b"))
             began = time.monotonic()
             code, _ = await revoked[0].end()
-            row.tally(failed=1)
+            outcome = await answer.end()
+            row.tally(failed=2)
             row.detected(time.monotonic() - began, 2)
-            assert code is grpc.StatusCode.UNAUTHENTICATED
+            assert (code, outcome.code) == (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.UNAUTHENTICATED)
             assert not kept[0].over
 
 
