@@ -144,13 +144,21 @@ async def start_server(
             sealed.handlers(_REFLECTION, listed, ended, partial(_authorize, servicers), admit, within_ms),
         )
     )
-    if folder:
-        port = server.add_secure_port(settings.address, tls.server_credentials(folder))
-    else:
-        port = server.add_insecure_port(settings.address)
+    port = _bind(server, settings.address, folder)
     await server.start()
     _log.info("listening on %s:%d", settings.address.rpartition(":")[0], port)
     return server, checks
+
+
+def _bind(server: grpc.aio.Server, address: str, folder: tls.Folder | None) -> int:
+    """The port that `server` has. Ends the process with 1 when it cannot be had."""
+    try:
+        if folder:
+            return server.add_secure_port(address, tls.server_credentials(folder))
+        return server.add_insecure_port(address)
+    except RuntimeError:  # which says no more
+        _log.error("address: %s cannot be had; another process may have it", address)
+        raise SystemExit(1) from None
 
 
 async def _serve_until(
@@ -222,7 +230,11 @@ def _serve_metrics(address: str) -> Callable[[], None] | None:
     if not address:
         return None
     host, _, port = address.rpartition(":")
-    server, thread = prometheus_client.start_http_server(int(port), host)
+    try:
+        server, thread = prometheus_client.start_http_server(int(port), host)
+    except OSError as error:
+        _log.error("metrics_address: %s cannot be had: %s", address, error.strerror)
+        raise SystemExit(1) from None
 
     def stop() -> None:
         server.shutdown()
