@@ -25,7 +25,6 @@ from services.runtime.telemetry import Metadata
 
 _ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
 _attempts = cache(_ATTEMPTS.labels)
-_NOTHING_S = 0.002  # timers are that exact
 _RETRY_AFTER_S = 1.0  # for a throttled backend that does not say
 Kind = Literal["first", "hedge", "failover"]
 
@@ -136,7 +135,7 @@ class Attempt:
         if self.call.problem:
             self.failed(self.call.problem)
         if not self.settled:
-            self._gave_up("late" if self._is_over() else "lost")
+            self._gave_up("late" if self._deadline.is_over() else "lost")
         self.call.close()
 
     def _gave_up(self, outcome: Literal["late", "lost"]) -> None:
@@ -172,13 +171,10 @@ class Attempt:
         """Nobody reads it any more; a finished one is not disturbed. Who leaves before the first text says nothing: a
         flood of cancelled calls would else look like a silent backend, on a machine that it keeps busy."""
         self.finished()
-        if not (self.settled or self.begun or self.call.problem or self._is_over()):
+        if not (self.settled or self.begun or self.call.problem or self._deadline.is_over()):
             self._permit.withdrawn()
             self._settle("lost", None)
         self.lose()
-
-    def _is_over(self) -> bool:
-        return self._deadline.remaining() < _NOTHING_S
 
     def _settle(self, outcome: str, sample: Sample | None) -> None:
         self.settled = True

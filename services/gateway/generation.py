@@ -43,7 +43,6 @@ _MODELS = 2  # tried before the first text
 _RETRIES = 2  # of one model: a replica, and one that may have died with it
 _STILL_WORTH_IT = 0.8  # of the time that a newcomer has: a flight with less would cut its answer short
 _WAITED_S = 0.001  # for a place: less is not worth a word
-_NOTHING_S = 0.002  # timers are that exact
 Observe = Callable[[router_pb2.Observation], None]
 
 
@@ -123,7 +122,7 @@ class Generation:
 
     def _give_way(self, problem: ServiceError, other: str) -> None:
         """Let the `other` model have a try, if there is anything left to try in and it is allowed."""
-        if isinstance(problem, TooLate) and (self._is_over() or not self.order.others_when_late):
+        if isinstance(problem, TooLate) and (self.order.deadline.is_over() or not self.order.others_when_late):
             raise problem
         if self.order.once and not isinstance(problem, _NOT_SENT):
             raise problem
@@ -171,7 +170,7 @@ class Generation:
         """How long to wait before another call, None: there is none. One that was silent is not asked again itself."""
         if not isinstance(problem, TooLate):
             return self._fleet.retry.pause_s(problem, self.order.deadline.remaining())
-        others = not self._is_over() and not pool.is_open(self.order.ticket.tenant, failed)
+        others = not self.order.deadline.is_over() and not pool.is_open(self.order.ticket.tenant, failed)
         return 0.0 if others and self._fleet.retry.spend() else None
 
     def _patience_s(self, pool: Pool, asked: Sequence[Replica]) -> float:
@@ -194,9 +193,6 @@ class Generation:
         later = models[models.index(pool.model) + 1 :] if self.order.others_when_late else ()
         pools = [self._fleet.pools[model] for model in later if model in self._fleet.pools]
         return next((other for other in pools if not other.is_open(tenant)), None)
-
-    def _is_over(self) -> bool:
-        return self.order.deadline.remaining() < _NOTHING_S
 
     async def _enter(self, pool: Pool, avoid: Sequence[Replica] = ()) -> Attempt:
         """A call, as soon as there is a place and a replica for it. `avoid` are called only where there is no other."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Clock = Callable[[], float]  # seconds, monotonic
+_NOTHING_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class Deadline:
     def remaining(self) -> float:
         """Seconds left; 0 when it is over, infinite when there is no end."""
         return max(0.0, self.at - self.clock())
+
+    def is_over(self) -> bool:
+        """Whether nothing can be done any more; timers are no more exact than what is then left."""
+        return self.remaining() < _NOTHING_S
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from tests.fault.asking import asking
 
@@ -28,19 +28,22 @@ async def flood(address: str) -> None:
 
 
 @asynccontextmanager
-async def flooding(address: str) -> AsyncIterator[None]:
-    """The abuser is at work inside."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.fault.flood", address, stdout=asyncio.subprocess.PIPE
-    )
+async def abusing(module: str, *told: str) -> AsyncIterator[None]:
+    """An abuser, a process of its own that says when it has begun, is at work inside."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, *told, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
-        await asyncio.wait_for(process.stdout.readline(), 20)
+        assert await asyncio.wait_for(process.stdout.readline(), 20)
         yield
         assert process.returncode is None
     finally:
         process.kill()
         await process.wait()
+
+
+def flooding(address: str) -> AbstractAsyncContextManager[None]:
+    """The flood is at work inside."""
+    return abusing("tests.fault.flood", address)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,13 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, Event, PingAckReceived, StreamEnded, StreamReset
+
+from tests.fault.flood import abusing
 
 _WATCH, _GENERATE = "/grpc.health.v1.Health/Watch", "/hedgerow.gateway.v1.GatewayService/Generate"
 _EMPTY = bytes(5)  # a whole message, as gRPC frames it
@@ -132,23 +133,11 @@ async def main(address: str, kind: str, connections: int, streams: int, key: str
         print("here", flush=True)
 
 
-@asynccontextmanager
-async def strangers(
+def strangers(
     address: str, kind: str, connections: int = 11, streams: int = 100, key: str = ""
-) -> AsyncIterator[None]:
+) -> AbstractAsyncContextManager[None]:
     """They are there inside."""
-    told = (address, kind, str(connections), str(streams), key)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.fault.strangers", *told, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        assert await asyncio.wait_for(process.stdout.readline(), 20)
-        yield
-        assert process.returncode is None
-    finally:
-        process.kill()
-        await process.wait()
+    return abusing("tests.fault.strangers", address, kind, str(connections), str(streams), key)
 
 
 if __name__ == "__main__":
