@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime import limits
+from services.runtime import limits, opening
 from services.runtime.config import ServiceSettings, is_loopback
 from services.runtime.secrets import Url, shown
 from services.runtime.shared_state import RedisUrl
@@ -207,6 +207,13 @@ class GatewaySettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_GATEWAY_")
 
     address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
+    first_message_ms: int = Field(
+        opening.DEFAULT_MS,
+        ge=1,
+        le=600_000,
+        description="The longest that a call's first message may take to arrive whole, from its headers on: headers "
+        "alone hold a place.",
+    )
     workers: int = Field(
         1,
         ge=1,

@@ -144,7 +144,7 @@ class Generation:
         first = await self._enter(pool)
         after_s = pool.hedge.after_s() if not self.order.once and self._second_pool(first) else None
         try:
-            return await self._race(first, after_s, second, self._patience_s(pool, [first.replica]))
+            return await self._race(first, after_s, second, ())
         except ServiceError as problem:
             if hedged or self.order.once:
                 raise
@@ -160,7 +160,7 @@ class Generation:
             await asyncio.sleep(pause_s)
             attempt = await self._enter(pool, pool.elsewhere(failed))
             try:
-                return await self._race(attempt, None, lambda: None, self._patience_s(pool, [*failed, attempt.replica]))
+                return await self._race(attempt, None, lambda: None, failed)
             except ServiceError as another:
                 problem = another
                 failed.append(attempt.replica)
@@ -246,10 +246,15 @@ class Generation:
         return self._prompt
 
     async def _race(
-        self, first: Attempt, after_s: float | None, second: Callable[[], Attempt | None], within_s: float
+        self, first: Attempt, after_s: float | None, second: Callable[[], Attempt | None], failed: Sequence[Replica]
     ) -> Attempt:
+        """The call whose first text comes first, after those that have `failed`."""
+
+        def patience_s(running: Sequence[Attempt]) -> float:
+            return self._patience_s(running[-1].pool, [*failed, *(each.replica for each in running)])
+
         try:
-            return await race(first, self._news, after_s=after_s, second=second, within_s=within_s)
+            return await race(first, self._news, after_s=after_s, second=second, patience_s=patience_s)
         finally:
             self._fleet.hedges.leave(self._news)
 

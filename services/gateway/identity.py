@@ -31,7 +31,7 @@ from services.runtime.stamps import Stamps
 
 LOCAL = "local"  # the one tenant of a gateway without keys
 _OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) lets everybody in"
-_POLL_S = 0.5
+_POLL_S = 0.4
 _LONGEST_NAME = 256
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)

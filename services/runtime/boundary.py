@@ -3,8 +3,9 @@
 gRPC for Python would parse requests before our code runs (a malformed one comes back as UNKNOWN) and would send the
 text of an unhandled exception to the caller. So handlers here are registered without (de)serializers, and everything
 happens inside one `try`. In order, outermost first: trace → errors → metrics → identity → authorize → read → parse →
-servicer. Whether a caller may call is asked before its request is read (`opening.py`): of the service's `admit`, and of
-a servicer that has an `authorize(metadata, identity)` method, which raises for a caller that it does not know.
+servicer. Whether a caller may call is asked of the service's `admit`, and of a servicer that has an
+`authorize(metadata, identity)` method, which raises for a caller that it does not know; where strangers call, before
+their request is read (`opening.py`).
 """
 
 from __future__ import annotations
@@ -67,34 +68,39 @@ M = TypeVar("M", bound=Message)
 Servicer = Any  # has one method per RPC: unary `async def`, streaming `async def … yield`
 _Bound = Callable[..., Any]  # one method of a servicer
 _Context = Any  # grpc.aio.ServicerContext over bytes
+_Given = bytes | AsyncIterator[bytes]  # a request, or where it will come from
 
 
 def handlers(
     descriptor: ServiceDescriptor,
     servicers: Mapping[str, Servicer],
     admit: Admit = anyone,
-    first_message_ms: int = opening.DEFAULT_MS,
+    first_message_ms: int = 0,
 ) -> grpc.GenericRpcHandler:
     """Handlers for every RPC of a service, for callers that `admit` takes.
 
     `servicers` is asked at each call, by the service's full name: until it has an entry, calls get UNAVAILABLE.
+    `first_message_ms`: how long a call's first message may take from its headers on; 0: as long as it likes.
     """
     within_s = first_message_ms / 1000
     methods = {
-        method.name: _handler(method, _Method(method, servicers, admit, within_s)) for method in descriptor.methods
+        method.name: _handler(method, _Method(method, servicers, admit, within_s), headers_first=within_s > 0)
+        for method in descriptor.methods
     }
     return grpc.method_handlers_generic_handler(descriptor.full_name, methods)
 
 
-def _handler(method: MethodDescriptor, serve: _Method) -> grpc.RpcMethodHandler[Any, Any]:
-    """All as if requests were streams: see `opening.py`."""
-    if method.client_streaming and method.server_streaming:
-        return grpc.stream_stream_rpc_method_handler(serve.both_stream)
-    if method.server_streaming:
-        return grpc.stream_stream_rpc_method_handler(serve.server_stream)
-    if method.client_streaming:
-        return grpc.stream_unary_rpc_method_handler(serve.client_stream)
-    return grpc.stream_unary_rpc_method_handler(serve.unary)
+def _handler(method: MethodDescriptor, serve: _Method, *, headers_first: bool) -> grpc.RpcMethodHandler[Any, Any]:
+    """With `headers_first` as if every request were a stream: see `opening.py`."""
+    match method.client_streaming or headers_first, method.server_streaming:
+        case True, True:
+            streamed = serve.both_stream if method.client_streaming else serve.server_stream
+            return grpc.stream_stream_rpc_method_handler(streamed)
+        case True, False:
+            return grpc.stream_unary_rpc_method_handler(serve.client_stream if method.client_streaming else serve.unary)
+        case False, True:
+            return grpc.unary_stream_rpc_method_handler(serve.server_stream)
+    return grpc.unary_unary_rpc_method_handler(serve.unary)
 
 
 class _Method:
@@ -105,18 +111,16 @@ class _Method:
         self._servicers, self._admit, self._within_s = servicers, admit, within_s
         self._parse = parser(GetMessageClass(method.input_type))
 
-    async def unary(self, _: AsyncIterator[bytes], context: _Context) -> bytes:
+    async def unary(self, given: _Given, context: _Context) -> bytes:
         async def serve(method: _Bound, call: Call) -> bytes:
-            request = self._parse(await opening.message(context, self._within_s))
-            reply: Message = await method(request, call)
+            reply: Message = await method(await self._request(given, context), call)
             return reply.SerializeToString()
 
         return bytes(await self._guard(context, serve))
 
-    async def server_stream(self, _: AsyncIterator[bytes], context: _Context) -> None:
+    async def server_stream(self, given: _Given, context: _Context) -> None:
         async def serve(method: _Bound, call: Call) -> None:
-            request = self._parse(await opening.message(context, self._within_s))
-            async with aclosing(method(request, call)) as replies:
+            async with aclosing(method(await self._request(given, context), call)) as replies:
                 async for reply in replies:
                     await context.write(reply.SerializeToString())
 
@@ -137,8 +141,12 @@ class _Method:
 
         await self._guard(context, serve)
 
+    async def _request(self, given: _Given, context: _Context) -> Message:
+        return self._parse(given if isinstance(given, bytes) else await opening.message(context, self._within_s))
+
     def _requests(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Message]:
-        return (self._parse(raw) async for raw in opening.messages(requests, self._within_s))
+        timed = opening.messages(requests, self._within_s) if self._within_s else requests
+        return (self._parse(raw) async for raw in timed)
 
     def _bound(self, call: Call) -> _Bound:
         """The servicer's method, for a caller that may call it."""

@@ -21,7 +21,6 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from hedgerow.channel import MAX_MESSAGE_BYTES
-from services.runtime import opening
 from services.runtime.errors import shorten
 from services.runtime.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
 
@@ -66,10 +65,11 @@ class ServiceSettings(BaseSettings):
     max_concurrent_streams: int = Field(256, ge=1, description="Calls in flight per connection; more of them wait.")
 
     first_message_ms: int = Field(
-        opening.DEFAULT_MS,
-        ge=1,
+        0,
+        ge=0,
         le=600_000,
-        description="The longest that a call's first message may take to arrive whole, from its headers on.",
+        description="The longest that a call's first message may take to arrive whole, from its headers on. 0: as long "
+        "as the call, where only our own services call.",
     )
 
     @field_validator("tls_dir", mode="before")

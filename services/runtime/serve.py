@@ -30,7 +30,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
-from services.runtime import boundary, sealed, telemetry, tls, workers
+from services.runtime import boundary, opening, sealed, telemetry, tls, workers
 from services.runtime.callers import CALLERS, anyone, callers_of, probes_of
 from services.runtime.config import ServiceSettings, load
 from services.runtime.errors import Unavailable
@@ -135,11 +135,12 @@ async def start_server(
     checks = Health()
     names = [descriptor.full_name for descriptor in descriptors]
     _set_health(checks, names, _NOT_SERVING)
-    within_ms = settings.first_message_ms
+    own_ms = settings.first_message_ms
+    within_ms = own_ms or opening.DEFAULT_MS  # of what anybody may ask of any service
     listed = reflection.aio.ReflectionServicer([*names, _HEALTH.full_name, _REFLECTION.full_name])
     server.add_generic_rpc_handlers(
         (
-            *(boundary.handlers(descriptor, servicers, admit, within_ms) for descriptor in descriptors),
+            *(boundary.handlers(descriptor, servicers, admit, own_ms) for descriptor in descriptors),
             sealed.handlers(_HEALTH, checks, ended, admit=admit_probe, first_message_ms=within_ms),
             sealed.handlers(_REFLECTION, listed, ended, partial(_authorize, servicers), admit, within_ms),
         )

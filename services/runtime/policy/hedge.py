@@ -203,16 +203,17 @@ async def race(
     *,
     after_s: float | None,
     second: Callable[[], E | None],
-    within_s: float = float("inf"),
+    patience_s: Callable[[Sequence[E]], float] = lambda _: float("inf"),
 ) -> E:
     """Return the call whose first text comes first; all others have lost by then, also when this is cancelled.
 
     After `after_s`, `second` is asked for another call. While it has none, it is asked again at each piece of news, and
     every now and then. Raises what the last call failed with when all have failed, `TooLate` when nothing has begun
-    after `within_s`.
+    within the patience there is with those who run: a second call has its own, from its beginning.
     """
     now = asyncio.get_running_loop().time
-    late_at, hedge_at = now() + within_s, float("inf") if after_s is None else now() + after_s
+    began = now()
+    late_at, hedge_at = began + patience_s([first]), float("inf") if after_s is None else began + after_s
     entrants, winner, ask_at, left = [first], None, hedge_at, False
     try:
         while winner is None:
@@ -221,10 +222,11 @@ async def race(
                 if other := second():
                     entrants.append(other)
                     hedge_at = ask_at = float("inf")
+                    late_at = now() + patience_s(entrants)
                 else:
                     ask_at = now() + _ASK_AGAIN_S
             if now() >= late_at:
-                raise TooLate(f"no first text within {within_s * 1000:.0f} ms")
+                raise TooLate(f"no first text within {(now() - began) * 1000:.0f} ms")
             winner = next((entrant for entrant in entrants if entrant.begun), None)
             if winner is None:
                 _raise_when_all_failed(entrants)

@@ -44,6 +44,14 @@ def test_the_first_victims_of_a_silent_replica_get_the_other_replicas():
     assert scene.took_s == pytest.approx(0.6 + 0.1 + 0.01)
 
 
+def test_a_second_call_that_starts_late_has_what_is_left_like_any_other_way_out():
+    silent, well = ScriptedLlm(None), says("well", 0.1)
+    policies = {"hedge": {"mode": "fixed", "delay_ms": 590, "max_share": 1}}
+    scene = play({"budget_s": 1.0}, policies=policies, m=[silent, well])
+    assert (scene.words, scene.decisions) == ("well", [("hedge", "started"), ("hedge", "won")])
+    assert scene.took_s == pytest.approx(0.59 + 0.1 + 0.01)
+
+
 def test_where_replica_and_model_are_silent_the_time_is_shared_among_all():
     silent, well = [ScriptedLlm(None), ScriptedLlm(None)], says("well", 0.05)
     policies = {**OFF, "expected": {"first_text_ms": 100}}

@@ -46,7 +46,11 @@ def run_race(first: tuple, second: tuple | None, after_s: float | None, within_s
         winner, error = None, None
         try:
             winner = await race(
-                start(first), news, after_s=after_s, second=lambda: second and start(second), within_s=within_s
+                start(first),
+                news,
+                after_s=after_s,
+                second=lambda: second and start(second),
+                patience_s=lambda _: began + within_s - loop_clock(),
             )
         except ServiceError as caught:
             error = caught
