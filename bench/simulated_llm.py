@@ -20,10 +20,10 @@ from bench.jagged.latency import Mixture, Profile
 from bench.jagged.tally import TallyCollector
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
-from services.runtime import serve
-from services.runtime.boundary import Call
-from services.runtime.config import ServiceSettings
 from services.runtime.errors import ServiceError
+from services.runtime.process import serve
+from services.runtime.process.config import ServiceSettings
+from services.runtime.rpc.boundary import Call
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["LLMService"]
 _WORD = "word "

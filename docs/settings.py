@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from services.runtime.config import ServiceSettings
+from services.runtime.process.config import ServiceSettings
 
 PAGE = Path(__file__).with_suffix(".md")
 SERVICES = Path(__file__).parents[1] / "services"

@@ -2,6 +2,6 @@
 
 import os
 
-from services.runtime.quiet import silence
+from services.runtime.process.quiet import silence
 
 silence(os.environ)

@@ -15,8 +15,8 @@ import uvloop
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from hedgerow.vision.v1 import vision_pb2
-from services.runtime.config import ServiceSettings
-from services.runtime.serve import server_options
+from services.runtime.process.config import ServiceSettings
+from services.runtime.process.serve import server_options
 
 _SERVICE = "hedgerow.vision.v1.VisionService"
 _REPLY = vision_pb2.ClassifyResponse(

@@ -22,7 +22,7 @@ from services.audio.servicer import AudioServicer
 from services.audio.speech import RATE
 from services.audio.turns import Turns
 from services.audio.whisper import Whisper, open_whisper
-from services.runtime import serve
+from services.runtime.process import serve
 
 _SERVICE = audio_pb2.DESCRIPTOR.services_by_name["AudioService"]
 _COMPUTE_TYPES = {"cpu": "int8", "cuda": "float16"}

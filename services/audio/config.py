@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.config import ServiceSettings
+from services.runtime.process.config import ServiceSettings
 
 _MIB = 1024 * 1024
 

@@ -26,7 +26,7 @@ from services.cache.servicer import CacheServicer
 from services.cache.store import Store
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
-from services.runtime import serve
+from services.runtime.process import serve
 from services.runtime.shared_state import connected
 
 _CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]

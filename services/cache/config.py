@@ -10,8 +10,8 @@ from pydantic_settings import SettingsConfigDict
 
 from services.cache.entries import OVERHEAD_BYTES
 from services.runtime import limits
-from services.runtime.config import ServiceSettings
-from services.runtime.secrets import Url
+from services.runtime.process.config import ServiceSettings
+from services.runtime.security.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
 _REQUEST_BYTES = 1024  # of a store, beside its question and its answer

@@ -11,8 +11,8 @@ from services.cache.config import CacheSettings
 from services.cache.engines import MODEL
 from services.cache.identity import Identity, identify
 from services.cache.room import Room
-from services.runtime.boundary import Call
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc.boundary import Call
 
 _VERDICTS = {
     Verdict.MISS: cache_pb2.VERDICT_MISS,

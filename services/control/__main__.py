@@ -22,8 +22,9 @@ from services.control.names import Names
 from services.control.servicer import ControlServicer
 from services.control.snapshot import Renderer
 from services.control.topology import BadTopology
-from services.runtime import serve, tls
-from services.runtime.boundary import Servicer
+from services.runtime.process import serve
+from services.runtime.rpc.boundary import Servicer
+from services.runtime.security import tls
 
 _CONTROL = control_pb2.DESCRIPTOR.services_by_name["ControlService"]
 _DISCOVERY = ads_pb2.DESCRIPTOR.services_by_name["AggregatedDiscoveryService"]

@@ -16,9 +16,9 @@ from services.control.mesh import Mesh
 from services.control.snapshot import Kind
 from services.control.sotw import StateOfTheWorld
 from services.control.subscription import ORDER
-from services.runtime.boundary import Call
 from services.runtime.deadline import Clock
 from services.runtime.errors import shorten
+from services.runtime.rpc.boundary import Call
 
 _WORDS = 500  # of a refusal that go into the log
 _log = logging.getLogger(__name__)

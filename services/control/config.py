@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.control import topology
-from services.runtime.config import ServiceSettings
+from services.runtime.process.config import ServiceSettings
 
 
 class ControlSettings(ServiceSettings):

@@ -15,9 +15,9 @@ from services.control.ads import Client, Clients
 from services.control.mesh import Mesh
 from services.control.snapshot import Resource
 from services.control.subscription import Subscription
-from services.runtime.boundary import Call
 from services.runtime.deadline import until_set
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc.boundary import Call
 
 
 class StatusServicer:

@@ -18,7 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.control.members import Health
 from services.runtime.deadline import Clock
-from services.runtime.tls import Dial
+from services.runtime.security.tls import Dial
 
 _AGAIN_S = 0.2  # after a watch has ended, or an answer to a Check
 _REQUEST = health_pb2.HealthCheckRequest()  # of the process as a whole

@@ -16,7 +16,7 @@ from services.control.names import Names
 from services.control.snapshot import Kind, Renderer, Snapshot, digest
 from services.control.topology import BadTopology, Topology
 from services.runtime.deadline import Clock
-from services.runtime.tls import Dial
+from services.runtime.security.tls import Dial
 
 _log = logging.getLogger(__name__)
 

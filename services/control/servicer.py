@@ -8,7 +8,7 @@ from services.control.members import Seen
 from services.control.mesh import Mesh
 from services.control.subscription import Subscription
 from services.control.topology import Drill
-from services.runtime.boundary import Call
+from services.runtime.rpc.boundary import Call
 
 
 class ControlServicer:

@@ -38,9 +38,9 @@ from pydantic import (
     model_validator,
 )
 
-from services.runtime.callers import TENANT_HEADER
-from services.runtime.config import is_loopback
 from services.runtime.errors import shorten
+from services.runtime.process.config import is_loopback
+from services.runtime.security.authorization import TENANT_HEADER
 
 
 def _has_a_port(address: str) -> str:

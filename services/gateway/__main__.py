@@ -15,26 +15,27 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.gateway.v1 import gateway_pb2
-from services.gateway.aftermath import Aftermath
-from services.gateway.answer import Backends, StandIns
-from services.gateway.backends import Audio, Cache, Control, Llm, Router, Vision, keep_up, watch
+from services.gateway.admission.control import Door
+from services.gateway.admission.identity import BadTenants, Identity
+from services.gateway.admission.pressure import Pressure
+from services.gateway.answer.answer import Backends, StandIns
+from services.gateway.answer.l1_cache import NearCache
+from services.gateway.answer.media import Senses
+from services.gateway.answer.write_behind import Aftermath
+from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
-from services.gateway.discovery import SCHEME, BadBootstrap, Bootstrap, Discovery, bootstrap
-from services.gateway.door import Door
-from services.gateway.fleet import Fleet, make_breaker, make_fleet
-from services.gateway.generation import Generation
-from services.gateway.identity import BadTenants, Identity
-from services.gateway.members import Members
-from services.gateway.near import NearCache
-from services.gateway.routes import Routes
-from services.gateway.senses import Senses
-from services.gateway.servicer import GatewayServicer
+from services.gateway.generation.generation import Generation
+from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.single_flight import SingleFlight
+from services.gateway.policies.usual import Usual
 from services.gateway.shared import sharing
-from services.runtime import serve, tls
-from services.runtime.policy.flight import SingleFlight
-from services.runtime.policy.pressure import Pressure
-from services.runtime.policy.shared_breaker import SharedBreaker
-from services.runtime.policy.usual import Usual
+from services.gateway.upstream.discovery import SCHEME, BadBootstrap, Bootstrap, Discovery, bootstrap
+from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
+from services.gateway.upstream.members import Members
+from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.stubs import Audio, Cache, Control, Llm, Router, Vision, keep_up, watch
+from services.runtime.process import serve
+from services.runtime.security import tls
 
 _SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 _SETTLE_S = 1.0

@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime import limits, opening
-from services.runtime.config import ServiceSettings, is_loopback
-from services.runtime.secrets import Url, shown
+from services.runtime import limits
+from services.runtime.process.config import ServiceSettings, is_loopback
+from services.runtime.rpc import first_message
+from services.runtime.security.secrets import Url, shown
 from services.runtime.shared_state import RedisUrl
 
 KEY_WANTED = "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)"
@@ -208,7 +209,7 @@ class GatewaySettings(ServiceSettings):
 
     address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
     first_message_ms: int = Field(
-        opening.DEFAULT_MS,
+        first_message.DEFAULT_MS,
         ge=1,
         le=600_000,
         description="The longest that a call's first message may take to arrive whole, from its headers on: headers "

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.config import GatewaySettings
-from services.gateway.shared_hedges import HedgePool
-from services.gateway.shared_quotas import SharedQuotas
-from services.runtime.policy.hedge import HedgeBudget
+from services.gateway.policies.hedge import HedgeBudget
+from services.gateway.policies.shared_hedges import HedgePool
 from services.runtime.shared_state import connected
 
 

@@ -14,7 +14,7 @@ from services.llm.config import LlmSettings
 from services.llm.engine import Engine
 from services.llm.errors import BadEngineSettings
 from services.llm.servicer import LLMServicer
-from services.runtime import serve
+from services.runtime.process import serve
 
 _SERVICE = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
 _log = logging.getLogger("services.llm")

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.config import ServiceSettings
-from services.runtime.secrets import HttpUrl, Url
+from services.runtime.process.config import ServiceSettings
+from services.runtime.security.secrets import HttpUrl, Url
 
 
 class VllmSettings(BaseModel):

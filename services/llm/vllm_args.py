@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from services.llm.config import VllmSettings
 from services.llm.errors import BadEngineSettings
 from services.runtime.errors import shorten
-from services.runtime.secrets import shown
+from services.runtime.security.secrets import shown
 
 _SEVERAL_MACHINES = {"nnodes", "data_parallel_address", "distributed_executor_backend"}  # any of them may mean so
 

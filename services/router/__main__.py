@@ -13,8 +13,8 @@ from services.router.config import RouterSettings
 from services.router.servicer import RouterServicer
 from services.router.shared import SharedObservations
 from services.router.table import Table
-from services.runtime import serve
 from services.runtime.digest import SLICES
+from services.runtime.process import serve
 from services.runtime.shared_state import SharedStateLost, connected
 
 _SERVICE = router_pb2.DESCRIPTOR.services_by_name["RouterService"]

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from services.runtime.config import ServiceSettings
-from services.runtime.secrets import Url
+from services.runtime.process.config import ServiceSettings
+from services.runtime.security.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
 Milliseconds = Annotated[float, Field(gt=0, le=600_000)]

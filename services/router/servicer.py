@@ -9,9 +9,9 @@ from contextlib import suppress
 from hedgerow.router.v1 import router_pb2 as pb
 from services.router.table import Observation, Outcome, Table
 from services.runtime import routing
-from services.runtime.boundary import Call
 from services.runtime.deadline import until_set
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc.boundary import Call
 
 
 class RouterServicer:

@@ -21,8 +21,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import to_jsonable_python
 from pydantic_settings import EnvSettingsSource
 
-from services.runtime.config import ServiceSettings, load, read_yaml
-from services.runtime.secrets import shown
+from services.runtime.process.config import ServiceSettings, load, read_yaml
+from services.runtime.security.secrets import shown
 
 SERVICES = ("gateway", "cache", "router", "llm", "vision", "audio", "control")
 # By how a setting's name ends; the first that fits. Other numbers are counts.
@@ -141,7 +141,7 @@ def _settings_class(service: str) -> type[ServiceSettings]:
 
 def _plan(settings: Any, budget_ms: float | None) -> dict[str, Any]:
     """How the gateway splits a budget (its own default, when none is given), at the latest times, in milliseconds."""
-    planning = import_module("services.gateway.plan")
+    planning = import_module("services.gateway.answer.plan")
     whole_ms = min(budget_ms or settings.default_budget_ms, settings.max_budget_ms)
 
     def slices(**senses: Any) -> list[dict[str, Any]]:

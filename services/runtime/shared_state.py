@@ -22,7 +22,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from services.runtime.secrets import AS_SHOWN, Url
+from services.runtime.security.secrets import AS_SHOWN, Url
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from functools import partial
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.vision.v1 import vision_pb2
-from services.runtime import serve
+from services.runtime.process import serve
 from services.vision.config import VisionSettings
 from services.vision.engine import Engine
 from services.vision.engines import ArraySpec, open_engine

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime import limits
-from services.runtime.config import ServiceSettings
+from services.runtime.process.config import ServiceSettings
 
 
 class VisionSettings(ServiceSettings):

@@ -7,9 +7,9 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from hedgerow.vision.v1 import vision_pb2
-from services.runtime.boundary import Call
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
+from services.runtime.rpc.boundary import Call
 from services.vision import answers, metrics, tensors
 from services.vision.config import VisionSettings
 from services.vision.frames import Frame, Opening, WaitingPlace

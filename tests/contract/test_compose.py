@@ -16,8 +16,8 @@ from hedgerow.cli.authority import IDENTITIES
 from hedgerow.cli.mesh import DEMO_MODELS
 from hedgerow.identities import server_name_of
 from services.control import topology
-from services.gateway.discovery import bootstrap
-from services.runtime.config import load
+from services.gateway.upstream.discovery import bootstrap
+from services.runtime.process.config import load
 
 REPOSITORY = Path(__file__).parents[2]
 BASE, GPU, MESH = "docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.mesh.yml"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.settings import settings, settings_classes
-from services.runtime.config import ServiceSettings
+from services.runtime.process.config import ServiceSettings
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]

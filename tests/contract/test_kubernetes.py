@@ -23,10 +23,10 @@ from hedgerow.cli.envoy import write_bootstrap
 from hedgerow.cli.mesh import DEMO_MODELS
 from services.control import topology
 from services.control.clusters import PROVIDER
-from services.gateway.discovery import bootstrap
-from services.runtime.callers import CALLERS
-from services.runtime.config import load
-from services.runtime.workers import SLACK_S
+from services.gateway.upstream.discovery import bootstrap
+from services.runtime.process.config import load
+from services.runtime.process.workers import SLACK_S
+from services.runtime.security.authorization import CALLERS
 from tests.contract.manifests import (
     KUBECTL,
     ROOT,

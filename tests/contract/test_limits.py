@@ -15,10 +15,10 @@ from hedgerow.vision.v1 import vision_pb2
 from services.audio.config import AudioSettings
 from services.cache import validation as cache_validation
 from services.cache.config import CacheSettings
-from services.gateway import admit
-from services.gateway.answer import _question
+from services.gateway.admission import validation
+from services.gateway.answer.answer import _question
+from services.gateway.answer.media import Asked
 from services.gateway.config import GatewaySettings
-from services.gateway.senses import Asked
 from services.llm import validation as llm_validation
 from services.llm.config import LlmSettings
 from services.llm.servicer import to_request
@@ -67,15 +67,15 @@ LARGEST = [
 
 @pytest.mark.parametrize("request_", LARGEST)
 def test_these_are_the_largest_requests(request_: pb.GenerateRequest):
-    admit.check(request_, GATEWAY)
+    validation.check(request_, GATEWAY)
     more = pb.GenerateRequest()
     more.CopyFrom(request_)
     more.messages[0].content += "x"
     with pytest.raises(InvalidInput, match="messages: at most"):
-        admit.check(more, GATEWAY)
+        validation.check(more, GATEWAY)
     wanted = chat_pb2.ResponseFormat(json_schema=schema(FORMAT.max_bytes + 1))
     with pytest.raises(InvalidInput, match=r"response_format.json_schema: at most"):
-        admit.check(pb.GenerateRequest(messages=messages(1, 5), response_format=wanted), GATEWAY)
+        validation.check(pb.GenerateRequest(messages=messages(1, 5), response_format=wanted), GATEWAY)
 
 
 @pytest.mark.parametrize("request_", LARGEST)
@@ -102,12 +102,12 @@ def test_vision_takes_the_largest_pictures():
     vision = VisionSettings()
     assert GATEWAY.max_images <= vision.max_images
     for images in (one, many):
-        admit.check(pb.GenerateRequest(messages=messages(1, 5), images=images), GATEWAY)
+        validation.check(pb.GenerateRequest(messages=messages(1, 5), images=images), GATEWAY)
         shown = vision_pb2.ClassifyRequest(model="m" * 256, images=[vision_pb2.Image(data=i.data) for i in images])
         assert shown.ByteSize() < vision.max_message_bytes
         assert max(len(image.data) for image in images) <= vision.max_image_bytes
     with pytest.raises(InvalidInput, match="images: at most 4000000 bytes together, got 4000001 bytes"):
-        admit.check(pb.GenerateRequest(messages=messages(1, 5), images=[*one, pb.Image(data=b"x")]), GATEWAY)
+        validation.check(pb.GenerateRequest(messages=messages(1, 5), images=[*one, pb.Image(data=b"x")]), GATEWAY)
 
 
 def test_audio_takes_the_largest_recording():

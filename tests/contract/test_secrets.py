@@ -14,8 +14,8 @@ import pytest
 
 from docs.settings import Setting, settings, settings_classes
 from services.runtime import explain
-from services.runtime.config import ServiceSettings, load
-from services.runtime.logs import setup_logging
+from services.runtime.process.config import ServiceSettings, load
+from services.runtime.process.logs import setup_logging
 
 MARK = "hunter2"
 URLS = (

@@ -12,7 +12,7 @@ import pytest
 
 from docs import settings as page
 from docs.settings import Setting
-from services.runtime.config import ServiceSettings, load
+from services.runtime.process.config import ServiceSettings, load
 
 CLASSES = page.settings_classes()
 SETTINGS = [

@@ -23,10 +23,11 @@ from pydantic_settings import SettingsConfigDict
 from bench.simulated_llm import NotContinued
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
-from services.runtime import boundary, serve
-from services.runtime.boundary import Call
-from services.runtime.config import ServiceSettings
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
+from services.runtime.process import serve
+from services.runtime.process.config import ServiceSettings
+from services.runtime.rpc import boundary
+from services.runtime.rpc.boundary import Call
 
 SERVICE = pb.DESCRIPTOR.services_by_name["LLMService"]
 WORD = "word "

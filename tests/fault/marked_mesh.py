@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
-from services.runtime.quiet import SILENT
+from services.runtime.process.quiet import SILENT
 from tests.fault.markers import MARK, Provider, echoing_provider
 from tests.fault.mesh import Processes
 from tests.integration.collector import Collector, collecting

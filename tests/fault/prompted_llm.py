@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
-from services.runtime.boundary import Call
+from services.runtime.rpc.boundary import Call
 from tests.fault.faulty_llm import SERVICE, WORD, serving
 
 _BLOCK = 128  # characters, a token each

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hedgerow.cache.v1 import cache_pb2 as pb
-from services.runtime.boundary import Call
+from services.runtime.rpc.boundary import Call
 from tests.fault.faulty_llm import serving
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["CacheService"]

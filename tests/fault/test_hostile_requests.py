@@ -25,7 +25,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.config import GatewaySettings
-from services.runtime.boundary import Call
+from services.runtime.rpc.boundary import Call
 from tests import hostile
 from tests.fault.asking import MODEL, Asker, Outcome, asking, p99_ms
 from tests.fault.faulty_llm import Behaviour, faulty_llm, serving

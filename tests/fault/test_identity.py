@@ -22,8 +22,8 @@ from hedgerow.cli.authority import make_authority
 from hedgerow.cli.processes import ServiceProcess, free_port
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
-from services.runtime import tls
-from services.runtime.renewed import RenewedChannel
+from services.runtime.rpc.reloading_channel import ReloadingChannel
+from services.runtime.security import tls
 from tests.certificates import Certificates, mutual
 from tests.fault.report import Report, Row
 from tests.waiting import until
@@ -161,11 +161,11 @@ async def test_the_authority_changes_under_load(certificates: Certificates, rout
 
 
 @asynccontextmanager
-async def _load(certificates: Certificates, router: ServiceProcess, row: Row) -> AsyncIterator[RenewedChannel]:
+async def _load(certificates: Certificates, router: ServiceProcess, row: Row) -> AsyncIterator[ReloadingChannel]:
     """The gateway's channel to the router, on which calls run all the time. None of them may fail."""
     over = asyncio.Event()
     async with tls.dial(certificates.folder / "gateway") as dial, dial(router.spec.address, "router") as channel:
-        assert isinstance(channel, RenewedChannel)
+        assert isinstance(channel, ReloadingChannel)
         callers = [asyncio.create_task(_keep_calling(channel, over)) for _ in range(_CALLERS)]
         try:
             yield channel
@@ -178,7 +178,7 @@ async def _load(certificates: Certificates, router: ServiceProcess, row: Row) ->
 
 
 @asynccontextmanager
-async def _taken_up(router: ServiceProcess, channel: RenewedChannel) -> AsyncIterator[None]:
+async def _taken_up(router: ServiceProcess, channel: ReloadingChannel) -> AsyncIterator[None]:
     """Waits until both sides have what is written inside."""
     before, known = channel.current, router.log.read_text().count(_TAKEN)
     yield

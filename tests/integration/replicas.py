@@ -19,7 +19,7 @@ from services.cache.redis_store import RedisStore
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
-from services.runtime.secrets import Url
+from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.unit.cache.conftest import DIMENSION, BagOfWords

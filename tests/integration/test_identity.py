@@ -23,8 +23,8 @@ from hedgerow.cli.processes import ServiceProcess, ServiceSpec, check_health, fr
 from hedgerow.cli.replicas import xds_bootstrap
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
-from services.runtime import tls
-from services.runtime.renewed import RenewedChannel
+from services.runtime.rpc.reloading_channel import ReloadingChannel
+from services.runtime.security import tls
 from tests.certificates import Certificates, mutual
 from tests.integration.command import run
 from tests.integration.scripted_gateway import ScriptedGateway, answer
@@ -60,7 +60,7 @@ async def test_channels_are_renewed_with_the_certificate_and_streams_go_on(
 ) -> None:
     folder = certificates.folder / "gateway"
     async with tls.dial(folder) as dial, dial(router.spec.address, "router") as channel:
-        assert isinstance(channel, RenewedChannel)
+        assert isinstance(channel, ReloadingChannel)
         first = channel.current
         tables = stub(channel).WatchTable(router_pb2.WatchTableRequest())
         await tables.read()
@@ -85,7 +85,7 @@ async def test_a_renewed_channel_still_notices_that_its_service_goes_and_comes_b
             await channel.wait_for_state_change(seen[-1])
 
     async with tls.dial(certificates.folder / "gateway") as dial, dial(router.spec.address, "router") as channel:
-        assert isinstance(channel, RenewedChannel)
+        assert isinstance(channel, ReloadingChannel)
         watching = asyncio.create_task(watch(channel))
         await until(lambda: seen and seen[-1] is grpc.ChannelConnectivity.READY, WAIT_S)
         first = channel.current

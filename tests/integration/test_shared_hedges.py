@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from services.gateway.shared_hedges import HedgePool
-from services.runtime.policy.hedge import HedgeBudget
-from services.runtime.secrets import Url
+from services.gateway.policies.hedge import HedgeBudget
+from services.gateway.policies.shared_hedges import HedgePool
+from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.waiting import until

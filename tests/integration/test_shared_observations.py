@@ -17,7 +17,7 @@ from hedgerow.router.v1 import router_pb2_grpc
 from services.router.config import ModelSettings
 from services.router.shared import KEY, SharedObservations
 from services.router.table import Table
-from services.runtime.secrets import Url
+from services.runtime.security.secrets import Url
 from services.runtime.shared_state import connected
 from tests.conftest import Start
 from tests.redis import RedisProcess

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from services.gateway.shared_quotas import SharedQuotas
-from services.runtime.policy.quota import CONVERSATION, REQUEST, TURN, Allowance, Claim, QuotaExceeded, Reservation
-from services.runtime.secrets import Url
+from services.gateway.admission.quota import CONVERSATION, REQUEST, TURN, Allowance, Claim, QuotaExceeded, Reservation
+from services.gateway.admission.shared_quotas import SharedQuotas
+from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
 from tests.waiting import until

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from services.runtime.secrets import Url
+from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, SharedStateLost, connected
 from tests.redis import RedisProcess, redis_server
 

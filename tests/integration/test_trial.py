@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedgerow.chat.v1.chat_pb2 import ResponseFormat
-from services.gateway import constraint as gateway
+from services.gateway.admission import constraint as gateway
 from services.gateway.config import ConstraintSettings
 from services.llm.constraints import Trial
 from services.llm.engine import Constraint

@@ -19,7 +19,7 @@ import pytest
 
 import hedgerow
 from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
-from services.runtime.workers import PortTaken, claim
+from services.runtime.process.workers import PortTaken, claim
 from tests.conftest import Start
 from tests.waiting import until
 
@@ -115,7 +115,7 @@ async def test_a_worker_that_dies_is_replaced_and_the_others_go_on(gateway: Laun
         for client in theirs:
             assert (await client.ask(QUESTION)).text
         assert theirs
-    await until(lambda: mesh.log.read_text().count("gateway/1 services.runtime.serve [-] serving") == 2, WAIT_S)
+    await until(lambda: mesh.log.read_text().count("gateway/1 services.runtime.process.serve [-] serving") == 2, WAIT_S)
     after = workers(mesh)
     assert before[1] in after
     assert before[0] not in after
@@ -154,7 +154,7 @@ async def test_workers_do_not_outlive_a_parent_that_was_killed(gateway: Launch) 
 async def test_a_worker_that_does_not_listen_does_not_outlive_its_parent_either() -> None:
     deaf = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-        "from services.runtime.workers import Worker; Worker(1, 1).end_with_parent(0); time.sleep(600)"
+        "from services.runtime.process.workers import Worker; Worker(1, 1).end_with_parent(0); time.sleep(600)"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", deaf, stdin=asyncio.subprocess.PIPE)
     assert process.stdin is not None

@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
-from services.runtime import tls
+from services.runtime.security import tls
 
 
 async def main(target: str, tls_dir: Path) -> None:

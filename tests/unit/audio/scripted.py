@@ -18,8 +18,8 @@ from services.audio.recordings import Decoder
 from services.audio.servicer import AudioServicer
 from services.audio.speech import RATE, Audio, Heard, Partial, Segment, Word
 from services.audio.turns import Turns
-from services.runtime.boundary import Call
 from services.runtime.deadline import Deadline
+from services.runtime.rpc.boundary import Call
 
 
 class ScriptedRecognizer:

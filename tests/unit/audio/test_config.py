@@ -7,7 +7,7 @@ import os
 import pytest
 
 from services.audio.config import AudioSettings
-from services.runtime.config import load
+from services.runtime.process.config import load
 
 
 @pytest.fixture(autouse=True)

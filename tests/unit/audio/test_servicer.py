@@ -11,8 +11,8 @@ import pytest
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.errors import GaveWay, Idle, RecordingsFull, StreamsFull
-from services.runtime.boundary import Call
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
+from services.runtime.rpc.boundary import Call
 from tests.unit.audio.scripted import Service, call, sent
 from tests.unit.audio.sounds import encoded, tone
 

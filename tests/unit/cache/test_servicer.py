@@ -11,8 +11,8 @@ from hedgerow.chat.v1 import chat_pb2
 from services.cache.config import CacheSettings
 from services.cache.errors import Overtaken
 from services.cache.servicer import CacheServicer
-from services.runtime.boundary import Call, to_status
 from services.runtime.deadline import Deadline
+from services.runtime.rpc.boundary import Call, to_status
 from tests.unit.cache.conftest import OpenCache, question
 
 CALL = Call((), Deadline.never(), INVALID_SPAN)

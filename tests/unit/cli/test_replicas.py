@@ -13,7 +13,7 @@ from hedgerow.cli.mesh import SERVICES, MeshError
 from hedgerow.cli.processes import ServiceSpec
 from hedgerow.cli.replicas import ReplicatedMesh, names_of, ports_from, xds_bootstrap
 from services.control.topology import read
-from services.gateway.discovery import bootstrap
+from services.gateway.upstream.discovery import bootstrap
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from opentelemetry import trace
 from services.control.ads import Clients, DiscoveryServicer
 from services.control.csds import StatusServicer
 from services.control.snapshot import ASSIGNMENTS, CLUSTERS, Kind, Snapshot
-from services.runtime.boundary import Call
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc.boundary import Call
 from tests.unit.control.test_sotw import content, snapshot
 
 CALL = Call((), Deadline.never(), trace.INVALID_SPAN)

@@ -14,13 +14,13 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
+from services.gateway.answer.media import Senses
+from services.gateway.answer.removals import Known
 from services.gateway.config import BreakerSettings, GatewaySettings
-from services.gateway.fleet import Fleet, make_breaker, make_fleet
-from services.gateway.removals import Known
-from services.gateway.senses import Senses
+from services.gateway.policies.usual import Usual
+from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
-from services.runtime.policy.usual import Usual
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
 
 

@@ -10,19 +10,19 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.router.v1 import router_pb2
-from services.gateway.answer import Answer, Backends, StandIns
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.quota import Allowance, Quotas
+from services.gateway.answer.answer import Answer, Backends, StandIns
+from services.gateway.answer.l1_cache import NearCache
+from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.media import Senses, recording_is
+from services.gateway.answer.plan import answer_stages, make_plan
 from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
-from services.gateway.fleet import make_breaker
-from services.gateway.identity import Tenant
-from services.gateway.ledger import Ledger
-from services.gateway.near import NearCache
-from services.gateway.plan import answer_stages, make_plan
-from services.gateway.senses import Senses, recording_is
+from services.gateway.policies.single_flight import SingleFlight
+from services.gateway.policies.usual import Usual
+from services.gateway.upstream.fleet import make_breaker
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
-from services.runtime.policy.flight import SingleFlight
-from services.runtime.policy.quota import Allowance, Quotas
-from services.runtime.policy.usual import Usual
 from tests.unit.gateway.scripted import (
     NotedAftermath,
     ScriptedCache,

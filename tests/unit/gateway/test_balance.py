@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from services.gateway import balance
-from services.gateway.balance import Place, Policy, order
-from services.runtime.policy.prefix import Prefixes, blocks
+from services.gateway.upstream import balance
+from services.gateway.upstream.balance import Place, Policy, order
+from services.gateway.upstream.prefix import Prefixes, blocks
 
 
 @dataclass

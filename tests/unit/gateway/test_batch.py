@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.batch import Batch
+from services.gateway.api.batch import Batch
+from services.gateway.policies.pace import Turn
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
-from services.runtime.policy.pace import Turn
 from tests.clock import loop_clock, on_paused_loop
 
 

@@ -8,9 +8,9 @@ from contextlib import aclosing, suppress
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.policies.ticket import Ticket
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
-from services.runtime.policy.ticket import Ticket
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from services.gateway.config import GatewaySettings
-from services.runtime.config import load
+from services.runtime.process.config import load
 
 BEYOND = ("--address", "0.0.0.0:50050", "--plaintext", "true")
 DIGEST = "0" * 64

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.chat.v1.chat_pb2 import ResponseFormat
+from services.gateway.admission.constraint import check
 from services.gateway.config import ConstraintSettings
-from services.gateway.constraint import check
 from services.runtime.errors import InvalidInput
 
 LIMITS = ConstraintSettings()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from services.gateway.admission.credential import Credential
+from services.gateway.admission.identity import Identity
 from services.gateway.config import TenantSettings
-from services.gateway.credential import Credential
 from services.gateway.errors import CredentialExpired, KeyUnknown
-from services.gateway.identity import Identity
 
 EDGE = "edge"
 

@@ -10,9 +10,17 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2, json_format
 
-from services.gateway.balance import Place
-from services.gateway.discovery import Assignment, BadAssignment, BadBootstrap, Discovery, Endpoint, bootstrap, read
-from services.gateway.drill import Drill
+from services.gateway.upstream.balance import Place
+from services.gateway.upstream.discovery import (
+    Assignment,
+    BadAssignment,
+    BadBootstrap,
+    Discovery,
+    Endpoint,
+    bootstrap,
+    read,
+)
+from services.gateway.upstream.drill import Drill
 
 
 def endpoint(address: str, health: str = "HEALTHY", weight: int = 1) -> dict:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.balance import Place
 from services.gateway.errors import ModelUnavailable
-from services.gateway.fleet import Fleet
-from services.gateway.generation import Generation, Order
+from services.gateway.generation.generation import Generation, Order
+from services.gateway.policies.breaker import State
+from services.gateway.policies.ticket import Shed, Ticket
+from services.gateway.upstream.balance import Place
+from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, Faulty, InvalidInput, ServiceError, ShareUsed, TooLate, Unavailable
-from services.runtime.policy.breaker import State
-from services.runtime.policy.ticket import Shed, Ticket
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from services.gateway.admission.identity import LOCAL, BadTenants, Identity, Tenant
+from services.gateway.admission.quota import Allowance
 from services.gateway.config import TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
-from services.gateway.identity import LOCAL, BadTenants, Identity, Tenant
-from services.runtime.policy.quota import Allowance
 
 
 def digest(key: str) -> str:
@@ -222,7 +222,7 @@ async def test_the_first_key_closes_an_open_gateway(file: Path) -> None:
 
 
 async def test_the_file_is_followed_while_it_runs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.gateway.identity._POLL_S", 0.001)
+    monkeypatch.setattr("services.gateway.admission.identity._POLL_S", 0.001)
     identity = Identity({}, {}, file)
     running = asyncio.create_task(identity.run())
     write(file, acme={"keys": [digest("new")]})

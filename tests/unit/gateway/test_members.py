@@ -4,10 +4,10 @@ import grpc
 import pytest
 from prometheus_client import REGISTRY
 
-from services.gateway.balance import Place
 from services.gateway.config import GatewaySettings
-from services.gateway.discovery import Assignment, Endpoint
-from services.gateway.members import Members
+from services.gateway.upstream.balance import Place
+from services.gateway.upstream.discovery import Assignment, Endpoint
+from services.gateway.upstream.members import Members
 from tests.unit.gateway.scripted import fleet
 from tests.waiting import until
 

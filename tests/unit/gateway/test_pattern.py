@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.pattern import MOST, size
+from services.gateway.admission.pattern import MOST, size
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.gateway.answer.plan import Stage, answer_stages, make_plan
 from services.gateway.config import StageBudget, StageBudgets
-from services.gateway.plan import Stage, answer_stages, make_plan
 
 CLAIMS = st.tuples(st.floats(0.01, 1), st.floats(0.1, 10_000))
 

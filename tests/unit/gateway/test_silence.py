@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from hedgerow.router.v1 import router_pb2
-from services.gateway.fleet import Fleet
+from services.gateway.policies.limiter import Ticket
+from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
-from services.runtime.policy.gate import Ticket
 from services.runtime.routing import Latency, Model, Tier
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, fleet

@@ -11,9 +11,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.llm.engine import Chunk, Constraint, Finish, FinishReason, Message, Model, Request, Sampling, Usage
 from services.llm.servicer import LLMServicer, to_request, to_response
-from services.runtime.boundary import Call
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc.boundary import Call
 
 
 def test_what_is_not_set_stays_unset() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from prometheus_client import REGISTRY
 
-from services.runtime.policy.breaker import Breaker, Permit, State
+from services.gateway.policies.breaker import Breaker, Permit, State
 from tests.clock import PausedClock
 
 OPEN_S = 1.0

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule, race
+from services.gateway.policies.usual import Usual
 from services.runtime.errors import ServiceError, TooLate, Unavailable
-from services.runtime.policy.hedge import Hedge, HedgeBudget, HedgeRule, race
-from services.runtime.policy.usual import Usual
 from tests.clock import PausedClock, loop_clock, on_paused_loop
 
 GONE = Unavailable("gone")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.runtime.policy.limit import Aimd, Fixed, Gradient2, Limit, Sample
+from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit, Sample
 from tests.clock import PausedClock
 
 Adaptive = Callable[[int, int, int, PausedClock], Limit]

@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
+from services.gateway.policies.limit import Fixed
+from services.gateway.policies.limiter import Gate, Slot
+from services.gateway.policies.pace import Pace, Portion
+from services.gateway.policies.priority import score
+from services.gateway.policies.ticket import Shed, Ticket
 from services.runtime.deadline import Deadline
-from services.runtime.policy.gate import Gate, Slot
-from services.runtime.policy.limit import Fixed
-from services.runtime.policy.pace import Pace, Portion
-from services.runtime.policy.priority import score
-from services.runtime.policy.ticket import Shed, Ticket
 from tests.clock import loop_clock, on_paused_loop
 
 _BATCH = score(premium=False, realtime=False, attempt=0, batch=True)

@@ -1,4 +1,4 @@
-from services.runtime.policy.prefix import BLOCK_BYTES, Prefixes, blocks, rendezvous
+from services.gateway.upstream.prefix import BLOCK_BYTES, Prefixes, blocks, rendezvous
 
 LONG = "You are a careful assistant. " * 40
 SALT = "a"

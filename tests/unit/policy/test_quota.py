@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.runtime.policy.quota import (
+from services.gateway.admission.quota import (
     CONVERSATION,
     REQUEST,
     TURN,

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from services.gateway.policies.retry import Retry
 from services.runtime.errors import Exhausted, TooLate, Unavailable
-from services.runtime.policy.retry import Retry
 
 GONE = Unavailable("gone")
 

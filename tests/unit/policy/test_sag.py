@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from services.runtime.policy.sag import Sag
+from services.gateway.policies.sag import Sag
 from tests.clock import PausedClock
 
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
+from services.gateway.policies.breaker import Breaker, State
+from services.gateway.policies.shared_breaker import Blame, SharedBreaker, SharedPermit
+from services.gateway.policies.usual import Usual
 from services.runtime.errors import Exhausted, InvalidInput, TooLate, Unavailable
-from services.runtime.policy.breaker import Breaker, State
-from services.runtime.policy.shared_breaker import Blame, SharedBreaker, SharedPermit
-from services.runtime.policy.usual import Usual
 from tests.clock import PausedClock
 from tests.unit.policy.test_breaker import SETTINGS
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.runtime.policy.usual import Usual
+from services.gateway.policies.usual import Usual
 from tests.clock import PausedClock
 
 

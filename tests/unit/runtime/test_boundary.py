@@ -6,8 +6,8 @@ import pytest
 from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2
 
-from services.runtime.boundary import DOMAIN, to_status
 from services.runtime.errors import Exhausted, InvalidInput
+from services.runtime.rpc.boundary import DOMAIN, to_status
 
 
 def details(error: Exception, kind: type[Message]) -> Message:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.runtime.config import ServiceSettings, is_loopback, load
+from services.runtime.process.config import ServiceSettings, is_loopback, load
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from services.runtime.errors import Exhausted
-from services.runtime.health import WATCHES_PER_HOST, Health
+from services.runtime.process.health import WATCHES_PER_HOST, Health
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from services.runtime.logs import setup_logging, whereabouts
+from services.runtime.process.logs import setup_logging, whereabouts
 
 Log = Callable[[str], io.StringIO]
 
@@ -79,7 +79,7 @@ def test_what_has_no_end_is_told_to_an_end() -> None:
 )
 def test_what_ends_a_process_or_a_thread_is_told_in_the_same_way(end: str) -> None:
     code = (
-        "from services.runtime.logs import *\n"
+        "from services.runtime.process.logs import *\n"
         "setup_logging('service', 'INFO'); log_what_ends_us()\n"
         f"secret = 'hunter' + '2'\n{end}"
     )

@@ -4,8 +4,8 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
-from services.runtime.boundary import parser
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc.boundary import parser
 
 parse = parser(gateway_pb2.GenerateRequest)
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from services.runtime.quiet import SILENT, silence
+from services.runtime.process.quiet import SILENT, silence
 
 
 def test_nothing_reports_unless_its_own_variable_says_so() -> None:

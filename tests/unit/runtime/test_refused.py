@@ -15,10 +15,10 @@ from grpc_status.rpc_status import aio as rpc_status
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.cli.processes import free_port
-from services.runtime import serve
-from services.runtime.boundary import Call
-from services.runtime.config import ServiceSettings
 from services.runtime.errors import Exhausted
+from services.runtime.process import serve
+from services.runtime.process.config import ServiceSettings
+from services.runtime.rpc.boundary import Call
 from tests.waiting import until
 
 SERVICE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]

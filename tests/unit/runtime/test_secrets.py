@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from services.runtime.secrets import HttpUrl, Url, is_secret, shown, without_passwords
+from services.runtime.security.secrets import HttpUrl, Url, is_secret, shown, without_passwords
 
 
 @pytest.mark.parametrize(

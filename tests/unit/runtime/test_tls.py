@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from hedgerow.cli.authority import make_authority
-from services.runtime.tls import BadTls, Folder, plain
-from services.runtime.tls import dial as dialled
+from services.runtime.security.tls import BadTls, Folder, plain
+from services.runtime.security.tls import dial as dialled
 from tests.certificates import Certificates
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from services.gateway.config import GatewaySettings
 from services.router.config import RouterSettings
-from services.runtime.serve import server_options
-from services.runtime.workers import FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S, Pauses, PortTaken, Worker, claim
+from services.runtime.process.serve import server_options
+from services.runtime.process.workers import FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S, Pauses, PortTaken, Worker, claim
 
 
 def gateway(**settings: object) -> GatewaySettings:

@@ -13,9 +13,9 @@ from opentelemetry.trace import INVALID_SPAN
 from PIL import Image
 
 from hedgerow.vision.v1 import vision_pb2
-from services.runtime.boundary import Call
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc.boundary import Call
 from services.vision.config import VisionSettings
 from services.vision.errors import EngineFailed, ModelMissing
 from services.vision.pictures import Pictures

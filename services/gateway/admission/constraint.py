@@ -1,0 +1,134 @@
+"""What a response format may ask for. An engine turns it into a grammar before the first token, and consults that at
+every token, for all its callers in one loop: so what one asks for must be little work, told before any work is done.
+
+One pass over at most `max_bytes`, in microseconds for what honest callers send. What this counts are the shapes whose
+cost was measured (docs/adr/0020-constraints-are-bounded-work.md); what it cannot foresee, the llm service tries out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.admission import pattern
+from services.gateway.config import ConstraintSettings
+from services.runtime import strict_json
+from services.runtime.errors import InvalidInput
+
+_SCHEMA, _REGEX = "response_format.json_schema", "response_format.regex"
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")  # schemas by name
+_LISTED = ("enum", "anyOf", "oneOf", "allOf", "prefixItems", "items", "type", "examples")
+_COUNTED = ("minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains", "multipleOf")
+_LENGTHS = ("minLength", "maxLength")
+_DATA = ("const", "enum", "default", "examples")  # any JSON: nothing in there is a keyword
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_REMEMBERED = 128  # of the formats that came last: at most 4 MiB
+
+
+def check(wanted: chat_pb2.ResponseFormat, limits: ConstraintSettings) -> None:
+    """Raise `InvalidInput` for a response format that could be too much work, or that is none."""
+    match wanted.WhichOneof("constraint"):
+        case "json_schema":
+            _check_bytes(_SCHEMA, wanted.json_schema, limits.max_bytes)
+            _check_schema(wanted.json_schema, limits)
+        case "regex":
+            _check_regex(wanted.regex, limits)
+
+
+def _check_regex(text: str, limits: ConstraintSettings) -> None:
+    _check_bytes(_REGEX, text, limits.max_pattern_bytes)
+    if not text or "\0" in text:
+        raise InvalidInput(_REGEX, "1 or more characters, none of them NUL", repr(text))
+    if (size := pattern.size(text)) > limits.max_repetition:
+        raise InvalidInput(_REGEX, f"at most {limits.max_repetition} characters with its repetitions written out", size)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _check_schema(text: str, limits: ConstraintSettings) -> None:
+    try:
+        schema = strict_json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(_SCHEMA, f"JSON ({error})", text) from None
+    if not isinstance(schema, dict):
+        raise InvalidInput(_SCHEMA, "a JSON object", type(schema).__name__)
+    _Count(limits).schema(schema)
+
+
+class _Count:
+    """What a schema has of everything that costs."""
+
+    def __init__(self, limits: ConstraintSettings):
+        self._limits = limits
+        self._properties = self._alternatives = self._repetition = self._patterns = 0
+
+    def schema(self, schema: dict[str, Any]) -> None:
+        """Raise `InvalidInput` for the first thing that is too much. No recursion: the depth is the caller's choice."""
+        nodes: list[tuple[Any, int, bool]] = [(schema, 1, True)]
+        for seen in count(1):
+            if not nodes:
+                return
+            if seen > self._limits.max_nodes:
+                raise InvalidInput(_SCHEMA, f"at most {self._limits.max_nodes} objects and arrays altogether", "more")
+            node, depth, is_schema = nodes.pop()
+            if depth > self._limits.max_depth:
+                raise InvalidInput(_SCHEMA, f"at most {self._limits.max_depth} levels of objects and arrays", "more")
+            if is_schema and isinstance(node, dict):
+                self._keywords(node)
+            nodes.extend((inner, depth + more, means) for inner, more, means in _inside(node, is_schema))
+
+    def _keywords(self, schema: dict[str, Any]) -> None:
+        for name, value in schema.items():
+            if isinstance(value, dict) and name in _NAMED:
+                self._add("properties", len(value))
+                if name == "patternProperties":
+                    for text in value:
+                        self._pattern(name, text)
+            elif isinstance(value, list) and name in _LISTED:
+                self._add("alternatives", len(value))
+            elif type(value) in (int, float) and name in _COUNTED:
+                self._add("repetition", _times(value))
+            elif type(value) in (int, float) and name in _LENGTHS and value > self._limits.max_length:
+                raise InvalidInput(_SCHEMA, f"{name}: at most {self._limits.max_length}", _times(value))
+            elif isinstance(value, str) and name == "pattern":
+                self._pattern(name, value)
+            elif isinstance(value, str) and name in _REFERENCES and not value.startswith("#"):
+                raise InvalidInput(_SCHEMA, f"{name}: to a place in the schema itself, #/…", value)
+
+    def _pattern(self, name: str, text: str) -> None:
+        _check_bytes(f"{_SCHEMA}: {name}", text, self._limits.max_pattern_bytes)
+        self._add("patterns", 1)
+        self._add("repetition", pattern.size(text))
+
+    def _add(self, what: str, count: int) -> None:
+        total = getattr(self, f"_{what}") + count
+        setattr(self, f"_{what}", total)
+        most = getattr(self._limits, f"max_{what}")
+        if total > most:
+            raise InvalidInput(_SCHEMA, f"{what}: at most {most} altogether", f"{total} or more")
+
+
+def _inside(node: Any, is_schema: bool) -> Iterator[tuple[Any, int, bool]]:
+    """The objects and arrays in `node`, how much deeper each is, and whether there are keywords in it."""
+    if isinstance(node, list):
+        yield from ((inner, 1, is_schema) for inner in node if isinstance(inner, dict | list))
+        return
+    for name, value in node.items():
+        if is_schema and name in _NAMED and isinstance(value, dict):
+            yield from ((inner, 2, True) for inner in value.values() if isinstance(inner, dict | list))
+        elif isinstance(value, dict | list):
+            yield value, 1, is_schema and name not in _DATA
+
+
+def _times(value: float) -> int:
+    """How often a keyword's number makes an engine repeat something. Of a fraction its digits count."""
+    digits = "".join(map(str, Decimal(repr(value)).as_tuple().digits[: len(str(pattern.MOST))]))
+    return min(max(int(abs(value)), int(digits)), pattern.MOST)
+
+
+def _check_bytes(field: str, text: str, most: int) -> None:
+    if (size := len(text.encode())) > most:
+        raise InvalidInput(field, f"at most {most} bytes", f"{size} bytes")

@@ -1,0 +1,100 @@
+"""What must be passed before any work is done: load, then the tenant's quota.
+
+Refusing costs microseconds and happens at once: the caller has its whole time left to go elsewhere. Only the items of a
+batch wait, for nobody waits for any one of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from prometheus_client import Counter
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.quota import CONVERSATION, REQUEST, Claim, QuotaExceeded, Quotas, Reservation
+from services.gateway.admission.shared_quotas import SharedQuotas
+from services.gateway.answer.answer import prompt_tokens
+from services.gateway.answer.decisions import Decisions
+from services.gateway.config import ShedSettings
+from services.gateway.policies.priority import score
+from services.gateway.policies.ticket import Shed
+from services.runtime.deadline import Deadline
+from services.runtime.errors import Exhausted
+
+_ANSWER_TOKENS = 256  # reserved for an answer whose request names no limit
+_LEAST_S = 0.01  # between two tries
+_SHARED_SHARE = 0.2  # of the time there is, that the gateways' common quotas may take at most
+_REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
+
+
+class Door:
+    """`pressure` is the load of this process; 1 is all it can bear. `shared`: the quotas of all gateways together."""
+
+    def __init__(self, shed: ShedSettings, pressure: Callable[[], float], shared: SharedQuotas | None = None):
+        self._shed, self._pressure, self._shared = shed, pressure, shared
+        self._quotas = shared.local if shared else Quotas(retry_after_s=shed.retry_after_ms / 1000)
+
+    async def admit(
+        self, request: pb.GenerateRequest, tenant: Tenant, trace_id: str, budget_s: float, claim: Claim = REQUEST
+    ) -> Reservation:
+        """The tenant's reservation, to be settled when the answer is done. Raises `Shed` or `QuotaExceeded`."""
+        try:
+            return await self._admit(request, tenant, budget_s, claim)
+        except Exhausted as refusal:
+            _explain(refusal, tenant, trace_id)
+            raise
+
+    async def admit_in_time(
+        self, request: pb.GenerateRequest, tenant: Tenant, trace_id: str, deadline: Deadline
+    ) -> Reservation:
+        """`admit`, or the last refusal when nothing has changed by `deadline`. Who comes first goes first."""
+        while True:
+            remaining = deadline.remaining()
+            try:
+                return await self._admit(request, tenant, remaining, REQUEST)
+            except Exhausted as refusal:
+                if remaining <= 0:
+                    _explain(refusal, tenant, trace_id)
+                    raise
+                delay_s = refusal.retry_delay_s or 0.0
+            await self._quotas.ended(tenant.name, min(max(delay_s, _LEAST_S), remaining))
+
+    async def hold(self, tenant: Tenant, trace_id: str, within_s: float) -> Reservation:
+        """The place of a conversation, to be settled at its end. Raises `QuotaExceeded`."""
+        try:
+            return await self._reserve(tenant, 0, within_s, CONVERSATION)
+        except Exhausted as refusal:
+            _explain(refusal, tenant, trace_id)
+            raise
+
+    async def _admit(self, request: pb.GenerateRequest, tenant: Tenant, budget_s: float, claim: Claim) -> Reservation:
+        self._refuse_under_pressure(request, tenant)
+        return await self._reserve(tenant, _tokens(request), budget_s * _SHARED_SHARE, claim)
+
+    async def _reserve(self, tenant: Tenant, tokens: int, within_s: float, claim: Claim) -> Reservation:
+        """By all gateways together, where the tenant has limits; by this one alone when that takes longer."""
+        if self._shared is not None and tenant.allowance.limited:
+            return await self._shared.reserve(tenant.name, tenant.allowance, tokens, within_s, claim)
+        return self._quotas.reserve(tenant.name, tenant.allowance, tokens, claim)
+
+    def _refuse_under_pressure(self, request: pb.GenerateRequest, tenant: Tenant) -> None:
+        rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt)
+        if rank < self._shed.score and (pressure := self._pressure()) >= self._shed.load:
+            why = f"gateway: a pressure of {pressure:.2f}, score {rank} below {self._shed.score}"
+            raise Shed(why, retry_delay_s=self._shed.retry_after_ms / 1000, why="pressure")
+
+
+def _tokens(request: pb.GenerateRequest) -> int:
+    """What the request may cost."""
+    return prompt_tokens(request.messages) + (request.sampling.max_tokens or _ANSWER_TOKENS)
+
+
+def _explain(refusal: Exhausted, tenant: Tenant, trace_id: str) -> None:
+    """Have a refusal say what was decided."""
+    if isinstance(refusal, QuotaExceeded):
+        _REFUSED.labels(tenant.name, refusal.metadata["quota"]).inc()
+    decisions = Decisions()
+    decisions.add("shed" if isinstance(refusal, Shed) else "quota", "refused", tenant.name, refusal.message)
+    decisions.explain(refusal, time.monotonic(), trace_id)

@@ -1,0 +1,195 @@
+"""Who is asking, and what they may have: the tenant comes from the credential and from nothing else.
+
+A credential is an API key, or what the edge proved: a tenant's name from a token that it has checked, which the gateway
+takes from the edge's own certificate and from nobody else. Where there are both, they must agree.
+
+Keys are kept as their SHA-256 alone, so neither the settings nor the tenants' file can give one away. A lookup hashes
+what came and asks a dictionary, about 1 µs in all, so nothing is remembered between calls. It need not take constant
+time: what it compares is a digest, and nobody can choose a key whose digest comes byte by byte nearer to another.
+
+The tenants' file is read again when it has changed. One that cannot be read as a whole changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from services.gateway.admission.quota import Allowance
+from services.gateway.config import KEY_WANTED, TenantSettings
+from services.gateway.errors import CredentialsDiffer, KeyUnknown
+from services.runtime.errors import shorten
+from services.runtime.process.stamps import Stamps
+
+LOCAL = "local"  # the one tenant of a gateway without keys
+_OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) lets everybody in"
+_POLL_S = 0.4
+_LONGEST_NAME = 256
+_FILE = TypeAdapter(dict[str, TenantSettings])
+_log = logging.getLogger(__name__)
+
+
+class BadTenants(ValueError):
+    """The tenants cannot be used as they are written; the message, for the operator, names the field at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A tenant and what it may have."""
+
+    name: str
+    premium: bool  # among the last to be shed
+    weight: float  # its share when tenants compete
+    allowance: Allowance
+    max_budget_ms: int  # of one request; 0: no limit of its own
+    prefix_salt: str = ""  # those with the same share what models have read; empty where there is one tenant alone
+
+
+class Identity:
+    """Tenants by the SHA-256 of their keys, in hexadecimal.
+
+    `api_keys` gives the tenant of each, `tenants` and the YAML `file` what each tenant may have and more keys.
+    Without any key it is open to all, as the tenant `local`, where it may be (`anonymous`); or to those alone whose
+    `tokens` the edge has checked. Once there has been a key it stays closed: to revoke the last one opens nothing.
+    Raises `BadTenants` when the file or a key is not usable, or when there is neither a key nor one of the two.
+    """
+
+    def __init__(
+        self,
+        api_keys: Mapping[str, str],
+        tenants: Mapping[str, TenantSettings],
+        file: Path | None,
+        *,
+        anonymous: bool = False,
+        tokens: bool = False,
+    ):
+        self._api_keys, self._settings, self._file, self._tokens = api_keys, tenants, file, tokens
+        self._stamps = Stamps(*filter(None, [file]))
+        self.version = 0  # moves when a credential may mean something else than before
+        self._known = settings = self._load()
+        self._keys = _by_key(api_keys, settings)
+        if not (self._keys or anonymous or tokens):
+            raise BadTenants(f"{file or 'tenants'}: {KEY_WANTED} to serve beyond loopback, got none; {_OPEN}")
+        self._local = _tenant(LOCAL, settings) if anonymous and not self._keys else None
+        self._tell_keyless()
+
+    def tenant(self, authorization: str | None, proven: Sequence[str | bytes] = ()) -> Tenant:
+        """The tenant of an `authorization` header (`Bearer <key>`), or the one whose name the edge has `proven`.
+
+        Raises `KeyUnknown`, also for more than one name, and `CredentialsDiffer`. A bearer token that is no known key,
+        beside a proven name, is the token that the edge has checked.
+        """
+        known = self._of_key(authorization)
+        if proven:
+            return self._of_edge(proven, known)
+        tenant = self._local or known
+        if tenant is None:
+            raise KeyUnknown("authorization: a bearer token that this gateway knows is required")
+        return tenant
+
+    def _of_key(self, authorization: str | None) -> Tenant | None:
+        scheme, _, key = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        return self._keys.get(hashlib.sha256(key.strip().encode()).hexdigest())
+
+    def _of_edge(self, proven: Sequence[str | bytes], known: Tenant | None) -> Tenant:
+        name, *more = proven
+        if more or not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+            raise KeyUnknown(
+                f"the tenant that the edge proved: one name of 1 to {_LONGEST_NAME} characters is required"
+            )
+        if known and known.name != name:
+            raise CredentialsDiffer("authorization: this API key is of another tenant than the token")
+        return _tenant(name, self._known)
+
+    async def run(self) -> None:
+        """Follow the file, where there is one, until cancelled."""
+        while self._file is not None:
+            await asyncio.sleep(_POLL_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Read the file again, if it has changed."""
+        if self._stamps.changed():
+            await self._reload()
+
+    async def _reload(self) -> None:
+        try:
+            settings = await asyncio.to_thread(self._load)
+            self._keys, self._known = _by_key(self._api_keys, settings), settings
+        except BadTenants as error:
+            _log.error("%s; the tenants stay as they were", error)
+            return
+        self._local = None if self._keys or self._local is None else _tenant(LOCAL, settings)
+        self.version += 1
+        _log.info("tenants_file: read again; keys: %d", len(self._keys))
+        self._tell_keyless()
+
+    def _tell_keyless(self) -> None:
+        """Of tenants that nobody can be."""
+        keyless = self._known.keys() - {tenant.name for tenant in self._keys.values()}
+        if keyless and not (self._local or self._tokens):
+            _log.warning("tenants: nobody can be %s, without a key", ", ".join(sorted(keyless)))
+
+    def _load(self) -> Mapping[str, TenantSettings]:
+        """All tenants that have settings, those of the file included."""
+        if self._file is None:
+            return self._settings
+        read = _parse(self._file)
+        for name in read.keys() & self._settings.keys():
+            raise BadTenants(f"tenants_file: {name}: is in the setting `tenants` already")
+        return {**self._settings, **read}
+
+
+def _parse(file: Path) -> dict[str, TenantSettings]:
+    try:
+        return _FILE.validate_python(yaml.safe_load(file.read_text()))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        field = ".".join(map(str, problem["loc"])) or str(file)
+        raise BadTenants(f"tenants_file: {field}: {problem['msg']}, got {shorten(repr(problem['input']))}") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise BadTenants(f"tenants_file: {' '.join(str(error).split())}") from None
+
+
+def _by_key(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings]) -> dict[str, Tenant]:
+    """The tenant of each digest. Raises `BadTenants` for a key of two."""
+    tenants: dict[str, Tenant] = {}
+    for digest, name in _claims(api_keys, settings):
+        other = tenants.setdefault(digest.lower(), _tenant(name, settings))
+        if other.name != name:
+            raise BadTenants(f"tenants: {name}.keys: {digest[:8].lower()}… is a key of {other.name} already")
+    return tenants
+
+
+def _claims(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings]) -> Iterator[tuple[str, str]]:
+    """(digest, name of a tenant that claims it) for every key."""
+    yield from api_keys.items()
+    for name, own in settings.items():
+        for digest in own.keys:
+            yield digest, name
+
+
+def _tenant(name: str, settings: Mapping[str, TenantSettings]) -> Tenant:
+    own = settings.get(name, TenantSettings())
+    allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
+    return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, _salt(name, own.prefix_group))
+
+
+@lru_cache(maxsize=10_000)
+def _salt(name: str, group: str) -> str:
+    """The same in every gateway and after a restart, so that what was read stays of use. It needs no secret: gateways
+    alone tell it to models, and no caller can choose the salt of a prompt."""
+    if name == LOCAL and not group:
+        return ""
+    kind, whose = (b"group", group) if group else (b"tenant", name)
+    return hashlib.blake2b(whose.encode(), digest_size=16, person=b"prefix " + kind).hexdigest()

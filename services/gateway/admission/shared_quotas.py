@@ -1,0 +1,232 @@
+"""Quotas of all gateways together, on Redis; this process's own (`quota.py`) while Redis is away.
+
+One task carries everything to Redis, in one pipeline at a time: what comes while it is under way goes with the next. So
+many requests cost few round trips, one of them that is cancelled takes no connection along, and what was settled can
+never be overtaken by the renewal of its place.
+
+A place is a lease, which this process renews while the request runs: those of a gateway that was killed come back by
+themselves. Every request is in this process's own accounts too, whoever admitted it. So when Redis goes, they know what
+is running and what was used here; and when it returns, what was admitted meanwhile gets its lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+from prometheus_client import Histogram
+from redis.asyncio import Redis
+
+from services.gateway.admission.quota import NOW_S, REQUEST, Allowance, Claim, Quota, Quotas, Reservation, refusal
+from services.gateway.admission.quota_scripts import RENEW, RESERVE, SETTLE
+from services.runtime.deadline import Clock, set_within
+from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+
+_RENEWALS = 3  # in a lease: one or two may fail
+_ASKED_SECONDS = Histogram(
+    "hedgerow_quota_asked_seconds",
+    "Time Redis took to decide on the requests of one pipeline.",
+    buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25),
+)
+_SHA = {script: hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest() for script in (RESERVE, SETTLE, RENEW)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is counted together: what a tenant has in flight, with places or without."""
+
+    tenant: str
+    places: int
+
+    def keys(self) -> tuple[str, str]:
+        """The tenant's buckets and these leases, in one slot of a cluster."""
+        buckets = f"{PREFIX}quota:{{{self.tenant}}}"
+        return buckets, f"{buckets}:{'leases' if self.places else 'turns'}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ask:
+    """Who wants to be admitted. `verdict` is what `RESERVE` returns."""
+
+    id: str
+    kind: _Kind
+    allowance: Allowance
+    tokens: int
+    requests: int
+    verdict: asyncio.Future[Sequence[bytes]] = field(default_factory=asyncio.Future)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A request that has ended: how many of its tokens are left over, and when that was known."""
+
+    over: int
+    at: float
+
+
+class SharedQuotas:
+    """The accounts of all tenants that have limits. `run()` must be running."""
+
+    def __init__(self, state: SharedState, lease_s: float, retry_after_s: float = 1.0, clock: Clock = time.monotonic):
+        """A place that is not renewed for `lease_s` is free again. `retry_after_s`: see `Quotas`."""
+        self.local = Quotas(clock, retry_after_s)
+        self._state, self._lease_s, self._retry_after_s, self._clock = state, lease_s, retry_after_s, clock
+        self._process, self._numbers = secrets.token_hex(8), count()
+        self._allowances: dict[str, Allowance] = {}
+        self._running: dict[str, _Kind] = {}  # by id
+        self._asks: list[_Ask] = []
+        self._ends: dict[_Kind, dict[str, _End]] = {}  # by id
+        self._work, self._renew_at = asyncio.Event(), 0.0
+        state.on_return(self._begin_again)
+
+    async def reserve(
+        self, tenant: str, allowance: Allowance, tokens: int, within_s: float, claim: Claim = REQUEST
+    ) -> Reservation:
+        """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. When Redis has not decided `within_s`,
+        this process does, and the reservation says why (`local`)."""
+        self._allowances[tenant] = allowance
+        kind = _Kind(tenant, claim.places)
+        ask = _Ask(self._new_id(), kind, allowance, tokens, claim.requests)
+        try:
+            quota, wait_s, left = await self._decided(ask, within_s)
+        except SharedStateLost as problem:
+            return self._reserve_alone(kind, allowance, tokens, claim, str(problem))
+        else:
+            if quota:
+                name = cast(Quota, quota.decode())
+                wait = self._retry_after_s if name == "concurrency" else float(wait_s)
+                raise refusal(tenant, allowance, name, wait, float(left), tokens)
+            self._running[ask.id] = kind
+            return self.local.book(tenant, allowance, tokens, claim, partial(self._end, kind, ask.id))
+
+    def _reserve_alone(self, kind: _Kind, allowance: Allowance, tokens: int, claim: Claim, why: str) -> Reservation:
+        """Without Redis, whose buckets have paid nothing for it: what it has cost at its end is all theirs to book."""
+        own_id = self._new_id()  # nobody knows what Redis did with the first
+        reservation = self.local.reserve(
+            kind.tenant, allowance, tokens, claim, lambda over: self._end(kind, own_id, over - tokens), local=why
+        )
+        self._running[own_id] = kind
+        return reservation
+
+    def _new_id(self) -> str:
+        return f"{self._process}-{next(self._numbers)}"
+
+    async def run(self) -> None:
+        """Carry everything to Redis until cancelled; and then what has ended, so that its places are free at once."""
+        try:
+            while True:
+                await set_within(self._work, self._renew_at - self._clock())
+                self._work.clear()
+                with suppress(SharedStateLost):
+                    await self._carry()
+        finally:
+            with suppress(SharedStateLost):
+                await self._carry()
+
+    async def _decided(self, ask: _Ask, within_s: float) -> Sequence[bytes]:
+        if not self._state.up:
+            raise SharedStateLost("Redis does not answer")
+        self._asks.append(ask)
+        self._work.set()
+        try:
+            async with asyncio.timeout(within_s):
+                return await ask.verdict
+        except TimeoutError:
+            raise SharedStateLost(f"Redis: no answer within {within_s * 1000:.0f} ms") from None
+
+    def _end(self, kind: _Kind, request_id: str, over: int) -> None:
+        """A request has ended with `over` of its tokens left."""
+        self._running.pop(request_id, None)
+        self._ends.setdefault(kind, {})[request_id] = _End(over, self._clock())
+        if self._state.up:
+            self._work.set()
+
+    async def _carry(self) -> None:
+        """Bring Redis what there is. Raises `SharedStateLost`; what has ended then waits for the next time."""
+        asks, self._asks = self._asks, []
+        ends, self._ends = self._ends, {}
+        running = self._due()
+        if not (asks or ends or running):
+            return
+        began = self._clock()
+        try:
+            verdicts = await self._state.ask(partial(self._send, asks=asks, ends=ends, running=running))
+        except BaseException:  # also when cancelled: what is under way is not lost
+            self._take_back(asks, ends)
+            raise
+        if asks:
+            _ASKED_SECONDS.observe(self._clock() - began)
+        for ask, verdict in zip(asks, verdicts, strict=True):
+            if not ask.verdict.done():
+                ask.verdict.set_result(verdict)
+            elif not verdict[0]:  # who asked has left, and holds a place
+                self._end(ask.kind, ask.id, ask.tokens)
+
+    async def _send(
+        self,
+        client: Redis,
+        asks: Sequence[_Ask],
+        ends: Mapping[_Kind, Mapping[str, _End]],
+        running: Mapping[_Kind, list[str]],
+    ) -> Sequence[Sequence[bytes]]:
+        """What has ended first: its places may be what the others ask for."""
+        pipeline: Any = client.pipeline(transaction=False)
+        for kind, ended in ends.items():
+            per_minute = self._allowances[kind.tenant].tokens_per_minute
+            pairs = [part for request_id, end in ended.items() for part in (request_id, end.over)]
+            pipeline.evalsha(_SHA[SETTLE], 2, *kind.keys(), per_minute / 60, per_minute, *pairs)
+        for kind, ids in running.items():
+            pipeline.evalsha(_SHA[RENEW], 1, kind.keys()[1], self._lease_s, *ids)
+        for ask in asks:
+            pipeline.evalsha(_SHA[RESERVE], 2, *ask.kind.keys(), ask.id, self._lease_s, ask.tokens, *_limits(ask))
+        replies: list[Any] = await pipeline.execute()
+        return replies[len(replies) - len(asks) :]
+
+    def _due(self) -> Mapping[_Kind, list[str]]:
+        """The requests whose leases are to be renewed now."""
+        due: dict[_Kind, list[str]] = {}
+        if self._clock() >= self._renew_at:
+            self._renew_at = self._clock() + self._lease_s / _RENEWALS
+            for request_id, kind in self._running.items():
+                due.setdefault(kind, []).append(request_id)
+        return due
+
+    def _take_back(self, asks: Sequence[_Ask], ends: Mapping[_Kind, Mapping[str, _End]]) -> None:
+        """Nothing is known of what Redis did: who asked is told so, and what they may hold is given back. What ended
+        longer ago than a lease holds nothing any more."""
+        for ask in asks:
+            if not ask.verdict.done():
+                ask.verdict.set_exception(SharedStateLost("Redis does not answer"))
+            self._ends.setdefault(ask.kind, {})[ask.id] = _End(ask.tokens, self._clock())
+        oldest = self._clock() - self._lease_s
+        for kind, ended in ends.items():
+            kept = {request_id: end for request_id, end in ended.items() if end.at > oldest}
+            if kept:
+                self._ends[kind] = kept | self._ends.get(kind, {})
+
+    async def _begin_again(self) -> None:
+        """Redis is there, and may have forgotten everything."""
+        for script in _SHA:
+            await self._state.try_to(partial(_load, script=script))
+        self._renew_at = 0.0
+        self._work.set()
+
+
+async def _load(client: Redis, script: str) -> object:
+    return await cast(Any, client).script_load(script)
+
+
+def _limits(ask: _Ask) -> tuple[float, ...]:
+    allowance = ask.allowance
+    per_minute = allowance.tokens_per_minute
+    requests = (allowance.requests_per_s, allowance.requests_burst)
+    places = allowance.concurrency if ask.kind.places else 0
+    return (*requests, per_minute / 60, per_minute, places, NOW_S, ask.requests)

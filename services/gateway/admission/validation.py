@@ -1,0 +1,122 @@
+"""What a request must be before any work is done for it. Every refusal names the field, the limit and the value.
+
+The one place for limits of size and shape: whatever gets in here, no service behind the gateway may refuse for those.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission import constraint
+from services.gateway.config import GatewaySettings
+from services.runtime.errors import InvalidInput
+from services.runtime.limits import STOP_CHARACTERS, STOPS
+
+_TIERS = frozenset(pb.Tier.values())
+_ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
+
+
+def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    """Raise `InvalidInput` for the first thing about `request` that cannot be served."""
+    _check_messages(request, settings)
+    if request.HasField("sampling"):
+        _check_sampling(request.sampling)
+    if request.HasField("response_format"):
+        constraint.check(request.response_format, settings.response_format)
+    for budget in ("budget_ms", "first_token_budget_ms"):
+        if request.HasField(budget) and getattr(request, budget) < 1:
+            raise InvalidInput(budget, "at least 1", getattr(request, budget))
+    if request.attempt < 0:
+        raise InvalidInput("attempt", "at least 0", request.attempt)
+    _check_choices(request, settings)
+    if request.images:
+        _check_images(request, settings)
+    if request.HasField("audio"):
+        _check_audio(request, settings)
+
+
+def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    if request.model and request.model not in settings.llm_addresses:
+        raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
+    if request.HasField("max_cost_usd") and not 0 < request.max_cost_usd < math.inf:
+        raise InvalidInput("max_cost_usd", "above 0", f"{request.max_cost_usd:g}")
+    if request.tier not in _TIERS:
+        raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
+    if request.cache.HasField("min_similarity"):
+        _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
+
+
+def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings) -> None:
+    """Raise `InvalidInput` for the first thing about a spoken conversation that cannot be served."""
+    if not settings.audio_address:
+        raise InvalidInput("options", "no conversations while no audio service is configured", "one")
+    if options.request.HasField("audio"):
+        raise InvalidInput("options.request.audio", "nothing: what is spoken is the audio", "a recording")
+    # Stands in for what will be said.
+    asked = pb.GenerateRequest()
+    asked.CopyFrom(options.request)
+    asked.messages.add(role=chat_pb2.ROLE_USER, content="…")
+    check(asked, settings)
+
+
+def _check_images(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    images = request.images
+    if not settings.vision_address:
+        raise InvalidInput("images", "none while no vision service is configured", f"{len(images)} images")
+    if len(images) > settings.max_images:
+        raise InvalidInput("images", f"at most {settings.max_images} images", len(images))
+    for index, image in enumerate(images):
+        if not image.data:
+            raise InvalidInput(f"images[{index}].data", "an encoded picture", "0 bytes")
+    total = sum(len(image.data) for image in images)
+    if total > settings.max_images_bytes:
+        raise InvalidInput("images", f"at most {settings.max_images_bytes} bytes together", f"{total} bytes")
+
+
+def _check_audio(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    if not settings.audio_address:
+        raise InvalidInput("audio", "none while no audio service is configured", f"{len(request.audio.data)} bytes")
+    if not request.audio.data:
+        raise InvalidInput("audio.data", "an encoded recording", "0 bytes")
+
+
+def _check_messages(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+    messages = request.messages
+    spoken = request.HasField("audio")
+    if not (0 if spoken else 1) <= len(messages) <= settings.max_messages:
+        raise InvalidInput("messages", f"1 to {settings.max_messages} messages", len(messages))
+    total = 0
+    for index, message in enumerate(messages):
+        if message.role not in _ROLES:
+            raise InvalidInput(f"messages[{index}].role", "a Role, 1 to 3", message.role)
+        if not message.content.strip():
+            raise InvalidInput(f"messages[{index}].content", "text that is not blank", repr(message.content))
+        total += len(message.content.encode())
+    if total > settings.max_content_bytes:
+        raise InvalidInput("messages", f"at most {settings.max_content_bytes} bytes of content", f"{total} bytes")
+    if messages[-1:] and messages[-1].role != chat_pb2.ROLE_USER and not spoken:
+        last = chat_pb2.Role.Name(messages[-1].role)
+        raise InvalidInput(f"messages[{len(messages) - 1}].role", "ROLE_USER for the last message", last)
+
+
+def _check_sampling(sampling: chat_pb2.Sampling) -> None:
+    if sampling.HasField("temperature"):
+        _check_range("sampling.temperature", sampling.temperature, 0, 2)
+    if sampling.HasField("top_p"):
+        _check_range("sampling.top_p", sampling.top_p, 0, 1)
+        if sampling.top_p == 0:
+            raise InvalidInput("sampling.top_p", "above 0", sampling.top_p)
+    if sampling.HasField("max_tokens") and sampling.max_tokens < 1:
+        raise InvalidInput("sampling.max_tokens", "at least 1", sampling.max_tokens)
+    if len(sampling.stop) > STOPS:
+        raise InvalidInput("sampling.stop", f"at most {STOPS} strings", len(sampling.stop))
+    for index, stop in enumerate(sampling.stop):
+        if not 1 <= len(stop) <= STOP_CHARACTERS:
+            raise InvalidInput(f"sampling.stop[{index}]", f"1 to {STOP_CHARACTERS} characters", len(stop))
+
+
+def _check_range(field: str, value: float, low: float, high: float) -> None:
+    if math.isnan(value) or not low <= value <= high:
+        raise InvalidInput(field, f"{low} to {high}", f"{value:g}")

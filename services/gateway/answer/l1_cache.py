@@ -1,0 +1,137 @@
+"""Exact answers kept in the gateway: an answer that was just given needs no hop to be given again.
+
+A copy is good only while the cache's stream of invalidations is open: when it breaks, all copies go. A removal may
+overtake the answer it is about on its way here, so an answer that was begun before it is not taken in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from prometheus_client import Gauge
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.answer.fair_lru import Room
+from services.gateway.answer.removals import Known, Removals
+from services.gateway.upstream.stubs import Cache
+from services.runtime.deadline import Clock
+
+_MAX_REMEMBERED = 10_000
+_SWEEP_S = 1.0
+_BYTES = Gauge("hedgerow_near_cache_bytes", "Size of the answers kept in the gateway.")
+_OVERHEAD_BYTES = 1_000  # of a copy beside its text: itself, and what finds it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copy:
+    """An answer, the question's digest, the key the cache keeps it under, and when it stops being good. Not the message
+    that it came in: that would keep all of its arena alive."""
+
+    text: str
+    model: str
+    finish_reason: chat_pb2.FinishReason
+    question: bytes
+    key: str
+    tenant: str
+    expires: float
+
+
+class NearCache:
+    """At most `entries` answers of `max_bytes` together, each for at most `ttl_s`, by tenant and the digest of their
+    question."""
+
+    def __init__(self, entries: int, ttl_s: float, max_bytes: int = 1 << 26, clock: Clock = time.monotonic):
+        self._copies: Room[Copy] = Room(max_bytes, entries)
+        self._by_key: dict[str, Copy] = {}  # the cache's
+        self._ends: defaultdict[int, set[Copy]] = defaultdict(set)  # by the second in which they stop being good
+        self.removals = Removals(_MAX_REMEMBERED, clock)
+        self._enabled = entries > 0 and max_bytes > 0
+        self._ttl_s, self._clock = ttl_s, clock
+        _BYTES.set_function(lambda: self._copies.bytes)
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def get(self, tenant: str, question: bytes) -> Copy | None:
+        copy = self._copies.get(tenant, question)
+        if copy is None or copy.expires > self._clock():
+            return copy
+        self._drop(copy)
+        return None
+
+    def put(self, question: bytes, answer: cache_pb2.Answer, tenant: str, known: Known, key: str, ttl_ms: int) -> None:
+        """Keep the answer to a question; `known` when it was begun."""
+        if not self._enabled or self.removals.overtook(replace(known, key=key), tenant):
+            return
+        expires = self._clock() + min(self._ttl_s, ttl_ms / 1000)
+        copy = Copy(answer.text, answer.model, answer.finish_reason, question, key, tenant, expires)
+        if other := self._by_key.get(key):  # questions that differ in white space alone have one key
+            self._drop(other)
+        self._by_key[key] = copy
+        self._ends[int(expires)].add(copy)
+        for gone in self._copies.put(tenant, question, copy, sys.getsizeof(copy.text) + _OVERHEAD_BYTES):
+            self._unlist(gone)
+
+    async def follow(self, cache: Cache) -> None:
+        """Hear of removals for as long as the cache is there."""
+        try:
+            async for removal in cache.invalidations():
+                self.removals.learn(removal.epoch)
+                match removal.WhichOneof("target"):
+                    case "key":
+                        self.remove_key(removal.key)
+                    case "tenant":
+                        self.remove_tenant(removal.tenant)
+                    case None:
+                        self.watch_began()
+        finally:
+            self.watch_ended()
+
+    async def run(self) -> None:
+        """Let go of what is not good any more, though nobody asks for it. Until cancelled."""
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Let go of what stopped being good, within a second of it."""
+        now = int(self._clock())
+        for second in [second for second in self._ends if second < now]:
+            for copy in self._ends.pop(second):
+                self._drop(copy)
+
+    def watch_began(self) -> None:
+        """From now on every removal is heard of."""
+        self.removals.began()
+
+    def watch_ended(self) -> None:
+        """Removals may have been missed: nothing here is good any more."""
+        self.removals.ended()
+        self._copies.clear()
+        self._by_key.clear()
+        self._ends.clear()
+
+    def remove_key(self, key: str) -> None:
+        self.removals.heard("key", key)
+        if copy := self._by_key.get(key):
+            self._drop(copy)
+
+    def remove_tenant(self, tenant: str) -> None:
+        self.removals.heard("tenant", tenant)
+        for copy in self._copies.pop_tenant(tenant):
+            self._unlist(copy)
+
+    def _drop(self, copy: Copy) -> None:
+        self._copies.pop(copy.tenant, copy.question)
+        self._unlist(copy)
+
+    def _unlist(self, copy: Copy) -> None:
+        if self._by_key.get(copy.key) is copy:
+            del self._by_key[copy.key]
+        if ending := self._ends.get(int(copy.expires)):
+            ending.discard(copy)

@@ -1,0 +1,264 @@
+"""The account of one answer: what each stage had and took, what went wrong, and the last event made from it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from opentelemetry.trace import Span
+from prometheus_client import Counter, Histogram
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.decisions import Decisions, Policy
+from services.gateway.answer.plan import Plan
+from services.gateway.answer.targets import Targets
+from services.gateway.policies.ticket import Shed
+from services.runtime import telemetry
+from services.runtime.deadline import Clock
+from services.runtime.errors import ServiceError
+
+_log = logging.getLogger(__name__)
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, 10, 30)
+_STAGE_SECONDS = Histogram("hedgerow_stage_seconds", "Time a stage took.", ["stage", "outcome"], buckets=_BUCKETS)
+_TTFT_SECONDS = Histogram("hedgerow_ttft_seconds", "Time to first text.", ["model", "cache"], buckets=_BUCKETS)
+_TOTAL_SECONDS = Histogram("hedgerow_total_seconds", "Time to the last event.", ["model", "cache"], buckets=_BUCKETS)
+_ANSWERS = Counter("hedgerow_answers", "Answers.", ["model", "finish_reason", "cache"])
+_DEGRADED = Counter("hedgerow_degraded", "Answers that are less than they could be.", ["reason"])
+_TOKENS = Counter("hedgerow_tokens", "Tokens.", ["model", "kind"])
+_COST_USD = Counter("hedgerow_cost_usd", "What answers cost, in US dollars at the router's prices.", ["model"])
+_DROPPED = Counter("hedgerow_dropped", "Answers whose client left, by how far they had got.", ["progress"])
+_LEAST_S = 0.001  # less is no time for a call
+# `labels` takes a lock and formats its values each time; the labels here have few values.
+_stage_seconds, _ttft_seconds, _total_seconds = map(
+    cache, (_STAGE_SECONDS.labels, _TTFT_SECONDS.labels, _TOTAL_SECONDS.labels)
+)
+_answers, _tokens = map(cache, (_ANSWERS.labels, _TOKENS.labels))
+
+
+def _words(enum: Any, prefix: str) -> dict[int, str]:
+    """The values of a protobuf enum as lower-case words."""
+    return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
+
+
+_OUTCOMES = _words(pb.StageOutcome, "STAGE_OUTCOME_")
+_VERDICTS = _words(pb.CacheVerdict, "CACHE_VERDICT_")
+_REASONS = _words(chat_pb2.FinishReason, "FINISH_REASON_")
+
+
+@dataclass(slots=True)
+class Running:
+    """A stage under way. Who runs it sets `outcome` and `detail`; `budget_s` is what it has from its start."""
+
+    budget_s: float
+    span: Span
+    outcome: pb.StageOutcome = pb.STAGE_OUTCOME_OK
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Opened when a request is admitted. `reserve_s` is kept back of the budget for the last event."""
+
+    plan: Plan
+    span: Span
+    reserve_s: float
+    targets: Targets = field(default_factory=Targets)
+    clock: Clock = time.monotonic
+    text: list[str] = field(default_factory=list)
+    stages: list[pb.Stage] = field(default_factory=list)
+    degraded: list[str] = field(default_factory=list)
+    cache: pb.CacheReport = field(default_factory=pb.CacheReport)
+    usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
+    model: str = ""
+    tokens: int = 0  # in `text`, as far as they are known
+    billed_tokens: int = 0  # prompt and completion, that the tenant's quota is charged for
+    cost_usd: float = 0.0
+    transcript: str = ""  # what the request's recording said
+    sights: pb.Sights | None = None  # what its pictures showed
+    finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
+    ttft_s: float | None = None
+    total_s: float = 0.0
+    tell: Callable[[pb.Stage], None] = lambda _: None  # hears of each stage when it has ended
+    opened: float = field(init=False)
+    decisions: Decisions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.opened, self.decisions = self.clock(), Decisions(self.clock)
+
+    def elapsed(self) -> float:
+        """Seconds since the request was admitted."""
+        return self.clock() - self.opened
+
+    def remaining(self) -> float:
+        """Seconds that stages may still use."""
+        return max(0.0, self.plan.budget_ms / 1000 - self.reserve_s - self.elapsed())
+
+    def decide(self, policy: Policy, action: str, subject: str, reason: str) -> None:
+        """Note what a policy did."""
+        self.decisions.add(policy, action, subject, reason)
+
+    def worth_starting(self, name: str, stage: Running) -> bool:
+        """Whether an optional stage has any time at all; a call that ends before it begins is only a cost."""
+        if stage.budget_s >= _LEAST_S:
+            return True
+        stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"a budget of {stage.budget_s * 1000:.2f} ms"
+        self.decide("budget", "skipped", name, stage.detail)
+        return False
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Running]:
+        """Run a stage: its budget is its planned slice and all the time that earlier stages left unused."""
+        planned, started = self.plan[name], self.elapsed()
+        unused = max(0.0, planned.starts_ms / 1000 - started)
+        budget = min(planned.budget_ms / 1000 + unused, planned.stage.cap_ms / 1000, self.remaining())
+        running = Running(budget, telemetry.start_span(name))
+        try:
+            yield running
+        except BaseException as error:
+            running.outcome, running.detail = pb.STAGE_OUTCOME_FAILED, running.detail or type(error).__name__
+            raise
+        finally:
+            self._close(name, running, started)
+
+    def _close(self, name: str, running: Running, started: float) -> None:
+        spent = self.elapsed() - started
+        if running.span.is_recording():
+            running.span.set_attributes(
+                {
+                    "hedgerow.stage.budget_ms": running.budget_s * 1000,
+                    "hedgerow.stage.spent_ms": spent * 1000,
+                    "hedgerow.stage.outcome": _OUTCOMES[running.outcome],
+                    "hedgerow.stage.detail": running.detail,
+                }
+            )
+            running.span.end()
+        if running.outcome == pb.STAGE_OUTCOME_OVERRUN:
+            _log.warning("stage %s broke its budget of %.0f ms: %s", name, running.budget_s * 1000, running.detail)
+        ended = pb.Stage(
+            name=name,
+            budget_ms=running.budget_s * 1000,
+            spent_ms=spent * 1000,
+            started_ms=started * 1000,
+            outcome=running.outcome,
+            detail=running.detail,
+        )
+        self.stages.append(ended)
+        self.tell(ended)
+
+    def accepted(self) -> pb.Accepted:
+        """The event that tells the plan."""
+        plan = [
+            pb.PlannedStage(
+                name=planned.stage.name,
+                budget_ms=planned.budget_ms,
+                required=planned.stage.required,
+                after=planned.stage.after,
+            )
+            for planned in self.plan.slices
+        ]
+        return pb.Accepted(trace_id=telemetry.trace_id(self.span), budget_ms=self.plan.budget_ms, plan=plan)
+
+    def add_text(self, text: str, tokens: int = 0) -> None:
+        if self.ttft_s is None:
+            self.ttft_s = self.elapsed()
+        self.text.append(text)
+        self.tokens += tokens
+
+    def close(self) -> pb.Final:
+        """The last event."""
+        self.total_s = self.elapsed()
+        self.usage.completion_tokens = self.usage.completion_tokens or self.tokens
+        self._compare_with_targets()
+        return pb.Final(
+            text="".join(self.text),
+            finish_reason=self.finish_reason,
+            model=self.model,
+            usage=self.usage,
+            cache=self.cache,
+            degraded=self.degraded,
+            stages=self.stages,
+            ttft_ms=None if self.ttft_s is None else self.ttft_s * 1000,
+            total_ms=self.total_s * 1000,
+            trace_id=telemetry.trace_id(self.span),
+            budget_ms=self.plan.budget_ms,
+            decisions=[pb.Decision(**made) for made in self.decisions.told(self.opened)] if self.decisions else None,
+            cost_usd=self.cost_usd,
+            transcript=self.transcript,
+            sights=self.sights,
+        )
+
+    def failed(self, error: ServiceError) -> None:
+        """There is no answer: the error tells why."""
+        if isinstance(error, Shed):
+            self.decide("shed", "refused", error.metadata.get("why", ""), error.outline)
+        self.decisions.explain(error, self.opened, telemetry.trace_id(self.span))
+        self._trace_decisions()
+
+    def dropped(self) -> None:
+        """The client has left; that only counts before the last event."""
+        if self.total_s:
+            return
+        progress = "in text" if self.text else "before text" if self.stages else "before any stage"
+        _DROPPED.labels(progress).inc()
+        self.span.set_attribute("hedgerow.dropped", progress)
+        self._trace_decisions()
+
+    def publish(self) -> None:
+        """Put the account into the metrics and on the span; after `close`, when the client has it already."""
+        for stage in self.stages:
+            _stage_seconds(stage.name, _OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
+        verdict, reason = _VERDICTS[self.cache.verdict], _REASONS[self.finish_reason]
+        _answers(self.model, reason, verdict).inc()
+        _total_seconds(self.model, verdict).observe(self.total_s)
+        if self.ttft_s is not None:
+            _ttft_seconds(self.model, verdict).observe(self.ttft_s)
+        for label in self.degraded:
+            _DEGRADED.labels(label).inc()
+        if self.usage.completion_tokens:
+            _tokens(self.model, "prompt").inc(self.usage.prompt_tokens)
+            _tokens(self.model, "completion").inc(self.usage.completion_tokens)
+        if self.cost_usd:
+            _COST_USD.labels(self.model).inc(self.cost_usd)
+        if self.span.is_recording():
+            self.span.set_attributes(
+                {
+                    "hedgerow.budget_ms": self.plan.budget_ms,
+                    "hedgerow.total_ms": self.total_s * 1000,
+                    "hedgerow.ttft_ms": -1.0 if self.ttft_s is None else self.ttft_s * 1000,
+                    "hedgerow.model": self.model,
+                    "hedgerow.finish_reason": reason,
+                    "hedgerow.cache.verdict": verdict,
+                    "hedgerow.degraded": self.degraded,
+                }
+            )
+            self._trace_decisions()
+
+    def _trace_decisions(self) -> None:
+        """Each decision as an event on the request's span, at the time it was made."""
+        if not self.span.is_recording():
+            return
+        now, now_ns = self.clock(), time.time_ns()
+        for made in self.decisions:
+            attributes = {
+                "hedgerow.decision.action": made.action,
+                "hedgerow.decision.subject": made.subject,
+                "hedgerow.decision.reason": made.reason,
+            }
+            if made.address:
+                attributes["hedgerow.decision.address"] = made.address
+            self.span.add_event(f"hedgerow.{made.policy}", attributes, now_ns - int((now - made.at) * 1e9))
+
+    def _compare_with_targets(self) -> None:
+        if not self.targets:
+            return
+        spent_ms = {stage.name: stage.spent_ms for stage in self.stages} | {"total": self.total_s * 1000}
+        if self.ttft_s is not None:
+            spent_ms["ttft"] = self.ttft_s * 1000
+        for name, percentile, text in self.targets.missed(spent_ms):
+            self.decide("target", f"missed_{percentile}", name, text)

@@ -1,0 +1,143 @@
+"""What is done for an answer after its client has the last event: the cache keeps it, the router hears how it went.
+
+Bounded: when a backend cannot keep up, what does not fit is dropped and counted, and no answer waits for it. Of answers
+the tenant with the most bytes waiting loses its oldest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from prometheus_client import Counter, Gauge
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.router.v1 import router_pb2
+from services.gateway.answer.fair_lru import Room
+from services.gateway.answer.l1_cache import NearCache
+from services.gateway.answer.removals import Known
+from services.gateway.upstream.stubs import Cache, Router, keep_up
+from services.runtime.errors import ServiceError
+
+_OBSERVATIONS = 1_000  # that may wait
+_STORERS = 8  # side by side, so that the cache can commit several at once
+_STORE_TIMEOUT_S = 2.0
+_OBSERVE_EVERY_S = 0.1
+_OVERHEAD_BYTES = 2_500  # of a waiting answer beside its message's fields: messages, itself, and what finds it
+_DROPPED = Counter("hedgerow_aftermath_dropped", "Answers not stored and observations not sent.", ["kind"])
+_BYTES = Gauge("hedgerow_aftermath_bytes", "Size of the answers that wait for the cache to keep them.")
+_Place = tuple[str, bytes]  # a tenant, and the digest of a question of its
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """An answer on its way to the cache."""
+
+    place: _Place
+    request: cache_pb2.StoreRequest
+    known: Known
+
+
+class Aftermath:
+    """Give it what there is to do; `run` does it. Answers of up to `max_bytes` may wait to be stored."""
+
+    def __init__(self, cache: Cache | None, router: Router | None, near: NearCache, max_bytes: int = 1 << 25):
+        self._cache, self._router, self._near = cache, router, near
+        self._waiting: Room[_Waiting] = Room(max_bytes)
+        self._line: OrderedDict[_Place, None] = OrderedDict()  # the oldest first
+        self._stored_now: dict[_Place, _Waiting] = {}
+        self._work, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+        _BYTES.set_function(lambda: self._waiting.bytes)
+        self._observations: asyncio.Queue[router_pb2.Observation] = asyncio.Queue(_OBSERVATIONS)
+
+    def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known) -> None:
+        """Have the cache keep an answer; `question` is the near cache's digest for it, `known` when it was begun."""
+        request.epoch = known.epoch
+        waiting = _Waiting((request.question.tenant, question), request, known)
+        self._line[waiting.place] = None
+        for gone in self._waiting.put(*waiting.place, waiting, request.ByteSize() + _OVERHEAD_BYTES):
+            if self._waiting.get(*gone.place) is None:  # else a newer answer took its place
+                _DROPPED.labels("store").inc()
+                self._line.pop(gone.place, None)
+        if self._line:
+            self._idle.clear()
+            self._work.set()
+
+    def pending(self, tenant: str, question: bytes) -> cache_pb2.Answer | None:
+        """The answer that is on its way to the cache: who asks again at once finds it too, unless it was removed."""
+        place = tenant, question
+        waiting = self._waiting.get(*place) or self._stored_now.get(place)
+        if waiting is None or self._near.removals.overtook(waiting.known, tenant):
+            return None
+        return waiting.request.answer
+
+    def observe(self, observation: router_pb2.Observation) -> None:
+        """Tell the router how a generation went."""
+        if self._router is None:
+            return
+        try:
+            self._observations.put_nowait(observation)
+        except asyncio.QueueFull:
+            _DROPPED.labels("observation").inc()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            if self._cache is not None:
+                for _ in range(_STORERS):
+                    group.create_task(self._keep_storing(self._cache))
+            if self._router is not None:
+                router = self._router
+                group.create_task(keep_up(lambda: router.observe(self._batches())))
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until every answer is stored, or for `timeout_s`."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            _DROPPED.labels("store").inc(len(self._line))
+
+    async def _keep_storing(self, cache: Cache) -> None:
+        while True:
+            waiting = await self._next()
+            self._stored_now[waiting.place] = waiting
+            try:
+                await self._keep(cache, waiting)
+            finally:
+                if self._stored_now.get(waiting.place) is waiting:
+                    del self._stored_now[waiting.place]
+                if not (self._line or self._stored_now):
+                    self._idle.set()
+
+    async def _keep(self, cache: Cache, waiting: _Waiting) -> None:
+        tenant, question = waiting.place
+        if self._near.removals.took(waiting.known, tenant):
+            _DROPPED.labels("store").inc()
+            return
+        try:
+            stored = await cache.store(waiting.request, _STORE_TIMEOUT_S)
+        except ServiceError:
+            _DROPPED.labels("store").inc()
+            return
+        if not stored.local_only:
+            self._near.put(question, waiting.request.answer, tenant, waiting.known, stored.key, stored.ttl_ms)
+
+    async def _next(self) -> _Waiting:
+        while not self._line:
+            self._work.clear()
+            await self._work.wait()
+        place, _ = self._line.popitem(last=False)
+        waiting = self._waiting.pop(*place)
+        assert waiting is not None  # what is in the line has a place in the room
+        return waiting
+
+    async def _batches(self) -> AsyncIterator[router_pb2.ObserveRequest]:
+        while True:
+            batch = [await self._observations.get()]
+            await asyncio.sleep(_OBSERVE_EVERY_S)
+            while not self._observations.empty():
+                batch.append(self._observations.get_nowait())
+            yield router_pb2.ObserveRequest(observations=batch)

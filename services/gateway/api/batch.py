@@ -1,0 +1,84 @@
+"""A batch: several requests in one call, that nobody waits for one by one.
+
+Its items go in their turn, those with the least time first. Each one's budget counts from the batch's start, for its
+caller waits from then on; what is left of it when its turn comes is what its answer has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.answer import Messages
+from services.gateway.policies.pace import Pace, Turn
+from services.gateway.policies.ticket import Shed
+from services.runtime.deadline import Deadline
+
+_RETRY_AFTER_S = 1.0
+Begin = Callable[[pb.GenerateRequest, Deadline, Turn], Awaitable[Messages]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    index: int
+    request: pb.GenerateRequest
+    deadline: Deadline
+
+
+class Batch:
+    """`allow` checks a request and gives the end of its budget, `begin` admits it and begins its answer, `tell` makes
+    of what it raises what callers may know."""
+
+    def __init__(
+        self,
+        allow: Callable[[pb.GenerateRequest], Deadline],
+        begin: Begin,
+        tell: Callable[[Exception], pb.BatchError],
+    ):
+        self._allow, self._begin, self._tell = allow, begin, tell
+        self._pace = Pace()
+
+    async def results(self, requests: Iterable[pb.GenerateRequest]) -> AsyncGenerator[pb.GenerateBatchResponse, None]:
+        """Each as it is done. One item's failure does not end the others."""
+        items: list[_Item] = []
+        for index, request in enumerate(requests):
+            try:
+                items.append(_Item(index, request, self._allow(request)))
+            except Exception as error:
+                yield self._failed(index, error)
+        items.sort(key=lambda item: item.deadline.at)
+        tasks = [asyncio.create_task(self._result(item)) for item in items]
+        try:
+            for done in asyncio.as_completed(tasks):
+                yield await done
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _result(self, item: _Item) -> pb.GenerateBatchResponse:
+        try:
+            return pb.GenerateBatchResponse(index=item.index, final=await self._final(item))
+        except Exception as error:
+            return self._failed(item.index, error)
+
+    async def _final(self, item: _Item) -> pb.Final:
+        try:
+            turn = await self._pace.turn(item.deadline)
+        except TimeoutError:
+            why = "batch: the budget was over before its turn came"
+            raise Shed(why, retry_delay_s=_RETRY_AFTER_S, why="expired") from None
+        final = pb.Final()
+        try:
+            async with aclosing(await self._begin(item.request, item.deadline, turn)) as messages:
+                async for message in messages:
+                    final = message.events[-1].final  # the last event of the last message
+        finally:
+            turn.over()
+        return final
+
+    def _failed(self, index: int, error: Exception) -> pb.GenerateBatchResponse:
+        return pb.GenerateBatchResponse(index=index, error=self._tell(error))

@@ -1,0 +1,212 @@
+"""A spoken conversation: audio in, text out, turn by turn.
+
+    requests → audio service → what is heard → a turn for each segment → answer → responses
+
+A turn is what is said until a pause, and its answer. Words of somebody who speaks while an answer comes cut it off
+(barge-in); a noise without words does not. Its text so far stays in the conversation. An answer that is cut off before
+its first text was none: its question goes on with what is said next, as when somebody pauses for thought.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+from hedgerow.audio.v1 import audio_pb2
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.answer import Messages
+from services.gateway.api.speech_queue import Spoken
+from services.gateway.errors import Idle
+from services.gateway.upstream.stubs import Audio
+from services.runtime.deadline import until_set
+from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.telemetry import Metadata
+
+MAX_AUDIO_BYTES = 262_144  # of one message, as the audio service has it
+_AHEAD = 32  # responses that may wait for the client; who answers faster is held back
+Responses = AsyncGenerator[pb.ConverseResponse, None]
+
+
+class Conversation:
+    """`answer` answers one turn's request, `tell` makes of its failure what callers may know. Of the turns so far, the
+    last `keep_turns` go along with a question. Without any audio for `idle_s` it ends. What was said waits in `spoken`
+    for the audio service."""
+
+    def __init__(
+        self,
+        options: pb.ConverseOptions,
+        answer: Callable[[pb.GenerateRequest], Messages],
+        tell: Callable[[Exception], pb.BatchError],
+        keep_turns: int,
+        idle_s: float,
+        spoken: Spoken,
+    ):
+        self._options, self._answer, self._tell = options, answer, tell
+        self._turns: deque[tuple[str, str]] = deque(maxlen=keep_turns)
+        self._turn = 0
+        self._unanswered = ""  # a question whose answer was cut off before its first text
+        self._question = ""
+        self._said: list[str] = []
+        self._answering: asyncio.Task[None] | None = None
+        self._idle_s, self._spoken = idle_s, spoken
+        self._broken: ServiceError | None = None
+        self._out: asyncio.Queue[pb.ConverseResponse | None] = asyncio.Queue(_AHEAD)
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        """Hear no more; what was said by now is still answered."""
+        self._closed.set()
+
+    def end(self, error: ServiceError) -> None:
+        """Say no more but that error."""
+        self._broken = error
+        while not self._out.empty():
+            self._out.get_nowait()
+        self._out.put_nowait(None)
+
+    async def responses(
+        self,
+        requests: AsyncIterator[pb.ConverseRequest],
+        audio: Audio,
+        timeout_s: float | None = None,
+        metadata: Metadata = (),
+    ) -> Responses:
+        """Everything that happens, until both sides have finished. May be iterated once; closing it ends everything."""
+        reading = until_set(self._closed, self._read(requests))  # until the client or we have had enough
+        pumping = asyncio.create_task(_ending(self._spoken, reading))
+        following = asyncio.create_task(_closing(self._out, self._follow(audio, timeout_s, metadata)))
+        try:
+            while (response := await self._out.get()) is not None:
+                yield response
+            if self._broken:
+                raise self._broken
+            await following
+            await pumping
+        finally:
+            tasks = [task for task in (pumping, following, self._answering) if task]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._spoken.clear()
+
+    async def _read(self, requests: AsyncIterator[pb.ConverseRequest]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._idle_s) as idle:
+                async for request in requests:
+                    match request.WhichOneof("kind"):
+                        case "audio":
+                            if len(request.audio) > MAX_AUDIO_BYTES:
+                                limit = f"at most {MAX_AUDIO_BYTES} bytes in a message"
+                                raise InvalidInput("audio", limit, f"{len(request.audio)} bytes")
+                            idle.reschedule(None)  # who is held back is not idle
+                            await self._spoken.put(request.audio)
+                            idle.reschedule(loop.time() + self._idle_s)
+                        case "interrupt":
+                            await self._cut_off(goes_on=False)
+                        case other:
+                            raise InvalidInput("kind", "audio or interrupt after the first message", other or "nothing")
+        except TimeoutError:
+            limit = f"{self._idle_s:g} s"
+            raise Idle(f"audio: some at least every {limit}, got none", limit=limit) from None
+
+    async def _follow(self, audio: Audio, timeout_s: float | None, metadata: Metadata) -> None:
+        """Act on what is heard, until the last answer is given."""
+        async with aclosing(audio.listen(self._sent(), timeout_s, metadata)) as heard:
+            async for event in heard:
+                await self._take(event)
+        if self._answering:
+            await asyncio.wait({self._answering})
+
+    async def _sent(self) -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
+        """What the audio service gets."""
+        pause_ms = self._options.pause_ms if self._options.HasField("pause_ms") else None
+        options = audio_pb2.StreamOptions(format=self._options.format, pause_ms=pause_ms)
+        yield audio_pb2.TranscribeStreamRequest(options=options)
+        while (audio := await self._spoken.get()) is not None:
+            yield audio_pb2.TranscribeStreamRequest(audio=audio)
+
+    async def _take(self, event: audio_pb2.TranscribeStreamResponse) -> None:
+        match event.WhichOneof("kind"):
+            case "speech_started":
+                await self._out.put(pb.ConverseResponse(turn=self._turn, speech_started=event.speech_started))
+            case "partial" if event.partial.text:
+                await self._cut_off(goes_on=True)
+                await self._hear(self._unanswered + event.partial.text, event.partial.confirmed)
+            case "segment" if event.segment.text:
+                await self._cut_off(goes_on=True)
+                await self._ask(self._unanswered + event.segment.text)
+
+    async def _hear(self, text: str, confirmed: int, *, final: bool = False) -> None:
+        confirmed += 0 if final else len(self._unanswered.split())
+        transcript = pb.Transcript(text=text, confirmed_words=confirmed, final=final)
+        await self._out.put(pb.ConverseResponse(turn=self._turn, transcript=transcript))
+
+    async def _ask(self, question: str) -> None:
+        self._unanswered, self._question, self._said = "", question, []
+        await self._hear(question, len(question.split()), final=True)
+        self._answering = asyncio.create_task(self._give(self._turn, question, self._said))
+        self._turn += 1
+
+    async def _give(self, turn: int, question: str, said: list[str]) -> None:
+        """One turn's answer; its text goes into `said` as it comes."""
+        try:
+            async with aclosing(self._answer(self._request(question))) as messages:
+                async for message in messages:
+                    said += [event.delta.text for event in message.events if event.HasField("delta")]
+                    await self._out.put(pb.ConverseResponse(turn=turn, answer=message))
+            self._remember(question, "".join(said))
+        except Exception as error:  # one turn's failure does not end the conversation
+            await self._out.put(pb.ConverseResponse(turn=turn, error=self._tell(error)))
+
+    async def _cut_off(self, *, goes_on: bool) -> None:
+        """End the answer that is being given, if there is one. With `goes_on`, a question that has no text for an
+        answer yet is not over: what is said next belongs to it."""
+        task, self._answering = self._answering, None
+        if task is None or task.done():
+            return
+        turn, question, said = self._turn - 1, self._question, self._said
+        task.cancel()
+        await asyncio.wait({task})
+        text = "".join(said)
+        self._remember(question, text)
+        if not text and goes_on:
+            self._unanswered = f"{question} "
+        await self._out.put(pb.ConverseResponse(turn=turn, interrupted=pb.Interrupted(text=text)))
+
+    def _remember(self, question: str, text: str) -> None:
+        if text.strip():
+            self._turns.append((question, text))
+
+    def _request(self, question: str) -> pb.GenerateRequest:
+        """A turn, with the ones before it."""
+        request = pb.GenerateRequest()
+        request.CopyFrom(self._options.request)
+        for asked, answered in self._turns:
+            request.messages.add(role=chat_pb2.ROLE_USER, content=asked)
+            request.messages.add(role=chat_pb2.ROLE_ASSISTANT, content=answered)
+        request.messages.add(role=chat_pb2.ROLE_USER, content=question)
+        return request
+
+
+async def _ending(spoken: Spoken, work: Coroutine[Any, Any, None]) -> None:
+    """Do `work`, which fills `spoken`, and end it."""
+    try:
+        await work
+    finally:
+        spoken.end()
+
+
+async def _closing(queue: asyncio.Queue[Any], work: Coroutine[Any, Any, None]) -> None:
+    """Do `work`, which fills a queue, and end the queue. When it is cancelled nobody reads the queue any more, and in a
+    full one there would never be room for its end."""
+    try:
+        await work
+    except Exception:
+        await queue.put(None)
+        raise
+    await queue.put(None)

@@ -1,0 +1,237 @@
+"""The contract of the gateway: admit, open the ledger, hand over."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, contextmanager
+from functools import cache, partial
+from weakref import WeakValueDictionary
+
+from google.rpc import code_pb2
+from opentelemetry.trace import Span
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.control import Door
+from services.gateway.admission.credential import Credential
+from services.gateway.admission.identity import Identity, Tenant
+from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
+from services.gateway.admission.validation import check, check_conversation
+from services.gateway.answer.answer import Answer, Backends, Messages
+from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.media import recording_is
+from services.gateway.answer.plan import answer_stages, make_plan
+from services.gateway.answer.targets import Targets
+from services.gateway.api.batch import Batch
+from services.gateway.api.conversation import Conversation
+from services.gateway.api.speech_queue import Spoken, Tally
+from services.gateway.config import GatewaySettings
+from services.gateway.errors import BudgetSpent
+from services.gateway.policies.pace import Turn
+from services.gateway.upstream.stubs import Audio, whose
+from services.runtime import telemetry
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.rpc.boundary import Call, to_status
+
+_OPENING_S = 10.0  # for a conversation's first message
+_HOLD_S = 1.0  # for the gateways' common quotas to decide on a conversation
+_PARTING_S = 2.0  # for a client to take its last error
+_LEAST_MS = 1.0  # of a budget, and of a wait worth a word
+
+
+class GatewayServicer:
+    """Serves `hedgerow.gateway.v1.GatewayService`."""
+
+    def __init__(self, settings: GatewaySettings, backends: Backends, identity: Identity, door: Door):
+        self._settings, self._backends = settings, backends
+        self._identity, self._door, self._targets = identity, door, Targets(settings.targets)
+        self._conversations: set[Conversation] = set()
+        self._tallies = WeakValueDictionary[str, Tally]()
+        self._stages = cache(partial(answer_stages, settings.stages))
+
+    def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
+        """The credential of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`."""
+        return Credential(self._identity, metadata, caller)
+
+    async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
+        credential = self.authorize(call.metadata, call.peer)
+        async with aclosing(await self._answer(request, credential.tenant, call.deadline, call.span)) as messages:
+            async for message in messages:
+                credential.check()
+                yield message
+
+    async def GenerateBatch(
+        self, request: pb.GenerateBatchRequest, call: Call
+    ) -> AsyncIterator[pb.GenerateBatchResponse]:
+        credential, began = self.authorize(call.metadata, call.peer), time.monotonic()
+        if not 1 <= len(request.requests) <= self._settings.max_batch:
+            raise InvalidInput("requests", f"1 to {self._settings.max_batch} requests", len(request.requests))
+
+        def allow(item: pb.GenerateRequest) -> Deadline:
+            check(item, self._settings)
+            return Deadline.after(self._budget_ms(item, credential.tenant, call.deadline) / 1000)
+
+        async def begin(item: pb.GenerateRequest, deadline: Deadline, turn: Turn) -> Messages:
+            credential.check()
+            tenant, trace_id = credential.tenant, telemetry.trace_id(call.span)
+            reservation = await self._door.admit_in_time(item, tenant, trace_id, deadline)
+            ledger = self._open(item, max(deadline.remaining() * 1000, _LEAST_MS), call.span, time.monotonic())
+            if (waited_ms := (ledger.opened - began) * 1000) > _LEAST_MS:
+                ledger.decide("limit", "waited", "batch", f"{waited_ms:.0f} ms for its turn")
+            return self._make(item, tenant, reservation, ledger, turn.over)
+
+        async with aclosing(Batch(allow, begin, _tell).results(request.requests)) as results:
+            async for result in results:
+                credential.check()
+                yield result
+
+    async def Converse(
+        self, requests: AsyncIterator[pb.ConverseRequest], call: Call
+    ) -> AsyncIterator[pb.ConverseResponse]:
+        credential = self.authorize(call.metadata, call.peer)
+        place = await self._door.hold(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
+        try:
+            first = await _opening(requests)
+            audio = self._may_converse(first)
+            conversation = self._conversation(first.options, credential, call.deadline)
+            remaining = call.deadline.remaining()
+            timeout_s = remaining if math.isfinite(remaining) else None
+            metadata = (*telemetry.propagate(call.span), whose(credential.tenant.name))
+            with self._listed(conversation), _ends_with(credential, conversation):
+                async with aclosing(conversation.responses(requests, audio, timeout_s, metadata)) as responses:
+                    async for response in responses:
+                        yield response
+        finally:
+            place.settle(0)
+
+    def drain(self) -> None:
+        """End the conversations, which would never end by themselves."""
+        for conversation in self._conversations:
+            conversation.close()
+
+    def _may_converse(self, first: pb.ConverseRequest) -> Audio:
+        """Who listens. Raises where nobody can, or what is wrong with the first message."""
+        if not first.HasField("options"):
+            raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
+        check_conversation(first.options, self._settings)
+        senses = self._backends.senses
+        assert senses is not None  # as it is checked
+        assert senses.audio is not None
+        if not senses.audio_breaker.would_admit():
+            raise senses.audio_breaker.refusal()
+        return senses.audio
+
+    def _conversation(self, options: pb.ConverseOptions, credential: Credential, deadline: Deadline) -> Conversation:
+        def answer(request: pb.GenerateRequest) -> Messages:
+            return self._turn(request, credential, deadline)
+
+        settings, name = self._settings, credential.tenant.name
+        tally = self._tallies.get(name) or Tally(settings.tenant_queue_bytes)
+        self._tallies[name] = tally
+        spoken = Spoken(settings.conversation_queue_bytes, tally)
+        return Conversation(
+            options, answer, _tell, settings.conversation_turns, settings.conversation_idle_ms / 1000, spoken
+        )
+
+    @contextmanager
+    def _listed(self, conversation: Conversation) -> Iterator[None]:
+        self._conversations.add(conversation)
+        try:
+            yield
+        finally:
+            self._conversations.discard(conversation)
+
+    async def _turn(self, request: pb.GenerateRequest, credential: Credential, deadline: Deadline) -> Messages:
+        """One turn's answer, in a span of its own. Its conversation has the place."""
+        with telemetry.internal_span("turn") as span:
+            async with aclosing(await self._answer(request, credential.tenant, deadline, span, TURN)) as messages:
+                async for message in messages:
+                    yield message
+
+    async def _answer(
+        self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
+    ) -> Messages:
+        check(request, self._settings)
+        budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
+        reservation = await self._door.admit(request, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
+        return self._make(request, tenant, reservation, self._open(request, budget_ms, span, opened))
+
+    def _open(self, request: pb.GenerateRequest, budget_ms: float, span: Span, opened: float) -> Ledger:
+        """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
+        cached = self._backends.cache is not None and not request.cache.bypass
+        plan = make_plan(
+            self._stages(cached=cached, images=bool(request.images), audio=recording_is(request)),
+            budget_ms,
+            floor_share=self._settings.floor_share,
+            first_text_ms=self._first_text_ms(request),
+        )
+        ledger = Ledger(plan, span, min(self._settings.finish_reserve_ms, budget_ms / 10) / 1000, self._targets)
+        ledger.opened = opened
+        return ledger
+
+    def _make(
+        self,
+        request: pb.GenerateRequest,
+        tenant: Tenant,
+        reservation: Reservation,
+        ledger: Ledger,
+        placed: Callable[[], None] | None = None,
+    ) -> Messages:
+        if reservation.local:
+            ledger.degraded.append("quota:local")
+            ledger.decide("quota", "local", tenant.name, reservation.local)
+        return Answer(request, tenant, reservation, ledger, self._backends, placed).messages()
+
+    def _budget_ms(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> float:
+        """The smallest of the request's budget, the tenant's cap, the most there is, and the call's own deadline."""
+        asked = request.budget_ms if request.HasField("budget_ms") else self._settings.default_budget_ms
+        left = deadline.remaining() * 1000
+        if math.isfinite(left):
+            left -= self._settings.finish_reserve_ms  # the last event has a way to go
+        if left <= 0:
+            raise BudgetSpent(f"deadline: {self._settings.finish_reserve_ms:.0f} ms or more, got less")
+        return min(asked, tenant.max_budget_ms or asked, self._settings.max_budget_ms, left)
+
+    def _first_text_ms(self, request: pb.GenerateRequest) -> float:
+        given = request.HasField("first_token_budget_ms")
+        limit = request.first_token_budget_ms if given else self._settings.first_token_budget_ms
+        return limit or math.inf
+
+
+@contextmanager
+def _ends_with(credential: Credential, conversation: Conversation) -> Iterator[None]:
+    """Inside, the conversation ends when its credential does: also that of a client that takes no answers."""
+
+    async def watch(serving: asyncio.Task[object] | None) -> None:
+        try:
+            await credential.watch()
+        except ServiceError as error:
+            conversation.end(error)
+        await asyncio.sleep(_PARTING_S)
+        if serving:
+            serving.cancel()
+
+    watching = asyncio.create_task(watch(asyncio.current_task()))
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+async def _opening(requests: AsyncIterator[pb.ConverseRequest]) -> pb.ConverseRequest:
+    """The first message; an empty one where there is none."""
+    try:
+        async with asyncio.timeout(_OPENING_S):
+            return await anext(requests, pb.ConverseRequest())
+    except TimeoutError:
+        raise TooLate(f"options: within {_OPENING_S:g} s, got nothing") from None
+
+
+def _tell(error: Exception) -> pb.BatchError:
+    """What a caller may know of an error that ends a part of a call."""
+    status = to_status(error)
+    reason = error.reason if isinstance(error, ServiceError) else ServiceError.reason
+    return pb.BatchError(code=code_pb2.Code.Name(status.code), reason=reason, message=status.message)

@@ -1,0 +1,251 @@
+"""Hedging: a second call where the first text is late; the first text wins and the other call is cancelled.
+
+J. Dean and L. A. Barroso, "The Tail at Scale", CACM 56(2), 2013 (https://doi.org/10.1145/2408776.2408794): a second
+call after the 95th percentile costs 5% more calls and takes most of the tail away. Three ways to choose the moment:
+
+- `adaptive`: after a percentile of the model's recent first-token times; where there were few lately, of those of a
+  longer time; where those are few too, after the time that the model is expected to need. Requests that never needed a
+  model (cache hits) earn budget too; it is spent by hedging sooner, at the percentile that uses the budget up.
+- `fixed`: after a set delay, for two providers that race.
+- `tied`: at once, while there is budget. (The paper's tied calls know of each other and cancel in the server's queue;
+  servers here do not know each other, so the loser is cancelled from here, at the winner's first text.)
+
+Streams are raced to their *first* text alone: what follows differs from call to call and could not be mixed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from services.gateway.policies.usual import Usual
+from services.runtime.deadline import Clock, set_within
+from services.runtime.digest import WindowedDigest
+from services.runtime.errors import ServiceError, TooLate
+from services.runtime.policy.bucket import ExtraBudget
+
+Mode = Literal["adaptive", "fixed", "tied", "off"]
+_MEMORY = 1 - 1 / 1_000  # requests that the ratio of requests to calls remembers
+_LOOK_EVERY_S = 0.05  # percentiles move more slowly than requests come
+_ASK_AGAIN_S = 0.25
+_SOONEST = 0.5  # percentile: hedging the faster half wins nothing
+
+
+class HedgeBudget:
+    """The second calls of a whole process: `share` of its requests, whether or not they needed a model.
+
+    Who finds nothing to spend gets in line, and who has waited longest is next: most of those that are a little late
+    are helped by waiting, and what is left over belongs to the slowest.
+
+    Processes that share one budget `draw` what they do not need and `put` in what others saved. `wanting` is set when
+    somebody gets in line.
+    """
+
+    def __init__(self, share: float, burst: float):
+        self.burst, self.wanting = burst, asyncio.Event()
+        self._budget, self._share = ExtraBudget(share, burst), share
+        self._requests = self._calls = 0.0
+        self._line: dict[asyncio.Event, None] = {}  # the longest wait first
+
+    def request(self) -> None:
+        """A request came; it may be answered without a call."""
+        self._budget.seen()
+        self._requests = self._requests * _MEMORY + 1
+        self._calls *= _MEMORY
+        self._call_next()
+
+    def call(self) -> None:
+        """A request needs a call."""
+        self._calls += 1
+
+    def spend(self, news: asyncio.Event) -> bool:
+        """Whether a second call may be made; it is then counted. Else `news` will be set when it is this one's turn,
+        until it has left."""
+        first = next(iter(self._line), news)
+        if first is news and self._budget.spend():
+            self.leave(news)
+            return True
+        self._line[news] = None
+        self.wanting.set()
+        return False
+
+    def leave(self, news: asyncio.Event) -> None:
+        """No second call is wanted any more."""
+        if news in self._line:
+            del self._line[news]
+            self._call_next()
+
+    def refund(self) -> None:
+        """The second call was not made after all."""
+        self._budget.refund()
+        self._call_next()
+
+    def missing(self) -> float:
+        """How many second calls this process could do with beyond those it can pay for: those in line, or one that it
+        may want at once."""
+        return max(0.0, max(1, len(self._line)) - self._budget.level)
+
+    def draw(self) -> float:
+        """Take out what is not needed here now, and return how much that is."""
+        return 0.0 if self._line else self._budget.draw(keep=1)
+
+    def put(self, amount: float) -> None:
+        """Add what others have saved."""
+        self._budget.put(amount)
+        self._call_next()
+
+    def share_of_calls(self) -> float:
+        """The share of calls that the budget is good for, 0 to 1."""
+        return min(1.0, self._share * max(1.0, self._requests / self._calls)) if self._calls else self._share
+
+    def _call_next(self) -> None:
+        if self._line and self._budget.ready:
+            next(iter(self._line)).set()
+
+
+@dataclass(frozen=True, slots=True)
+class HedgeRule:
+    """When to hedge. `percentile` is 0 to 100; the latest moment in `adaptive` mode, which looks at the last `window_s`
+    seconds where they hold `min_samples` first-token times."""
+
+    mode: Mode = "adaptive"
+    percentile: float = 95
+    delay_s: float = 0.15
+    min_samples: int = 100
+    window_s: float = 60
+
+
+class Hedge:
+    """The moment to hedge the calls of one model. `usual`: what it has needed over a longer time, or is expected to."""
+
+    def __init__(self, rule: HedgeRule, budget: HedgeBudget, usual: Usual, clock: Clock = time.monotonic):
+        self._rule, self.budget, self._usual, self._clock = rule, budget, usual, clock
+        self.basis = ""  # what the moment goes by, for people
+        self._looked = float("-inf")
+        self._moment_s = 0.0
+        self._firsts = WindowedDigest(rule.window_s, clock)
+
+    def saw(self, first_s: float) -> None:
+        """A call's time to its first text."""
+        self._firsts.add(first_s)
+
+    def gave_up(self, after_s: float) -> bool:
+        """A call ended before its first text, by its deadline or because another was faster. It would have taken longer
+        than this. Where this is longer than usual it counts: without these calls, the slow ones would be missing from
+        the percentiles. Returns whether it counts."""
+        usual = self._firsts.quantile(0.5)
+        counts = usual is None or after_s >= usual
+        if counts:
+            self._firsts.add(after_s)
+        return counts
+
+    def after_s(self) -> float | None:
+        """How long to wait for a first text before a second call; None: no second call."""
+        match self._rule.mode:
+            case "off":
+                return None
+            case "tied":
+                self.basis = "at once"
+                return 0.0
+            case "fixed":
+                self.basis = "the fixed delay"
+                return self._rule.delay_s
+        now = self._clock()
+        if now >= self._looked + _LOOK_EVERY_S:
+            self._looked, self._moment_s = now, self._look()
+        return self._moment_s
+
+    def _look(self) -> float:
+        quantile = min(self._rule.percentile / 100, 1 - self.budget.share_of_calls())
+        quantile = round(max(quantile, _SOONEST), 2)
+        percentile = f"the {quantile * 100:.0f}th percentile"
+        if self._firsts.count >= self._rule.min_samples and (moment_s := self._firsts.quantile(quantile)) is not None:
+            self.basis = f"{percentile} of the last {self._rule.window_s:g} s"
+            return moment_s
+        if (moment_s := self._usual.quantile_s(quantile)) is not None:
+            self.basis = f"{percentile} of the last ten minutes"
+            return moment_s
+        self.basis = "what is expected"
+        return self._usual.expected_s
+
+
+class Entrant(Protocol):
+    """A call in a race. The race's `news` event is set whenever one of these changes."""
+
+    @property
+    def begun(self) -> bool:
+        """Its first text is here."""
+        ...
+
+    @property
+    def problem(self) -> ServiceError | None:
+        """What it failed with before its first text."""
+        ...
+
+    def lose(self) -> None:
+        """Cancel it: it was too late, or another was faster."""
+        ...
+
+    def leave(self) -> None:
+        """Cancel it: nobody waits for it any more, which says nothing of it."""
+        ...
+
+
+E = TypeVar("E", bound=Entrant)
+
+
+async def race(
+    first: E,
+    news: asyncio.Event,
+    *,
+    after_s: float | None,
+    second: Callable[[], E | None],
+    patience_s: Callable[[Sequence[E]], float] = lambda _: float("inf"),
+) -> E:
+    """Return the call whose first text comes first; all others have lost by then, also when this is cancelled.
+
+    After `after_s`, `second` is asked for another call. While it has none, it is asked again at each piece of news, and
+    every now and then. Raises what the last call failed with when all have failed, `TooLate` when nothing has begun
+    within the patience there is with those who run: a second call has its own, from its beginning.
+    """
+    now = asyncio.get_running_loop().time
+    began = now()
+    late_at, hedge_at = began + patience_s([first]), float("inf") if after_s is None else began + after_s
+    entrants, winner, ask_at, left = [first], None, hedge_at, False
+    try:
+        while winner is None:
+            news.clear()
+            if now() >= hedge_at and not _ended(entrants):
+                if other := second():
+                    entrants.append(other)
+                    hedge_at = ask_at = float("inf")
+                    late_at = now() + patience_s(entrants)
+                else:
+                    ask_at = now() + _ASK_AGAIN_S
+            if now() >= late_at:
+                raise TooLate(f"no first text within {(now() - began) * 1000:.0f} ms")
+            winner = next((entrant for entrant in entrants if entrant.begun), None)
+            if winner is None:
+                _raise_when_all_failed(entrants)
+                await set_within(news, min(late_at, ask_at) - now())
+        return winner
+    except asyncio.CancelledError:
+        left = True
+        raise
+    finally:
+        for entrant in entrants:
+            if entrant is not winner:
+                entrant.leave() if left else entrant.lose()
+
+
+def _ended(entrants: Sequence[Entrant]) -> bool:
+    return any(entrant.begun or entrant.problem for entrant in entrants)
+
+
+def _raise_when_all_failed(entrants: Sequence[Entrant]) -> None:
+    problems = [entrant.problem for entrant in entrants]
+    if all(problems) and problems[-1]:
+        raise problems[-1]

@@ -1,0 +1,300 @@
+"""Who gets a place at a backend, who waits for one, and who is refused.
+
+Several tenants share a gate by weight. A tenant is *within its share* while others ask too and it has, waiting
+requests included, fewer places than its weight is worth. What is within goes first, whatever its class: so a flood of
+one tenant cannot take the places of another, and cannot by calling itself urgent.
+
+In this order, for each that comes:
+
+1. From a load of `shed_load` on, and while dear requests are refused, low scores that are not within their tenant's
+   share are refused at once; under pressure of the process, all low scores. It takes microseconds, and the caller has
+   its whole time left.
+2. While a place is free it is given at once, without a switch to another task.
+3. Else who comes waits in a line: within their share first, then by class; in a line tenants by fair queueing, within a
+   tenant the newest or the earliest deadline first. Newest first, because in overload the oldest has the least of its
+   time left.
+4. The queue is full when those in it are as many as will be served within the longest wait. Then a waiter of a later
+   line gives way, or one of a tenant that crowds out others of the same line. Otherwise the newcomer is refused, which
+   tells it at once what the oldest would learn too late.
+
+Nobody waits longer than `queue_s` (in a line that is overloaded: than 5 ms, see `patience`) or past its deadline, so
+expired work never runs. When the limit grows, waiters are let in; when it shrinks, nobody is thrown out.
+
+Batches stand outside of all this (`pace.py`): while nobody waits and the gate is calm they take some of its places,
+more of them when nobody else has asked for some time, for each of them makes the backend slower for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from services.gateway.policies.limit import Limit, Sample
+from services.gateway.policies.line import Line, Waiter
+from services.gateway.policies.pace import Backlog, Portion
+from services.gateway.policies.priority import CLASSES, class_of
+from services.gateway.policies.ticket import Shed, Ticket
+from services.runtime.deadline import Clock
+from services.runtime.policy.fair import Rank, Shares
+
+_HOLD_SHARE = 0.05  # of the average that one call makes up
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30, 60)
+_LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["gate"])
+_IN_FLIGHT = Gauge("hedgerow_in_flight", "Calls in flight.", ["gate"])
+_WAITING = Gauge("hedgerow_waiting", "Requests that wait for a place.", ["gate"])
+_WAIT_SECONDS = Histogram(
+    "hedgerow_gate_wait_seconds", "Wait of requests that had to wait and got a place.", ["gate"], buckets=_BUCKETS
+)
+_SHED = Counter("hedgerow_shed", "Requests that were refused.", ["gate", "class", "why"])
+_shed = cache(_SHED.labels)  # `labels` takes a lock; these have few values
+
+
+class Slot:
+    """A place; its owner must release it. `in_flight` is how many were taken when it was given, itself included."""
+
+    __slots__ = ("_batch", "_began", "_gate", "_tenant", "in_flight")
+
+    def __init__(self, gate: Gate, in_flight: int, tenant: str | None, began: float, batch: bool):
+        self._gate: Gate | None = gate
+        self.in_flight, self._tenant, self._began, self._batch = in_flight, tenant, began, batch
+
+    def release(self, sample: Sample | None = None) -> None:
+        """Give the place back, once, with what the call told about the backend; None when it told nothing."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate._release(self._tenant, self._began, self._batch, sample)
+
+
+class Gate:
+    """`limit` places in front of one backend, and a queue for `queue` requests. `name` is for people and metrics."""
+
+    def __init__(
+        self,
+        name: str,
+        limit: Limit,
+        queue: int,
+        queue_s: float,
+        order: Literal["lifo", "deadline"] = "lifo",
+        shed_load: float = 0.85,
+        shed_score: int = 50,
+        retry_after_s: float = 1.0,
+        clock: Clock = time.monotonic,
+        rng: random.Random | None = None,
+        pressure: Callable[[], float] = lambda: 0.0,
+        batches: Portion | None = None,
+    ):
+        """`pressure` is the load of the process itself, where 1 is all it can bear. `batches`: what they may have."""
+        self.name = name
+        self._limit, self._queue, self._queue_s, self._order = limit, queue, queue_s, order
+        self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
+        self._clock, self._rng, self._pressure = clock, rng or random.Random(), pressure
+        self._lines = [Line[Slot](place, queue_s) for place in range(2 * len(CLASSES))]
+        self._shares = Shares()
+        self._backlog, self._batches = Backlog[Slot](self._spare_for_batch), batches or Portion()
+        self._in_flight = self._in_batches = self._waiting = self._arrivals = 0
+        self._hold_s = 0.0  # for how long a call keeps its place, on average
+        self._wait_seconds = _WAIT_SECONDS.labels(name)
+        _LIMIT.labels(name).set_function(lambda: limit.value)
+        _IN_FLIGHT.labels(name).set_function(lambda: self._in_flight)
+        _WAITING.labels(name).set_function(lambda: self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    @property
+    def room(self) -> float:
+        """How many may wait: as many as places become free within the longest wait (Little's law), `queue` at most.
+        More would wait in vain."""
+        served = self._queue_s * self._limit.value / self._hold_s if self._hold_s else float("inf")
+        return min(self._queue, served)
+
+    def load(self, patience: float = 1.0) -> float:
+        """Share of all places that is taken. Those in the queue count as far as there is `patience`, 0 to 1: where
+        waits are cut short, a queue is no room. Above 1 after the limit shrank."""
+        return (self._in_flight + self._waiting) / (self._limit.value + self.room * patience)
+
+    async def enter(self, ticket: Ticket) -> Slot:
+        """A place, at once when one is free; raises `Shed`. Cancelling it leaves nothing behind."""
+        if ticket.placed:
+            return await self._enter_of_batch(ticket, ticket.placed)
+        now, line = self._clock(), self._line(ticket)
+        self._batches.asked = now
+        patience_s = line.patience.seconds(now)
+        if ticket.score < self._shed_score:
+            self._shed_the_cheap(ticket.score, line, now)
+        if self._free():
+            self._shares.add(ticket.tenant, ticket.weight)
+            return self._take(ticket.tenant, now)
+        return await self._wait(ticket, line, now, min(patience_s, ticket.deadline.remaining()))
+
+    def spare(self) -> Slot | None:
+        """A place for an extra call, which must not add to overload: only while the gate is calm."""
+        patience = min(line.patience.share for line in self._lines)
+        if self._free() and self.load(patience) < self._shed_load and self._pressure() < self._shed_load:
+            return self._take(None, self._clock())
+        return None
+
+    async def _enter_of_batch(self, ticket: Ticket, placed: Callable[[], None]) -> Slot:
+        try:
+            slot = await self._backlog.enter(ticket)
+        except TimeoutError:
+            _shed(self.name, "batch", "expired").inc()
+            why = f"{self.name}: {self._in_flight} of {self._limit.value} places taken, none to spare for a batch"
+            raise Shed(why, retry_delay_s=self._retry_after_s, why="expired") from None
+        placed()
+        return slot
+
+    def _spare_for_batch(self) -> Slot | None:
+        """A place for an item of a batch: never one of the last, nor more than the batches' share, nor before anybody
+        who waits. Where there is one place, it may have it."""
+        limit, now = self._limit.value, self._clock()
+        room = self._in_batches < self._batches.of(limit, now) and self._in_flight < limit * self._shed_load
+        if not room or self._waiting or self._pressure() >= self._shed_load:
+            return None
+        self._in_batches += 1
+        return self._take(None, now, batch=True)
+
+    def _line(self, ticket: Ticket) -> Line[Slot]:
+        within = self._shares.within(ticket.tenant, ticket.weight, self._limit.value)
+        return self._lines[class_of(ticket.score) + (0 if within else len(CLASSES))]
+
+    def _shed_the_cheap(self, score: int, line: Line[Slot], now: float) -> None:
+        if not line.within_share:
+            if self.load(line.patience.share) >= self._shed_load:
+                raise self._refusal(line, "load", f"score {score} below {self._shed_score}")
+            if any(better.patience.overloaded(now) for better in self._lines[: line.place] if better.dear):
+                raise self._refusal(line, "load", f"score {score}, and better ones are refused")
+        pressure = self._pressure()
+        if pressure >= self._shed_load:
+            why = f"score {score} below {self._shed_score} at a pressure of {pressure:.2f}"
+            raise self._refusal(line, "pressure", why)
+
+    def _free(self) -> bool:
+        return not self._waiting and self._in_flight < self._limit.value
+
+    def _take(self, tenant: str | None, now: float, batch: bool = False) -> Slot:
+        self._in_flight += 1
+        return Slot(self, self._in_flight, tenant, now, batch)
+
+    async def _wait(self, ticket: Ticket, line: Line[Slot], began: float, patience_s: float) -> Slot:
+        loop = asyncio.get_running_loop()
+        if patience_s <= 0:
+            raise self._refusal(line, "expired", "no time to wait")
+        waiter: Waiter[Slot] = Waiter(
+            ticket.tenant, ticket.weight, self._rank(ticket), line, began + patience_s, loop.create_future()
+        )
+        if self._waiting >= self.room:
+            self._make_room(waiter)
+        self._add(waiter, began)
+        timer = loop.call_later(patience_s, self._expire, waiter)
+        try:
+            outcome = await waiter.outcome
+        except BaseException:  # cancelled, or closed with its loop
+            self._abandon(waiter)
+            raise
+        finally:
+            timer.cancel()
+        if isinstance(outcome, Shed):
+            raise outcome
+        self._wait_seconds.observe(self._clock() - began)
+        return outcome
+
+    def _rank(self, ticket: Ticket) -> Rank:
+        self._arrivals += 1
+        if self._order == "lifo":
+            return (0.0, self._arrivals)
+        return (-ticket.deadline.at, -self._arrivals)
+
+    def _make_room(self, newcomer: Waiter[Slot]) -> None:
+        """Have somebody give way in the full queue, or refuse the newcomer."""
+        line = next((line for line in reversed(self._lines) if line.queue), None)
+        if line is not None and self._gives_way(worst := line.queue.worst(), newcomer):
+            self._shed(worst, "displaced", "gave way to another")
+        else:
+            raise self._refusal(newcomer.line, "full", "nobody gives way")
+
+    @staticmethod
+    def _gives_way(worst: Waiter[Slot], newcomer: Waiter[Slot]) -> bool:
+        if worst.line is not newcomer.line:
+            return worst.line.place > newcomer.line.place
+        crowd = newcomer.line.queue.crowd
+        more = crowd(worst.tenant, worst.weight) > crowd(newcomer.tenant, newcomer.weight, more=1)
+        return worst.tenant != newcomer.tenant and more
+
+    def _release(self, tenant: str | None, began: float, batch: bool, sample: Sample | None) -> None:
+        self._in_flight -= 1
+        self._in_batches -= batch
+        held_s = self._clock() - began
+        self._hold_s += (held_s - self._hold_s) * (_HOLD_SHARE if self._hold_s else 1)
+        if tenant is not None:
+            self._shares.drop(tenant)
+        if sample is not None:
+            self._limit.sample(sample)
+        if self._waiting:
+            self._let_in()
+        if self._backlog:
+            self._backlog.let_in()
+
+    def _let_in(self) -> None:
+        """Give the free places to those who wait."""
+        for line in self._lines:
+            while self._in_flight < self._limit.value and (waiter := line.queue.best()):
+                if waiter.outcome.done():  # cancelled, and has not run since
+                    self._remove(waiter)
+                elif waiter.until <= self._clock():
+                    self._expire(waiter)
+                else:
+                    line.queue.take(waiter)
+                    now = self._clock()
+                    line.patience.stands(bool(line.queue), now)
+                    self._waiting -= 1
+                    waiter.outcome.set_result(self._take(waiter.tenant, now))
+
+    def _abandon(self, waiter: Waiter[Slot]) -> None:
+        """Its task has ended: while it waited, or after it was given a place that it never saw."""
+        if waiter.outcome.cancelled() or not waiter.outcome.done():
+            self._remove(waiter)
+        elif isinstance(slot := waiter.outcome.result(), Slot):
+            slot.release()
+
+    def _expire(self, waiter: Waiter[Slot]) -> None:
+        self._shed(waiter, "expired", "waited too long")
+
+    def _shed(self, waiter: Waiter[Slot], why: str, what: str) -> None:
+        self._remove(waiter)
+        if not waiter.outcome.done():
+            waiter.outcome.set_result(self._refusal(waiter.line, why, what))
+
+    def _add(self, waiter: Waiter[Slot], now: float) -> None:
+        waiter.line.queue.add(waiter)
+        waiter.line.patience.stands(True, now)
+        self._shares.add(waiter.tenant, waiter.weight)
+        self._waiting += 1
+
+    def _remove(self, waiter: Waiter[Slot]) -> None:
+        """Unserved."""
+        if waiter.line.queue.remove(waiter):
+            waiter.line.patience.stands(bool(waiter.line.queue), self._clock())
+            self._shares.drop(waiter.tenant)
+            self._waiting -= 1
+
+    def _refusal(self, line: Line[Slot], why: str, what: str) -> Shed:
+        """What a refused caller is told; it comes back the later the fuller it is, and not together with the others."""
+        line.patience.lost += why != "pressure"  # which is not the backend's
+        _shed(self.name, line.kind, why).inc()
+        places = f"{self._in_flight} of {self._limit.value} places taken"
+        delay_s = self._retry_after_s * (1 + self.load()) * (1 + self._rng.random() / 2)
+        return Shed(
+            f"{self.name}: {places}, {self._waiting} of {self._queue} waiting: {what}", retry_delay_s=delay_s, why=why
+        )

@@ -1,0 +1,203 @@
+"""A breaker before a backend that several tenants use: one tenant's failures do not keep the others away.
+
+What fails for everyone is the backend's fault, and what fails for one tenant alone, while others are answered, is that
+tenant's: its prompts may be such that the engine breaks on them. So each failure is charged to one of two breakers:
+
+- to everybody's, when another tenant has failed too since the last success, or when nobody else was answered lately:
+  where one tenant is all there is, its failures tell all there is to know;
+- else to one of the tenant's own, which keeps only this tenant away.
+
+Successes count for both. A call needs leave from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from prometheus_client import Counter
+
+from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, State
+from services.gateway.policies.usual import Usual
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate
+
+_MOST_OWN = 1_000  # breakers of single tenants; beyond it those that are closed are forgotten
+_OPENED = Counter(
+    "hedgerow_breaker_opened_for_one", "Times a backend was closed to one tenant whose calls alone failed.", ["backend"]
+)
+
+
+class Blame(Enum):
+    """Whose failure the end of a call is."""
+
+    NOBODY = "nobody"
+    TENANT = "tenant"
+    BACKEND = "backend"
+
+
+class SharedPermit:
+    """Leave for one call of one tenant. It reports once how it ended; later reports are ignored, and nobody's."""
+
+    __slots__ = ("_breaker", "_common", "_own", "_reported", "_started", "_tenant")
+
+    def __init__(self, breaker: SharedBreaker, tenant: str, common: Permit, own: Permit | None):
+        self._breaker, self._tenant, self._common, self._own = breaker, tenant, common, own
+        self._started, self._reported = breaker.clock(), False
+
+    @property
+    def probe(self) -> bool:
+        """Whether others wait for how this one ends."""
+        return self._common.probe or (self._own is not None and self._own.probe)
+
+    def succeeded(self, first_s: float | None) -> None:
+        """The first text came after `first_s` seconds; None: there was none to wait for."""
+        if first_s is not None and first_s > self._breaker.slow_s:
+            self._charge(lambda permit: permit.succeeded(first_s))
+        elif self._once():
+            self._breaker.answered(self._tenant)
+            for permit in filter(None, (self._common, self._own)):
+                permit.succeeded(first_s)
+
+    def replied(self) -> None:
+        """The whole reply is here, as soon as there was anything."""
+        self._breaker.usual.came(self._breaker.clock() - self._started)
+        self.succeeded(None)
+
+    def ended(self, problem: ServiceError) -> Blame:
+        """There is no reply. What is wrong with the request, or too much at once, is no failure of the backend."""
+        match problem:
+            case TooLate():
+                return self.abandoned()
+            case InvalidInput() | Exhausted():
+                self.withdrawn()
+                return Blame.NOBODY
+        return self.failed()
+
+    def failed(self) -> Blame:
+        return self._charge(Permit.failed)
+
+    def throttled(self, retry_after_s: float) -> Blame:
+        """The backend is to be left alone for `retry_after_s` seconds; 0: it did not say for how long."""
+        return self._charge(lambda permit: permit.throttled(retry_after_s))
+
+    def abandoned(self) -> Blame:
+        """Nobody waits any more, and nothing has come: a failure, where it had at least the time that the backend
+        usually needs."""
+        if self._breaker.usual.tells(self._breaker.clock() - self._started):
+            return self.failed()
+        self.withdrawn()
+        return Blame.NOBODY
+
+    def withdrawn(self) -> None:
+        """It was not made, or its end says nothing: what is wrong with a request says nothing of who refuses it."""
+        if self._once():
+            for permit in filter(None, (self._common, self._own)):
+                permit.abandoned()
+
+    def _charge(self, report: Callable[[Permit], None]) -> Blame:
+        """Report to the breaker whose failure it is; to the other it says nothing."""
+        if not self._once():
+            return Blame.NOBODY
+        if not self._breaker.is_its_own(self._tenant):
+            report(self._common)
+            if self._own:
+                self._own.abandoned()
+            return Blame.BACKEND
+        if own := self._own or self._breaker.own(self._tenant).enter():
+            report(own)
+        self._common.abandoned()
+        return Blame.TENANT
+
+    def _once(self) -> bool:
+        first, self._reported = not self._reported, True
+        return first
+
+
+class SharedBreaker:
+    """`make`: `Breaker` with all that a closed one for the backend takes. `usual`: how long the backend takes.
+    `window_s`: how far back the success of another tenant speaks for the backend. A process that knows no tenants has
+    one, whose name is empty. `shown` is what callers know the backend by."""
+
+    def __init__(self, make: Callable[..., Breaker], usual: Usual, window_s: float, shown: str):
+        self._shown = shown
+        self._make, self._common, self.usual, self._window_s = make, make(), usual, window_s
+        self._own: dict[str, Breaker] = {}
+        self._failing: set[str] = set()  # tenants, since anyone's last success
+        # Who was answered last, and of the others the last, with when.
+        self._answered, self._other = ("", float("-inf")), ("", float("-inf"))
+        self.clock, self.slow_s = self._common.clock, self._common.slow_s
+
+    def enter(self, tenant: str = "") -> SharedPermit | None:
+        """Leave for a call now, or None."""
+        common = self._common.enter()
+        if common is None:
+            return None
+        own = self._own.get(tenant)
+        permit = own.enter() if own else None
+        if own and permit is None:
+            common.abandoned()
+            return None
+        return SharedPermit(self, tenant, common, permit)
+
+    def would_admit(self, tenant: str = "") -> bool:
+        """Whether `enter` would give leave. Changes nothing."""
+        own = self._own.get(tenant)
+        return self._common.would_admit() and (own is None or own.would_admit())
+
+    def why(self, tenant: str = "") -> str:
+        """Why there is no leave, for people; empty when there is."""
+        own = self._own.get(tenant)
+        return self._common.why or (f"{own.why}, of this tenant alone" if own and own.why else "")
+
+    def retry_after_s(self, tenant: str = "") -> float:
+        """Seconds until it is worth asking again; 0 when it is now."""
+        own = self._own.get(tenant)
+        return max(self._common.retry_after_s(), own.retry_after_s() if own else 0.0)
+
+    def refusal(self, tenant: str = "") -> BreakerOpen:
+        """What to tell a caller that gets no leave."""
+        told = f"{self._shown}: {self.why(tenant)}"
+        return BreakerOpen(told, retry_delay_s=self.retry_after_s(tenant), backend=self._shown)
+
+    def disconnected(self) -> None:
+        """The connection is lost: calls would fail, so none need to find that out."""
+        self._common.disconnected()
+
+    def connected(self) -> None:
+        """The connection is there again."""
+        self._common.connected()
+
+    def forget(self) -> None:
+        """The backend is gone for good: take it out of the metrics."""
+        self._common.forget()
+
+    @property
+    def state(self) -> State:
+        """Of everybody's breaker."""
+        return self._common.state
+
+    def answered(self, tenant: str) -> None:
+        """A call of `tenant` went well."""
+        self._failing.clear()
+        if self._answered[0] != tenant:
+            self._other = self._answered
+        self._answered = tenant, self.clock()
+
+    def is_its_own(self, tenant: str) -> bool:
+        """A call of `tenant` failed: whether that is its own failure, and not the backend's."""
+        self._failing.add(tenant)
+        other = self._other if self._answered[0] == tenant else self._answered
+        return self._failing == {tenant} and self.clock() - other[1] <= self._window_s
+
+    def own(self, tenant: str) -> Breaker:
+        """The breaker of one tenant's own failures."""
+        if tenant not in self._own:
+            if len(self._own) >= _MOST_OWN:
+                self._own = {name: each for name, each in self._own.items() if each.state is not State.CLOSED}
+            self._own[tenant] = self._make(in_metrics=False, on_change=_count)
+        return self._own[tenant]
+
+
+def _count(breaker: Breaker, state: State) -> None:
+    if state is State.OPEN:
+        _OPENED.labels(breaker.name).inc()

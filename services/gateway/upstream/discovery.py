@@ -1,0 +1,224 @@
+"""Who serves a model, as the control plane says: `ClusterLoadAssignment`s over ADS, followed by the gateway itself.
+
+gRPC's own `xds:///` channels choose a replica and do not tell which. For models that is not enough: a hedge must go to
+another replica than the first call, a breaker belongs to one, and a prompt belongs where its beginning is. So for them
+the gateway is an xDS client: of the assignments, and of the routes, which say what drill is running. When the control
+plane is away, what it said last stays in force.
+
+The protocol, state of the world over one stream: https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from envoy.config.core.v3 import base_pb2, health_check_pb2
+from envoy.config.endpoint.v3 import endpoint_pb2
+from envoy.config.route.v3 import route_pb2
+from envoy.service.discovery.v3 import discovery_pb2
+from google.protobuf import any_pb2, json_format
+from google.protobuf.message import DecodeError, Message
+from google.rpc import code_pb2, status_pb2
+
+from services.gateway.upstream import drill
+from services.gateway.upstream.balance import Place
+from services.gateway.upstream.drill import Drill
+from services.gateway.upstream.stubs import Control
+from services.runtime.deadline import set_within
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+SCHEME = "xds:///"
+_URL = "type.googleapis.com/"
+_IN_SERVICE = (health_check_pb2.HEALTHY, health_check_pb2.UNKNOWN)
+_log = logging.getLogger(__name__)
+
+
+class BadBootstrap(ValueError):
+    """There is no usable gRPC xDS bootstrap; the message, for the operator, says what is missing."""
+
+
+class BadAssignment(ValueError):
+    """The control plane sent what cannot be used; the message goes back to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """Where the control plane is, and who asks."""
+
+    control: str
+    node: base_pb2.Node
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One replica in service."""
+
+    address: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The replicas of one service. `drop_share` of the calls are to be refused, while a drill runs."""
+
+    endpoints: tuple[Endpoint, ...]
+    drop_share: float = 0.0
+
+
+def bootstrap(environ: Mapping[str, str]) -> Bootstrap:
+    """The bootstrap that gRPC itself uses: a file in `GRPC_XDS_BOOTSTRAP`, else JSON in `GRPC_XDS_BOOTSTRAP_CONFIG`
+    (https://github.com/grpc/proposal/blob/master/A27-xds-global-load-balancing.md). Raises `BadBootstrap`."""
+    try:
+        path = environ.get("GRPC_XDS_BOOTSTRAP")
+        given = json.loads(Path(path).read_text() if path else environ["GRPC_XDS_BOOTSTRAP_CONFIG"])
+        node = json_format.ParseDict(given.get("node", {}), base_pb2.Node(), ignore_unknown_fields=True)
+        return Bootstrap(given["xds_servers"][0]["server_uri"], node)
+    except KeyError as missing:
+        raise BadBootstrap(f"an xds:/// address needs a gRPC xDS bootstrap: {missing} is not set") from None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, json_format.ParseError) as error:
+        raise BadBootstrap(f"the gRPC xDS bootstrap cannot be used: {error}") from None
+
+
+class Watcher(Protocol):
+    """Hears of everything about one service, at once and at every change."""
+
+    def take(self, assignment: Assignment) -> None:
+        """These replicas, and no others."""
+
+    def drill(self, drill: Drill) -> None:
+        """This drill, or one that does nothing."""
+
+
+class Discovery:
+    """Follows some services, each for its watcher."""
+
+    def __init__(self, control: Control, node: base_pb2.Node, watchers: Mapping[str, Watcher]):
+        self._control, self._watchers = control, watchers
+        self._node = base_pb2.Node(user_agent_name="hedgerow gateway")
+        self._node.MergeFrom(node)
+        self._missing = set(watchers)
+        self._all_arrived = asyncio.Event()
+
+    async def arrived(self, timeout_s: float) -> bool:
+        """Wait until every service has had an assignment."""
+        await set_within(self._all_arrived, timeout_s)
+        return not self._missing
+
+    async def follow(self) -> None:
+        """Take in what comes for as long as the control plane is there; raises `ServiceError` when it goes."""
+        kinds = {kind.url: kind for kind in (_Assignments(self._assigned), _Routes(self._routed))}
+        outbox: asyncio.Queue[discovery_pb2.DiscoveryRequest] = asyncio.Queue()
+        for each in kinds.values():
+            outbox.put_nowait(each.ask(list(self._watchers), self._node))
+
+        async def requests() -> AsyncIterator[discovery_pb2.DiscoveryRequest]:
+            while True:
+                yield await outbox.get()
+
+        async with aclosing(self._control.discover(requests())) as responses:
+            async for response in responses:
+                if kind := kinds.get(response.type_url):
+                    outbox.put_nowait(kind.answer(response, list(self._watchers)))
+
+    def _assigned(self, name: str, assignment: Assignment) -> None:
+        if watcher := self._watchers.get(name):
+            watcher.take(assignment)
+            self._missing.discard(name)
+        if not self._missing:
+            self._all_arrived.set()
+
+    def _routed(self, name: str, found: Drill) -> None:
+        if watcher := self._watchers.get(name):
+            watcher.drill(found)
+
+
+class _Kind(ABC, Generic[M, T]):
+    """One type of resource on a stream. `tell` hears of each by name."""
+
+    message: type[M]
+
+    def __init__(self, tell: Callable[[str, T], None]):
+        self.url = f"{_URL}{self.message.DESCRIPTOR.full_name}"
+        self._tell, self._version = tell, ""
+
+    @abstractmethod
+    def read(self, given: M) -> tuple[str, T]:
+        """A resource's name, and what it says. Raises `BadAssignment` or `DecodeError`."""
+
+    def ask(self, names: Sequence[str], node: base_pb2.Node) -> discovery_pb2.DiscoveryRequest:
+        """The first request of a stream."""
+        return discovery_pb2.DiscoveryRequest(type_url=self.url, resource_names=names, node=node)
+
+    def answer(self, response: discovery_pb2.DiscoveryResponse, names: Sequence[str]) -> discovery_pb2.DiscoveryRequest:
+        """Put a response in force, all of it or nothing, and say so."""
+        refused: status_pb2.Status | None = None
+        try:
+            found = [self.read(self._unpack(resource)) for resource in response.resources]
+        except (BadAssignment, DecodeError) as problem:
+            _log.error("the control plane's version %s is refused: %s", response.version_info, problem)
+            refused = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message=str(problem))
+        else:
+            self._version = response.version_info
+            for name, value in found:
+                self._tell(name, value)
+        return discovery_pb2.DiscoveryRequest(
+            type_url=self.url,
+            resource_names=names,
+            version_info=self._version,
+            response_nonce=response.nonce,
+            error_detail=refused,
+        )
+
+    def _unpack(self, resource: any_pb2.Any) -> M:
+        given = self.message()
+        if not resource.Unpack(given):
+            raise BadAssignment(f"{self.url}: required, got {resource.type_url}")
+        return given
+
+
+class _Assignments(_Kind[endpoint_pb2.ClusterLoadAssignment, Assignment]):
+    message = endpoint_pb2.ClusterLoadAssignment
+
+    def read(self, given: endpoint_pb2.ClusterLoadAssignment) -> tuple[str, Assignment]:
+        return given.cluster_name, read(given)
+
+
+class _Routes(_Kind[route_pb2.RouteConfiguration, Drill]):
+    message = route_pb2.RouteConfiguration
+
+    def read(self, given: route_pb2.RouteConfiguration) -> tuple[str, Drill]:
+        return given.name, drill.read(given)
+
+
+def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
+    """An assignment's replicas in service. Raises `BadAssignment`."""
+    endpoints = [endpoint for locality in given.endpoints for endpoint in _endpoints(locality)]
+    addresses = [endpoint.address for endpoint in endpoints]
+    if twice := {address for address in addresses if addresses.count(address) > 1}:
+        raise BadAssignment(f"{given.cluster_name}: each address once, got {min(twice)} twice")
+    kept = 1.0
+    for drop in given.policy.drop_overloads:
+        kept *= 1 - drill.share(drop.drop_percentage)
+    return Assignment(tuple(endpoints), 1 - kept)
+
+
+def _endpoints(locality: endpoint_pb2.LocalityLbEndpoints) -> Iterator[Endpoint]:
+    """Of a locality: its weight is shared out by its endpoints' own."""
+    weights = [each.load_balancing_weight.value or 1 for each in locality.lb_endpoints]
+    for each, weight in zip(locality.lb_endpoints, weights, strict=True):
+        socket = each.endpoint.address.socket_address
+        if not (socket.address and socket.port_value):
+            raise BadAssignment("endpoint.address.socket_address: an address and a port, got something else")
+        if each.health_status in _IN_SERVICE:
+            host = f"[{socket.address}]" if ":" in socket.address else socket.address
+            share = (locality.load_balancing_weight.value or 1) * weight / sum(weights)
+            yield Endpoint(f"{host}:{socket.port_value}", Place(locality.priority, locality.locality.sub_zone, share))

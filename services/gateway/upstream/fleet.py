@@ -1,0 +1,225 @@
+"""The models behind the gateway: the replicas of each, and what is known of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from services.gateway.config import BreakerSettings, GatewaySettings, LimitSettings
+from services.gateway.policies.breaker import Breaker, BreakerOpen
+from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
+from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit
+from services.gateway.policies.limiter import Gate
+from services.gateway.policies.pace import Portion
+from services.gateway.policies.retry import Retry
+from services.gateway.policies.sag import Sag
+from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
+from services.gateway.policies.usual import MIN_ANSWERS, Usual
+from services.gateway.upstream import balance
+from services.gateway.upstream.balance import Place, Policy
+from services.gateway.upstream.drill import Drill
+from services.gateway.upstream.prefix import Blocks, Prefixes
+from services.gateway.upstream.stubs import Llm
+from services.runtime.deadline import Clock
+from services.runtime.routing import Model
+
+_LOOK_AGAIN_S = 1.0  # for a model without replicas: nobody knows when one comes
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One address of a model. `name` is what callers know it by. `in_flight` counts this gateway's calls alone."""
+
+    address: str
+    llm: Llm
+    breaker: SharedBreaker
+    place: Place = field(default_factory=Place)
+    in_flight: int = 0
+    turn: float = 0.0
+    prefixes: Prefixes = field(default_factory=Prefixes)
+    name: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Pool:
+    """One model: its replicas, who may call them when, and how fast they have been.
+
+    Where the control plane lists the replicas (`members.py`) they come and go. While a drill is running it is done to
+    their calls, and `drop_share` of the requests are refused before a replica is chosen.
+    """
+
+    model: str
+    replicas: list[Replica]
+    gate: Gate
+    usual: Usual
+    hedge: Hedge
+    sag: Sag
+    rng: random.Random
+    policy: Policy = "prefix"
+    drop_share: float = 0.0
+    drill: Drill = field(default_factory=Drill)
+
+    def pick(
+        self, avoid: Collection[Replica] = (), prompt: Blocks = (), tenant: str = ""
+    ) -> tuple[Replica, SharedPermit] | None:
+        """The best replica whose breaker lets a call of `tenant` through; none of `avoid`."""
+        candidates = [replica for replica in self.replicas if replica not in avoid]
+        for replica in balance.order(candidates, self.policy, prompt, self.rng):
+            if permit := replica.breaker.enter(tenant):
+                return replica, permit
+        return None
+
+    def answered(self, first_s: float) -> None:
+        """A call had its first text after that time."""
+        self.hedge.saw(first_s)
+        self.usual.came(first_s)
+
+    def has_others(self, failed: Sequence[Replica]) -> bool:
+        """Whether there is a replica besides `failed`."""
+        return any(replica not in failed for replica in self.replicas)
+
+    def elsewhere(self, failed: Sequence[Replica]) -> Sequence[Replica]:
+        """Whom to avoid after calls to `failed`: them, and when two have failed all of their regions that are not the
+        last: what two in a row have may be what all around them have."""
+        regions = {replica.place.priority for replica in failed} if len(failed) > 1 else set()
+        avoid = [replica for replica in self.replicas if replica in failed or replica.place.priority in regions]
+        return avoid if self.has_others(avoid) else failed
+
+    @property
+    def reads_prompts(self) -> bool:
+        """Whether what a prompt begins with matters to `pick`."""
+        return self.policy == "prefix" and len(self.replicas) > 1
+
+    def is_open(self, tenant: str = "", avoid: Collection[Replica] = ()) -> bool:
+        """Whether no replica, apart from those to `avoid`, may be called for `tenant` now."""
+        return not any(each.breaker.would_admit(tenant) for each in self.replicas if each not in avoid)
+
+    def refusal(self, tenant: str = "") -> BreakerOpen:
+        """The error while no replica may be called: that of the first that may be again."""
+        if not self.replicas:
+            return BreakerOpen(f"{self.model}: no replica is in service", retry_delay_s=_LOOK_AGAIN_S)
+        breakers = (replica.breaker for replica in self.replicas)
+        return min(breakers, key=lambda breaker: breaker.retry_after_s(tenant)).refusal(tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All models by name; the first stands in while there is no table. Both budgets are the whole gateway's."""
+
+    pools: Mapping[str, Pool]
+    hedges: HedgeBudget
+    retry: Retry
+    stall_s: float = float("inf")  # the longest silence in the middle of an answer
+    across_models: bool = False  # whether a model may be hedged with another
+    kept_share: float = 0.0  # of the time that is left, that a late first text leaves to another replica or model
+    slow_s: float = float("inf")  # the longest wait for a first text while there is another to ask
+    expected_s: float = 0.0  # for a first text, of a model that is not known
+
+    def expect(self, model: Model) -> None:
+        """Take over what the router knows of a model: what other gateways have seen, or its catalogue's expectation
+        where that is longer than this gateway's own."""
+        pool, ttft_s = self.pools[model.name], model.ttft.p95_ms / 1000
+        seen = model.ttft.samples >= MIN_ANSWERS
+        pool.usual.expected_s = ttft_s if seen else max(ttft_s, self.expected_s)
+
+    def request(self) -> None:
+        """A request came: it earns its share of a hedge and of a retry."""
+        self.hedges.request()
+        self.retry.request()
+
+
+def make_fleet(
+    settings: GatewaySettings,
+    llms: Mapping[str, Sequence[tuple[str, Llm]]],
+    pressure: Callable[[], float],
+    clock: Clock = time.monotonic,
+    rng: random.Random | None = None,
+) -> Fleet:
+    """The fleet that `settings` ask for. `llms`: (address, stub) of each replica, by model; the control plane may list
+    others later."""
+    hedge, retry = settings.hedge, settings.retry
+    hedges = HedgeBudget(hedge.max_share, hedge.burst)
+    rule = HedgeRule(hedge.mode, hedge.percentile, hedge.delay_ms / 1000, hedge.min_samples, hedge.window_s)
+    rng = rng or random.Random()
+
+    def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
+        usual, numbered = Usual(settings.expected.first_text_ms / 1000, clock), enumerate(addresses, 1)
+        replicas = [
+            make_replica(settings, model, number, address, llm, usual, clock) for number, (address, llm) in numbered
+        ]
+        gate = _make_gate(settings, f"llm {model}", pressure, clock)
+        hedge = Hedge(rule, hedges, usual, clock)
+        return Pool(model, replicas, gate, usual, hedge, Sag(model, clock=clock), rng, settings.balance)
+
+    return Fleet(
+        {model: pool(model, addresses) for model, addresses in llms.items()},
+        hedges,
+        Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng),
+        settings.stall_ms / 1000 or float("inf"),
+        hedge.across_models,
+        settings.kept_share,
+        settings.breaker.slow_ms / 1000,
+        settings.expected.first_text_ms / 1000,
+    )
+
+
+def make_replica(
+    settings: GatewaySettings,
+    model: str,
+    number: int,
+    address: str,
+    llm: Llm,
+    usual: Usual,
+    clock: Clock = time.monotonic,
+) -> Replica:
+    """A replica of `model` that nobody has called yet. `usual` is the model's."""
+    name = f"{model}#{number}"
+    breaker = make_breaker(settings.breaker, f"{model}@{address}", usual, clock, name)
+    return Replica(address, llm, breaker, name=name)
+
+
+def make_breaker(
+    settings: BreakerSettings, name: str, usual: Usual, clock: Clock = time.monotonic, shown: str = ""
+) -> SharedBreaker:
+    """A closed breaker before a backend that `usual` tells about. `shown` is what callers know the backend by, where
+    that is not its `name`."""
+    make = partial(
+        Breaker,
+        name,
+        window_s=settings.window_s,
+        min_calls=settings.min_calls,
+        in_a_row=settings.in_a_row,
+        failure_rate=settings.failure_rate,
+        slow_rate=settings.slow_rate,
+        slow_s=settings.slow_ms / 1000,
+        open_s=settings.open_ms / 1000,
+        clock=clock,
+    )
+    return SharedBreaker(make, usual, settings.window_s, shown or name)
+
+
+def _make_gate(settings: GatewaySettings, name: str, pressure: Callable[[], float], clock: Clock) -> Gate:
+    limit, shed = settings.limit, settings.shed
+    return Gate(
+        name,
+        _LIMITS[limit.algorithm](limit, clock),
+        limit.queue,
+        limit.queue_ms / 1000,
+        limit.order,
+        shed.load,
+        shed.score,
+        shed.retry_after_ms / 1000,
+        clock=clock,
+        pressure=pressure,
+        batches=Portion(limit.batch_share, limit.batch_share_beside),
+    )
+
+
+_LIMITS: Mapping[str, Callable[[LimitSettings, Clock], Limit]] = {
+    "fixed": lambda limit, _: Fixed(limit.initial),
+    "aimd": lambda limit, clock: Aimd(limit.initial, limit.min, limit.max, clock),
+    "gradient2": lambda limit, clock: Gradient2(limit.initial, limit.min, limit.max, clock),
+}

@@ -1,0 +1,82 @@
+"""The replicas of a model that come and go, as the control plane lists them.
+
+Who is no longer listed gets no new call; what it is writing goes on to its end, on a connection that is then closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+
+import grpc
+
+from services.gateway.config import GatewaySettings
+from services.gateway.upstream import balance
+from services.gateway.upstream.discovery import Assignment
+from services.gateway.upstream.drill import Drill
+from services.gateway.upstream.fleet import Pool, Replica, make_replica
+from services.gateway.upstream.stubs import Llm, watch
+from services.runtime.deadline import until_set
+
+_FINISH_S = 600.0  # for the answers that a replica writes when it is taken out: longer than any budget
+
+
+class Members:
+    """Keeps the replicas of `pool` in line with its assignments. Connections are looked after in `group`."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        settings: GatewaySettings,
+        connect: Callable[[str], grpc.aio.Channel],
+        group: asyncio.TaskGroup,
+    ):
+        self._pool, self._settings, self._connect, self._group = pool, settings, connect, group
+        self._numbers = count(1)
+        self._left: dict[str, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, assignment: Assignment) -> None:
+        """Put an assignment in force."""
+        listed = {endpoint.address: endpoint.place for endpoint in assignment.endpoints}
+        for replica in [each for each in self._pool.replicas if each.address not in listed]:
+            self._pool.replicas.remove(replica)
+            self._left.pop(replica.address).set()
+        for replica in self._pool.replicas:
+            replica.place = listed.pop(replica.address)
+        for address, place in listed.items():
+            self._join(address, place)
+        self._pool.drop_share = assignment.drop_share
+
+    def drill(self, drill: Drill) -> None:
+        """Have a drill done to the calls from now on."""
+        self._pool.drill = drill
+
+    def close(self) -> None:
+        """Close all connections."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _join(self, address: str, place: balance.Place) -> None:
+        channel, left = self._connect(address), asyncio.Event()
+        model, llm = self._pool.model, Llm(channel, self._pool.model)
+        replica = make_replica(self._settings, model, next(self._numbers), address, llm, self._pool.usual)
+        replica.place = place
+        balance.joined(replica, self._pool.replicas)
+        self._pool.replicas.append(replica)
+        self._left[address] = left
+        task = self._group.create_task(self._look_after(replica, channel, left))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look_after(self, replica: Replica, channel: grpc.aio.Channel, left: asyncio.Event) -> None:
+        """Watch a replica's connection until it has left, and close it when its calls are over."""
+        grace_s: float | None = None
+        try:
+            await until_set(left, watch(channel, replica.breaker))
+            grace_s = _FINISH_S
+        finally:
+            await channel.close(grace_s)
+            if replica.address not in self._left:  # else it has come back meanwhile, under the same name
+                replica.breaker.forget()

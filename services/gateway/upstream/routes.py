@@ -1,0 +1,71 @@
+"""The router's table, held here, so that a choice costs microseconds and no call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from hedgerow.router.v1 import router_pb2
+from services.gateway.upstream.stubs import Router
+from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
+
+
+class Routes:
+    """The last table the router sent, cut to the models whose address is known here.
+
+    A router that goes away leaves its table in force, as with xDS: old figures beat none.
+    """
+
+    def __init__(self, known: Collection[str], *, expected: bool, tell: Callable[[Model], None] = lambda _: None):
+        """`expected`: whether there is a router at all. `tell` hears of each row of each table."""
+        self._known, self.expected, self._tell = known, expected, tell
+        self._models: list[Model] = []
+        self._by_name: dict[str, Model] = {}
+        self._arrived = asyncio.Event()
+        self.live = False  # whether the router is there to renew it
+
+    def choose(self, demand: Demand) -> Choice | None:
+        """A choice by the router's own rules; None while there is no table."""
+        return choose(self._models, demand) if self._models else None
+
+    def model(self, name: str) -> Model | None:
+        """A model's row."""
+        return self._by_name.get(name)
+
+    async def arrived(self, timeout_s: float) -> bool:
+        """Wait for the first table."""
+        try:
+            await asyncio.wait_for(self._arrived.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def follow(self, router: Router) -> None:
+        """Take in tables for as long as the router is there."""
+        try:
+            async for table in router.tables():
+                self._models = rank(_model(row) for row in table.models if row.name in self._known)
+                self._by_name = {model.name: model for model in self._models}
+                for model in self._models:
+                    self._tell(model)
+                self.live = True
+                self._arrived.set()
+        finally:
+            self.live = False
+
+
+def _model(row: router_pb2.Model) -> Model:
+    return Model(
+        row.name,
+        Tier(row.tier),
+        row.context_tokens,
+        row.prompt_usd_per_mtok,
+        row.completion_usd_per_mtok,
+        _latency(row.ttft),
+        _latency(row.total),
+        row.failure_rate,
+    )
+
+
+def _latency(row: router_pb2.Latency) -> Latency:
+    return Latency(row.p50_ms, row.p95_ms, row.p99_ms, row.samples)

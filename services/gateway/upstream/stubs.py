@@ -1,0 +1,382 @@
+"""The services behind the gateway, as the rest of it sees them: calls that start at once, and errors of our own tree.
+
+The one module of the gateway that knows gRPC. Text from a model crosses it as raw bytes, read one message at a time:
+gRPC's own deserializer and iterator cost more than the relay itself (docs/benchmarks.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing, suppress
+from functools import lru_cache
+from typing import Any, cast
+from urllib.parse import quote
+
+import grpc
+from envoy.service.discovery.v3 import discovery_pb2
+from google.protobuf.message import DecodeError, Message
+from google.rpc import error_details_pb2, status_pb2
+
+from hedgerow.audio.v1 import audio_pb2
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.channel import RESET, done_sending, send
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from hedgerow.router.v1 import router_pb2
+from hedgerow.vision.v1 import vision_pb2
+from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.upstream.drill import Fault
+from services.runtime.errors import (
+    CallerRefused,
+    Exhausted,
+    Faulty,
+    InvalidInput,
+    Missing,
+    ServiceError,
+    ShareUsed,
+    TooLate,
+    Unavailable,
+)
+from services.runtime.rpc.boundary import DOMAIN
+from services.runtime.security.authorization import TENANT_HEADER
+from services.runtime.telemetry import Metadata
+
+_log = logging.getLogger(__name__)
+_DETAILS = "grpc-status-details-bin"
+_OF_CONNECTIONS = ("failed to connect", "DNS resolution failed", "empty address list", "no healthy upstream")
+_PIECE_BYTES = 256 * 1024  # of a recording, in one message
+_ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: TooLate,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Exhausted,
+    grpc.StatusCode.NOT_FOUND: Missing,
+    grpc.StatusCode.INTERNAL: Faulty,
+    grpc.StatusCode.UNKNOWN: Faulty,
+    grpc.StatusCode.DATA_LOSS: Faulty,
+}
+WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)  # the model's own ends
+_ENDING: set[asyncio.Task[None]] = set()  # generations whose status is still on the way
+
+
+class Refused(InvalidInput):
+    """A service behind the gateway refused the request; its words are for the caller."""
+
+    def __init__(self, message: str):
+        ServiceError.__init__(self, message)
+
+
+def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
+    """What a failed call to `who` means. Codes without a meaning of their own here are a broken backend.
+
+    Callers are told the text where it is one of our services' own, which are written for them. Any other may hold
+    addresses: what gRPC itself says of a connection is for the log, and so is who may call whom.
+    """
+    info, retry_delay_s = _details(error)
+    details, code = error.details() or "", error.code()
+    cls = _ERRORS.get(code, Unavailable)
+    if code is grpc.StatusCode.INTERNAL and RESET in details:
+        cls = Unavailable  # the way broke, not the service
+    if cls is Exhausted and info.reason == ShareUsed.reason:
+        cls = ShareUsed
+    if info.domain != DOMAIN or info.reason == CallerRefused.reason:
+        if details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN:
+            _log.info("%s: %s: %s", who, code.name, details)
+        details = ""
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return Refused(details or f"{who}: {code.name}")
+    return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
+
+
+def _details(error: grpc.aio.AioRpcError) -> tuple[error_details_pb2.ErrorInfo, float | None]:
+    """Who wrote an error and why, and when to come back, as far as it says so (google.rpc.ErrorInfo, RetryInfo)."""
+    raw = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
+    info, retry, retry_delay_s = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo(), None
+    with suppress(DecodeError):
+        for detail in status_pb2.Status.FromString(cast(bytes, raw)).details:
+            if not detail.Unpack(info) and detail.Unpack(retry):
+                retry_delay_s = retry.retry_delay.ToNanoseconds() / 1e9
+    return info, retry_delay_s
+
+
+class Pending:
+    """A unary call under way."""
+
+    def __init__(self, call: grpc.aio.UnaryUnaryCall[Any, Any], who: str):
+        self._call, self._who = call, who
+
+    async def reply(self) -> Any:
+        try:
+            return await self._call
+        except grpc.aio.AioRpcError as error:
+            raise translate(error, self._who) from None
+
+    def cancel(self) -> None:
+        """Has no effect once it has ended."""
+        self._call.cancel()
+
+
+class Cache:
+    """The cache service."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._lookup = _unary(channel, cache_pb2, "CacheService", "Lookup")
+        self._store = _unary(channel, cache_pb2, "CacheService", "Store")
+        self._watch = _server_stream(channel, cache_pb2, "CacheService", "WatchInvalidations")
+
+    def lookup(self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata) -> Pending:
+        """Start a lookup that ends after `timeout_s` at the latest."""
+        metadata = (*metadata, whose(request.question.tenant))
+        return Pending(self._lookup(request, timeout=timeout_s, metadata=metadata), "cache")
+
+    async def store(self, request: cache_pb2.StoreRequest, timeout_s: float) -> cache_pb2.StoreResponse:
+        metadata = (whose(request.question.tenant),)
+        pending = Pending(self._store(request, timeout=timeout_s, metadata=metadata), "cache")
+        return await pending.reply()  # type: ignore[no-any-return]
+
+    def invalidations(self) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
+        """Removals as they happen; waits for the cache to be there, ends with `ServiceError` when it goes."""
+        return _follow(self._watch(cache_pb2.WatchInvalidationsRequest(), wait_for_ready=True), "cache")
+
+
+@lru_cache(maxsize=10_000)
+def whose(tenant: str) -> tuple[str, str]:
+    """Metadata that says whose a call is. By it a ring of cache replicas sends a tenant's calls to the same one (the
+    cache itself goes by the question alone), the audio service shares its streams, and an llm service the work that
+    constraints make."""
+    return TENANT_HEADER, quote(tenant)
+
+
+class Router:
+    """The router."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._watch = _server_stream(channel, router_pb2, "RouterService", "WatchTable")
+        self._observe = channel.stream_unary(
+            "/hedgerow.router.v1.RouterService/Observe",
+            request_serializer=router_pb2.ObserveRequest.SerializeToString,
+            response_deserializer=router_pb2.ObserveResponse.FromString,
+        )
+
+    def tables(self) -> AsyncIterator[router_pb2.WatchTableResponse]:
+        """The table, at once and at each change; waits for the router, ends with `ServiceError` when it goes."""
+        return _follow(self._watch(router_pb2.WatchTableRequest(), wait_for_ready=True), "router")
+
+    async def observe(self, requests: AsyncIterator[router_pb2.ObserveRequest]) -> None:
+        """Send observations for as long as the router is there; raises `ServiceError` when it goes."""
+        try:
+            await self._observe(requests, wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            raise translate(error, "router") from None
+
+
+class Control:
+    """The control plane."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._discover = channel.stream_stream(
+            "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
+            request_serializer=discovery_pb2.DiscoveryRequest.SerializeToString,
+            response_deserializer=discovery_pb2.DiscoveryResponse.FromString,
+        )
+
+    def discover(
+        self, requests: AsyncIterator[discovery_pb2.DiscoveryRequest]
+    ) -> AsyncGenerator[discovery_pb2.DiscoveryResponse, None]:
+        """Resources as they change; waits for the control plane, ends with `ServiceError` when it goes."""
+        return _both_ways(self._discover(wait_for_ready=True), requests, "control")
+
+
+class Call:
+    """An answer that a model is writing. Messages are read as they come, into `messages`; `notify` hears of each, and
+    of the end."""
+
+    def __init__(self, call: grpc.aio.UnaryStreamCall[bytes, bytes], who: str, notify: Callable[[], None]):
+        self._call, self._who, self._notify = call, who, notify
+        self.messages: list[llm_pb2.GenerateResponse] = []
+        self.over = False
+        self.problem: ServiceError | None = None
+        self.finish: llm_pb2.Finish | None = None
+        self._fault: Fault | None = None
+        self._reading = asyncio.create_task(self._read())
+
+    def close(self) -> None:
+        """Stop the engine, unless it has finished: then only its status is on the way, and no one waits for that."""
+        if self.finish:
+            _ENDING.add(self._reading)
+            self._reading.add_done_callback(_ENDING.discard)
+        else:
+            self._call.cancel()
+            self._reading.cancel()
+
+    def suffer(self, fault: Fault) -> None:
+        """Do to it what a drill asks for. Only before anything has come."""
+        self._fault = fault
+
+    async def _read(self) -> None:
+        try:
+            if self._fault and await self._ended_by(self._fault):
+                return
+            while (raw := await self._call.read()) is not grpc.aio.EOF:
+                message = llm_pb2.GenerateResponse.FromString(cast(bytes, raw))
+                if message.HasField("finish"):
+                    self._take_finish(message)
+                self.messages.append(message)
+                self._notify()
+            if not self.finish and not self.problem:
+                self.problem = Unavailable(f"{self._who}: ended without saying why")
+        except grpc.aio.AioRpcError as error:
+            self.problem = translate(error, self._who)
+        except DecodeError:
+            self.problem = Unavailable(f"{self._who}: sent what is not a message")
+            self._call.cancel()
+        finally:
+            self.over = True
+            self._notify()
+            self._notify = _nobody  # who was told holds this call: a cycle would be left to the garbage collector
+
+    async def _ended_by(self, fault: Fault) -> bool:
+        await asyncio.sleep(fault.delay_s)
+        if fault.code is None:
+            return False
+        self.problem = _ERRORS.get(fault.code, Unavailable)(f"{self._who}: {fault.code.name}: a drill")
+        self._call.cancel()
+        return True
+
+    def _take_finish(self, message: llm_pb2.GenerateResponse) -> None:
+        if message.finish.reason in WHOLE:
+            self.finish = message.finish
+        else:
+            self.problem = Unavailable(f"{self._who}: the engine stopped in mid-answer")
+            message.ClearField("finish")
+
+
+def _nobody() -> None:
+    """Is told of nothing."""
+
+
+class Llm:
+    """The llm service of one model."""
+
+    def __init__(self, channel: grpc.aio.Channel, model: str):
+        self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
+        self._model = model
+
+    def generate(
+        self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata, notify: Callable[[], None]
+    ) -> Call:
+        """Start an answer that ends after `timeout_s` at the latest."""
+        call = self._generate(request.SerializeToString(), timeout=timeout_s, metadata=metadata)
+        return Call(call, self._model, notify)
+
+
+class Vision:
+    """The vision service."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._classify = _unary(channel, vision_pb2, "VisionService", "Classify")
+
+    def classify(self, request: vision_pb2.ClassifyRequest, timeout_s: float, metadata: Metadata) -> Pending:
+        """Start to look; ends after `timeout_s` at the latest."""
+        return Pending(self._classify(request, timeout=timeout_s, metadata=metadata), "vision")
+
+
+class Audio:
+    """The audio service."""
+
+    def __init__(self, channel: grpc.aio.Channel):
+        self._transcribe = _both_streams(channel, audio_pb2, "AudioService", "Transcribe")
+        self._transcribe_stream = _both_streams(channel, audio_pb2, "AudioService", "TranscribeStream")
+
+    async def transcribe(self, recording: bytes, timeout_s: float, metadata: Metadata) -> audio_pb2.TranscribeSummary:
+        """What a recording says; within `timeout_s`."""
+        call = self._transcribe(timeout=timeout_s, metadata=metadata)
+        try:
+            async with aclosing(_both_ways(call, _pieces(recording), "audio")) as replies:
+                async for reply in replies:
+                    if reply.HasField("summary"):
+                        return cast(audio_pb2.TranscribeSummary, reply.summary)
+        except Refused as refusal:  # it names the field of its own request; the caller's is in `audio`
+            raise Refused(f"audio.{refusal.message}") from None
+        raise Unavailable("audio: ended without saying why")
+
+    def listen(
+        self, requests: AsyncIterator[audio_pb2.TranscribeStreamRequest], timeout_s: float | None, metadata: Metadata
+    ) -> AsyncGenerator[audio_pb2.TranscribeStreamResponse, None]:
+        """What is heard in live audio; the first request has the options. Closing it ends the call."""
+        return _both_ways(self._transcribe_stream(timeout=timeout_s, metadata=metadata), requests, "audio")
+
+
+async def _pieces(recording: bytes) -> AsyncIterator[audio_pb2.TranscribeRequest]:
+    for start in range(0, len(recording), _PIECE_BYTES):
+        yield audio_pb2.TranscribeRequest(data=recording[start : start + _PIECE_BYTES])
+
+
+def _unary(channel: grpc.aio.Channel, module: Any, service: str, method: str) -> Any:
+    return channel.unary_unary(*_method(module, service, method))
+
+
+def _server_stream(channel: grpc.aio.Channel, module: Any, service: str, method: str) -> Any:
+    return channel.unary_stream(*_method(module, service, method))
+
+
+def _both_streams(channel: grpc.aio.Channel, module: Any, service: str, method: str) -> Any:
+    return channel.stream_stream(*_method(module, service, method))
+
+
+def _method(module: Any, service: str, method: str) -> Iterable[Any]:
+    """A method's path, serializer and deserializer, from its descriptor's module."""
+    request, reply = getattr(module, f"{method}Request"), getattr(module, f"{method}Response")
+    path = f"/{module.DESCRIPTOR.package}.{service}/{method}"
+    return path, request.SerializeToString, reply.FromString
+
+
+async def _follow(call: Any, who: str) -> AsyncGenerator[Any, None]:
+    try:
+        async for message in call:
+            yield message
+    except grpc.aio.AioRpcError as error:
+        raise translate(error, who) from None
+    finally:
+        call.cancel()
+
+
+async def _both_ways(call: Any, requests: AsyncIterator[Message], who: str) -> AsyncGenerator[Any, None]:
+    """`_follow`, while `requests` are sent."""
+
+    async def send_all() -> None:
+        async for request in requests:
+            if not await send(call, request):
+                return
+        await done_sending(call)
+
+    sending = asyncio.create_task(send_all())
+    try:
+        async with aclosing(_follow(call, who)) as replies:
+            async for reply in replies:
+                yield reply
+    finally:
+        sending.cancel()
+        await asyncio.wait({sending})
+
+
+async def watch(channel: grpc.aio.Channel, breaker: SharedBreaker) -> None:
+    """Keep connected, and tell the backend's breaker when its connection is lost and when it is back. Never returns."""
+    while True:
+        state = channel.get_state(try_to_connect=True)
+        if state is grpc.ChannelConnectivity.READY:
+            breaker.connected()
+        elif state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+            breaker.disconnected()
+        await channel.wait_for_state_change(state)
+
+
+async def keep_up(step: Callable[[], Awaitable[None]], pause_s: float = 0.2) -> None:
+    """Run `step`, which follows a backend, again whenever the backend goes away. Never returns."""
+    while True:
+        try:
+            await step()
+        except ServiceError as error:
+            _log.info("%s; following again", error.message)
+        await asyncio.sleep(pause_s)

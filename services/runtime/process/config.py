@@ -1,0 +1,207 @@
+"""Settings: typed, with units in their names, read in one place, and strict.
+
+A setting comes from, strongest first: the command line (`--lookup-budget-ms 20`), the environment
+(`HEDGEROW_CACHE_LOOKUP_BUDGET_MS=20`), a YAML file (`HEDGEROW_CACHE_CONFIG=cache.yaml`), the default. A name that no
+setting has is an error at start-up, never silently ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from hedgerow.channel import MAX_MESSAGE_BYTES
+from services.runtime.errors import shorten
+from services.runtime.security.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
+
+
+class ServiceSettings(BaseSettings):
+    """What every service process has. A service's own class sets `env_prefix` to `HEDGEROW_<SERVICE>_`."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid",
+        env_nested_delimiter="__",
+        nested_model_default_partial_update=True,  # one field of a group may be set alone
+        cli_kebab_case=True,
+        frozen=True,
+    )
+
+    address: str = Field("127.0.0.1:0", description="Where to serve gRPC, host:port.")
+    metrics_address: str = Field("", description="Where to serve Prometheus metrics, host:port. Empty: nowhere.")
+    otlp_endpoint: Annotated[Url, AS_SHOWN] = Field(
+        Url(""), description="OTLP/gRPC endpoint for traces, http://host:port. Empty: not exported."
+    )
+    trace_ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
+    log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level to log.")
+    grace_ms: int = Field(5_000, ge=0, le=600_000, description="On SIGTERM, time for calls in flight to finish.")
+    lame_duck_ms: int = Field(
+        0,
+        ge=0,
+        le=60_000,
+        description="On SIGTERM, how long calls are still taken after health says NOT_SERVING, so that who follows "
+        "health goes elsewhere first. Part of `grace_ms`.",
+    )
+    tls_dir: Path | None = Field(
+        None,
+        description="Folder with `tls.crt`, `tls.key` and `ca.crt`: mutual TLS to and from every service, read again "
+        "when they change. Without it everything is plain text.",
+    )
+    plaintext: bool = Field(
+        False,
+        validate_default=True,
+        description="Serve plain text beyond loopback: for a network that encrypts by itself.",
+    )
+    max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message taken, in bytes.")
+    max_concurrent_streams: int = Field(256, ge=1, description="Calls in flight per connection; more of them wait.")
+
+    first_message_ms: int = Field(
+        0,
+        ge=0,
+        le=600_000,
+        description="The longest that a call's first message may take to arrive whole, from its headers on. 0: as long "
+        "as the call, where only our own services call.",
+    )
+
+    @field_validator("tls_dir", mode="before")
+    @classmethod
+    def _empty_is_none(cls, given: object) -> object:
+        return given or None
+
+    @field_validator("plaintext")
+    @classmethod
+    def _plain_text_stays_here(cls, allowed: bool, info: ValidationInfo) -> bool:
+        address = info.data.get("address", "")
+        if not (allowed or info.data.get("tls_dir") or is_loopback(address)):
+            raise ValueError(f"a `tls_dir`, or true, to serve beyond loopback, at {shown(address)}")
+        return allowed
+
+    @property
+    def processes(self) -> int:
+        """How many processes of the service share its port."""
+        return 1
+
+
+Settings = TypeVar("Settings", bound=ServiceSettings)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can connect to `host:port` or `unix:path`."""
+    host = address.rpartition(":")[0].strip("[]")
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost" or address.startswith("unix:")
+
+
+def read_yaml(path: str) -> Any:
+    """The file's content; errors name the file."""
+    with Path(path).open() as file:
+        return yaml.safe_load(file)
+
+
+class _YamlFile(PydanticBaseSettingsSource):
+    """The YAML file named by `<PREFIX>CONFIG`. Unknown keys reach pydantic, which refuses them."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        raise AssertionError("not used: the file is read as a whole")
+
+    def __call__(self) -> dict[str, Any]:
+        path = os.environ.get(f"{self.config.get('env_prefix', '')}CONFIG")
+        if not path:
+            return {}
+        content = read_yaml(path)
+        if not isinstance(content, dict):
+            raise ValueError(f"{path}: a mapping of settings, got {type(content).__name__}")
+        return content
+
+
+def load(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
+    """Read `cls` from all sources, or exit with 2 and a message that names the field, the limit and the value."""
+    try:
+        refuse_unknown(cls, os.environ)
+        return _with_sources(cls, argv, prog)
+    except ValidationError as error:
+        for problem in error.errors():
+            print(f"{prog}: {_told(cls, problem)}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except yaml.YAMLError as error:
+        _exit(prog, _where(error))
+    except (ValueError, OSError) as error:
+        _exit(prog, _without_arguments(str(error)))
+
+
+def _told(cls: type[BaseModel], problem: Any) -> str:
+    """What is wrong with which setting. A value is left out where it may be a credential, be it only misspelt."""
+    path = problem["loc"]
+    told = f"{'.'.join(map(str, path)) or 'settings'}: {_without(problem['input'], problem['msg'])}"
+    if not path or problem["type"] in ("missing", "extra_forbidden"):
+        return told
+    given = HIDDEN if is_secret(cls, path) else shorten(repr(shown(problem["input"], str(path[-1]))))
+    return f"{told}, got {given}"
+
+
+def _without(given: object, message: str) -> str:
+    """The message, with what was given, where a validator of ours repeats it, as it may be shown."""
+    for repeated in {given, str(Path(given))} if isinstance(given, str) and given else ():
+        message = message.replace(repeated, shown(given))
+    return without_passwords(message)
+
+
+def _without_arguments(message: str) -> str:
+    """What argparse says, without the values of options that it does not know."""
+    told, unknown, rest = message.partition("unrecognized arguments: ")
+    names = [word.partition("=")[0] for word in rest.split() if word.startswith("-")]
+    return f"{told}no such setting: {', '.join(names) or 'a value without its name'}" if unknown else message
+
+
+def _where(error: yaml.YAMLError) -> str:
+    """What is wrong with the file, without the line that is."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        mark = error.problem_mark
+        return f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return "the file of settings is no YAML"
+
+
+def _with_sources(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
+    class Sourced(cls):  # type: ignore[valid-type,misc]
+        __doc__ = cls.__doc__
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            command_line = CliSettingsSource[Any](
+                settings_cls, cli_prog_name=prog, cli_parse_args=list(argv), cli_exit_on_error=False
+            )
+            return command_line, env_settings, _YamlFile(settings_cls)
+
+    return Sourced()
+
+
+def refuse_unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
+    """Raise ValueError for a variable with the class's prefix that names no setting of it."""
+    prefix = cls.model_config.get("env_prefix", "")
+    known = {f"{prefix}{name}".upper() for name in (*cls.model_fields, "config")}
+    for name in environ:
+        if prefix and name.startswith(prefix) and name.split("__")[0] not in known:
+            hint = get_close_matches(name, known, n=1)
+            raise ValueError(f"{name}: no such setting{f'; did you mean {hint[0]}?' if hint else ''}")
+
+
+def _exit(prog: str, message: str) -> NoReturn:
+    print(f"{prog}: {without_passwords(message)}", file=sys.stderr)
+    raise SystemExit(2)

@@ -1,0 +1,79 @@
+"""The log of a process: one line for each event, and nothing in it of what callers sent.
+
+A line carries the service's name and the trace id of the request it belongs to. Of an exception it has the class and
+the places in our code, never the text, which may quote a prompt or a secret. The level DEBUG has the texts too, for who
+looks for a fault on a machine of their own. The same goes for an exception that ends the process or a thread. Passwords
+in URLs are hidden at every level.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from typing import Any, TextIO
+
+from opentelemetry import trace
+
+from services.runtime.security.secrets import without_passwords
+from services.runtime.telemetry import trace_id
+
+_MOST_CAUSES = 10
+_log = logging.getLogger("services")
+
+
+def setup_logging(service: str, level: str, stream: TextIO | None = None) -> None:
+    """Have everything that is logged written to `stream`, standard error by default."""
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(_TraceIdFilter())
+    line = f"%(asctime)s %(levelname)s {service} %(name)s [%(trace_id)s] %(message)s"
+    handler.setFormatter(_Formatter(line, with_texts=level == "DEBUG"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for noisy in ("httpx", "httpcore", "opentelemetry"):
+        logging.getLogger(noisy).setLevel("WARNING")
+    # It warns of headers (`OTEL_…_HEADERS`) that it cannot read, and tells what they are.
+    logging.getLogger("opentelemetry.util.re").setLevel("ERROR")
+
+
+def log_what_ends_us() -> None:
+    """Have an exception that nobody takes logged like any other, in place of Python's own report with all its texts."""
+
+    def ended(kind: type[BaseException], error: BaseException | None, at: Any) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            _log.critical("nobody took an exception", exc_info=(kind, error or kind(), at))
+
+    sys.excepthook = ended
+    threading.excepthook = lambda left: ended(left.exc_type, left.exc_value, left.exc_traceback)
+    sys.unraisablehook = lambda left: ended(left.exc_type, left.exc_value, left.exc_traceback)
+
+
+def whereabouts(error: BaseException | None) -> str:
+    """Of which class an exception is, where it was raised, and the same of its causes and of what a group holds."""
+    told: list[str] = []
+    waiting = [error]
+    while waiting and len(told) < _MOST_CAUSES:
+        if (each := waiting.pop(0)) is None:
+            continue
+        told.append("".join(traceback.format_list(traceback.extract_tb(each.__traceback__))) + type(each).__name__)
+        waiting += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        waiting.append(each.__cause__ or (None if each.__suppress_context__ else each.__context__))
+    return "\nwhich comes of:\n".join(told)
+
+
+class _TraceIdFilter(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.trace_id = trace_id() if trace.get_current_span() is not trace.INVALID_SPAN else "-"
+        return True
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, line: str, *, with_texts: bool):
+        super().__init__(line)
+        self._with_texts = with_texts
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_passwords(super().format(record))
+
+    def formatException(self, ei: Any) -> str:
+        return super().formatException(ei) if self._with_texts else whereabouts(ei[1])

@@ -1,0 +1,198 @@
+"""Several processes of one service on one port: a parent that serves nothing, and workers that the kernel shares
+connections out to (SO_REUSEPORT). A connection stays with the worker it came to, and so do all calls on it.
+
+The parent has the port before any worker, and for as long as it lives: so the port may be chosen by the kernel, and a
+second service on the same port is refused as loudly as ever. A worker that dies is started again, after a pause that
+grows while it keeps dying; the others do not notice. Workers end with their parent, however it ends: each has the end
+of a pipe as its standard input that only the parent's death closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+import uvloop
+
+from services.runtime.process.config import ServiceSettings
+
+Settings = TypeVar("Settings", bound=ServiceSettings)
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+STEADY_S = 30.0  # who lived that long did not die of how it was started
+SLACK_S = 4.0  # beyond the grace: for what is taken apart after the last call
+_MARK = "_HEDGEROW_WORKER"  # in a worker's environment, `<number> <port>`; no setting, the parent alone writes it
+_BAD_SETTINGS = 2  # the exit code of who cannot use its settings
+_TOLD_TO_END = (0, -signal.SIGTERM)  # the latter where it had no handler yet
+_log = logging.getLogger(__name__)
+
+
+class PortTaken(Exception):
+    """The address cannot be had; the message names it and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One of several processes; numbers count from 1."""
+
+    number: int
+    port: int
+
+    @classmethod
+    def current(cls, environment: Mapping[str, str] = os.environ) -> Self | None:
+        """Which one this process is; None for one that was started by anybody but a parent of workers."""
+        mark = environment.get(_MARK)
+        return cls(*map(int, mark.split())) if mark else None
+
+    @property
+    def mark(self) -> Mapping[str, str]:
+        """What tells its process which one it is."""
+        return {_MARK: f"{self.number} {self.port}"}
+
+    def own(self, settings: Settings) -> Settings:
+        """Its settings: the port they share, and metrics on the port after the parent's, the next one, and so on."""
+        update = {"address": _with_port(settings.address, self.port)}
+        if settings.metrics_address:
+            shared = int(settings.metrics_address.rpartition(":")[2])
+            update["metrics_address"] = _with_port(settings.metrics_address, shared + self.number)
+        return settings.model_copy(update=update)
+
+    def end_with_parent(self, grace_s: float) -> None:
+        """Have this process told to end when its parent is gone, and ended if it has not a while after the grace."""
+
+        def watch() -> None:
+            os.read(sys.__stdin__.fileno() if sys.__stdin__ else 0, 1)
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(grace_s + SLACK_S)
+            os._exit(1)
+
+        threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+class Pauses:
+    """How long to wait before a worker that died is started again, in seconds."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_PAUSE_S
+
+    def after(self, lived_s: float) -> float:
+        """Twice the last one, up to a bound; the first one again for a worker that lived long."""
+        pause_s = FIRST_PAUSE_S if lived_s >= STEADY_S else self._next_s
+        self._next_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        return pause_s
+
+
+def main(name: str, settings: ServiceSettings, arguments: Sequence[str]) -> int:
+    """Run `settings.processes` workers of `services.<name>` until told to stop; the exit code."""
+    try:
+        held = claim(settings.address)
+    except PortTaken as error:
+        _log.error("%s", error)
+        return 1
+    with held:
+        command = [sys.executable, "-m", f"services.{name}", *arguments]
+        port = held.getsockname()[1]
+        _log.info("%d workers on port %d", settings.processes, port)
+        code: int = uvloop.run(_Parent(command, settings.grace_ms / 1000).run(port, settings.processes))
+    _log.info("stopped")
+    return code
+
+
+def claim(address: str) -> socket.socket:
+    """A socket that has `address` and does not listen: from now on workers of this user may have it too, nobody else.
+
+    Bound before it may be shared, so that this fails where anybody, workers of another parent included, has the port.
+    Raises `PortTaken`.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, *_, place = socket.getaddrinfo(
+            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        claimed = socket.socket(family, kind)
+    except (OSError, ValueError) as error:
+        raise PortTaken(f"address: {address} is no host and port to share: {error}") from None
+    try:
+        claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left is free
+        claimed.bind(place)
+        claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)  # but this one is not, though nobody listens yet
+        claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except OSError as error:
+        claimed.close()
+        raise PortTaken(f"address: {address} cannot be had: {error.strerror}") from None
+    return claimed
+
+
+def _with_port(address: str, port: int) -> str:
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+class _Parent:
+    """Keeps workers running: `command` is what each of them runs."""
+
+    def __init__(self, command: Sequence[str], grace_s: float):
+        self._command, self._grace_s = command, grace_s
+        self._stop = asyncio.Event()
+        self._pipe_out, self._pipe_in = os.pipe()
+
+    async def run(self, port: int, count: int) -> int:
+        """Until SIGTERM or SIGINT. 0 when all workers ended well."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+        try:
+            async with asyncio.TaskGroup() as group:
+                kept = [group.create_task(self._keep(Worker(n, port))) for n in range(1, count + 1)]
+        finally:
+            os.close(self._pipe_in)
+            os.close(self._pipe_out)
+        return max(task.result() for task in kept)
+
+    async def _keep(self, worker: Worker) -> int:
+        """Run a worker, again and again, until all are to stop. 0 when the last one ended well."""
+        pauses, first = Pauses(), True
+        while not self._stop.is_set():
+            began = time.monotonic()
+            code = await self._run_once(worker)
+            if self._stop.is_set():
+                return 0 if code in _TOLD_TO_END else 1
+            if code == _BAD_SETTINGS and first:
+                self._stop.set()  # the others were told the same, and starting again tells nothing else
+                return code
+            pause_s = pauses.after(time.monotonic() - began)
+            _log.warning("worker %d ended with exit code %d, again in %g s", worker.number, code, pause_s)
+            first = False
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause_s)
+        return 0
+
+    async def _run_once(self, worker: Worker) -> int:
+        """The exit code of one process, which is told to stop when all are."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            env={**os.environ, **worker.mark},
+            stdin=self._pipe_out,
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which then stops all in order
+        )
+        _log.info("worker %d is process %d", worker.number, process.pid)
+        ended, stop = asyncio.create_task(process.wait()), asyncio.create_task(self._stop.wait())
+        await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not ended.done():
+            with suppress(ProcessLookupError):
+                process.terminate()
+            await asyncio.wait({ended}, timeout=self._grace_s + SLACK_S)
+        if not ended.done():
+            _log.error("worker %d did not stop in time: killed", worker.number)
+            with suppress(ProcessLookupError):
+                process.kill()
+        return await ended

@@ -1,0 +1,238 @@
+"""The boundary of a service: bytes come in, bytes go out, and no exception crosses it by accident.
+
+gRPC for Python would parse requests before our code runs (a malformed one comes back as UNKNOWN) and would send the
+text of an unhandled exception to the caller. So handlers here are registered without (de)serializers, and everything
+happens inside one `try`. In order, outermost first: trace → errors → metrics → identity → authorize → read → parse →
+servicer. Whether a caller may call is asked of the service's `admit`, and of a servicer that has an
+`authorize(metadata, identity)` method, which raises for a caller that it does not know; where strangers call, before
+their request is read (`first_message.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from opentelemetry.trace import Span, StatusCode
+from prometheus_client import Histogram
+
+from services.runtime import telemetry
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ServiceError, Unavailable
+from services.runtime.rpc import first_message
+from services.runtime.rpc.malformed import explain
+from services.runtime.security.authorization import Admit, anyone
+
+TRACE_ID_HEADER = "x-hedgerow-trace-id"
+DOMAIN = "hedgerow"  # of google.rpc.ErrorInfo
+_log = logging.getLogger(__name__)
+_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+_SECONDS = Histogram(
+    "hedgerow_rpc_seconds", "Time to serve a call, to its last message.", ["service", "method", "code"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a servicer may know of the call beyond its request."""
+
+    metadata: tuple[tuple[str, str | bytes], ...]
+    deadline: Deadline
+    span: Span
+    peer: str = ""  # the identity that the caller's certificate proves; empty in plain text
+
+    def header(self, name: str) -> str | None:
+        """The first text value of a metadata key, or None."""
+        return header(self.metadata, name)
+
+
+def header(metadata: Iterable[tuple[str, str | bytes]], name: str) -> str | None:
+    """The first text value of a metadata key, or None."""
+    return next((value for key, value in metadata if key == name and isinstance(value, str)), None)
+
+
+M = TypeVar("M", bound=Message)
+Servicer = Any  # has one method per RPC: unary `async def`, streaming `async def … yield`
+_Bound = Callable[..., Any]  # one method of a servicer
+_Context = Any  # grpc.aio.ServicerContext over bytes
+_Given = bytes | AsyncIterator[bytes]  # a request, or where it will come from
+
+
+def handlers(
+    descriptor: ServiceDescriptor,
+    servicers: Mapping[str, Servicer],
+    admit: Admit = anyone,
+    first_message_ms: int = 0,
+) -> grpc.GenericRpcHandler:
+    """Handlers for every RPC of a service, for callers that `admit` takes.
+
+    `servicers` is asked at each call, by the service's full name: until it has an entry, calls get UNAVAILABLE.
+    `first_message_ms`: how long a call's first message may take from its headers on; 0: as long as it likes.
+    """
+    within_s = first_message_ms / 1000
+    methods = {
+        method.name: _handler(method, _Method(method, servicers, admit, within_s), headers_first=within_s > 0)
+        for method in descriptor.methods
+    }
+    return grpc.method_handlers_generic_handler(descriptor.full_name, methods)
+
+
+def _handler(method: MethodDescriptor, serve: _Method, *, headers_first: bool) -> grpc.RpcMethodHandler[Any, Any]:
+    """With `headers_first` as if every request were a stream: see `first_message.py`."""
+    match method.client_streaming or headers_first, method.server_streaming:
+        case True, True:
+            streamed = serve.both_stream if method.client_streaming else serve.server_stream
+            return grpc.stream_stream_rpc_method_handler(streamed)
+        case True, False:
+            return grpc.stream_unary_rpc_method_handler(serve.client_stream if method.client_streaming else serve.unary)
+        case False, True:
+            return grpc.unary_stream_rpc_method_handler(serve.server_stream)
+    return grpc.unary_unary_rpc_method_handler(serve.unary)
+
+
+class _Method:
+    """One RPC, in the shape that gRPC calls it."""
+
+    def __init__(self, method: MethodDescriptor, servicers: Mapping[str, Servicer], admit: Admit, within_s: float):
+        self._name, self._service = method.name, method.containing_service.full_name
+        self._servicers, self._admit, self._within_s = servicers, admit, within_s
+        self._parse = parser(GetMessageClass(method.input_type))
+
+    async def unary(self, given: _Given, context: _Context) -> bytes:
+        async def serve(method: _Bound, call: Call) -> bytes:
+            reply: Message = await method(await self._request(given, context), call)
+            return reply.SerializeToString()
+
+        return bytes(await self._guard(context, serve))
+
+    async def server_stream(self, given: _Given, context: _Context) -> None:
+        async def serve(method: _Bound, call: Call) -> None:
+            async with aclosing(method(await self._request(given, context), call)) as replies:
+                async for reply in replies:
+                    await context.write(reply.SerializeToString())
+
+        await self._guard(context, serve)
+
+    async def client_stream(self, requests: AsyncIterator[bytes], context: _Context) -> bytes:
+        async def serve(method: _Bound, call: Call) -> bytes:
+            reply: Message = await method(self._requests(requests), call)
+            return reply.SerializeToString()
+
+        return bytes(await self._guard(context, serve))
+
+    async def both_stream(self, requests: AsyncIterator[bytes], context: _Context) -> None:
+        async def serve(method: _Bound, call: Call) -> None:
+            async with aclosing(method(self._requests(requests), call)) as replies:
+                async for reply in replies:
+                    await context.write(reply.SerializeToString())
+
+        await self._guard(context, serve)
+
+    async def _request(self, given: _Given, context: _Context) -> Message:
+        return self._parse(given if isinstance(given, bytes) else await first_message.message(context, self._within_s))
+
+    def _requests(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+        timed = first_message.messages(requests, self._within_s) if self._within_s else requests
+        return (self._parse(raw) async for raw in timed)
+
+    def _bound(self, call: Call) -> _Bound:
+        """The servicer's method, for a caller that may call it."""
+        servicer = self._servicers.get(self._service)
+        if servicer is None:
+            raise Unavailable(f"{self._service} is starting")
+        if authorize := getattr(servicer, "authorize", None):
+            authorize(call.metadata, call.peer)
+        method: _Bound = getattr(servicer, self._name)
+        return method
+
+    async def _guard(self, context: _Context, serve: Callable[[_Bound, Call], Awaitable[Any]]) -> Any:
+        started, code = time.perf_counter(), "OK"
+        metadata = tuple(context.invocation_metadata() or ())
+        with telemetry.server_span(f"{self._service}/{self._name}", metadata) as span:
+            if told := _trace_told(metadata, span):
+                context.set_trailing_metadata(told)
+            remaining = context.time_remaining()
+            deadline = Deadline.never() if remaining is None else Deadline.after(remaining)
+            try:
+                call = Call(metadata, deadline, span, self._admit(context))
+                return await serve(self._bound(call), call)
+            except asyncio.CancelledError:
+                code = "CANCELLED"
+                raise
+            except Exception as error:  # the boundary: everything else must become a status
+                status = to_status(error)
+                code = code_pb2.Code.Name(status.code)
+                span.set_status(StatusCode.ERROR, code)
+                _end(context, status, told)
+                return b""  # gRPC drops it: the status is not OK
+            finally:
+                _SECONDS.labels(self._service, self._name, code).observe(time.perf_counter() - started)
+
+
+def _end(context: _Context, status: status_pb2.Status, told: telemetry.Metadata) -> None:
+    """End a call with a status. gRPC's own `abort` raises an exception that its call keeps, and that keeps the call,
+    with the request and all that was made of it, until Python looks for garbage: a flood of refused requests was kept
+    in memory by the hundred."""
+    context.set_code(_STATUS[status.code])
+    context.set_details(status.message)
+    context.set_trailing_metadata((*trailers(status), *told))
+
+
+def _trace_told(metadata: Iterable[tuple[str, str | bytes]], span: Span) -> telemetry.Metadata:
+    """The trace id, for the log of a proxy (Envoy gives each request an id) whose caller has sent none."""
+    keys = {key for key, _ in metadata}
+    wanted = "x-request-id" in keys and "traceparent" not in keys
+    return ((TRACE_ID_HEADER, telemetry.trace_id(span)),) if wanted else ()
+
+
+def parser(cls: type[M]) -> Callable[[bytes], M]:
+    """A function that parses `cls` and says which field is at fault when it cannot."""
+
+    def parse(raw: bytes) -> M:
+        try:
+            return cls.FromString(raw)
+        except DecodeError:
+            field, problem = explain(cls.DESCRIPTOR, raw)
+            raise InvalidInput(field, problem, f"{len(raw)} bytes") from None
+
+    return parse
+
+
+def to_status(error: Exception) -> status_pb2.Status:
+    """The one place where typed causes become statuses. What is not a ServiceError is a bug: its text stays here."""
+    if not isinstance(error, ServiceError):
+        correlation = secrets.token_hex(8)
+        # Where, not what: the message of a foreign exception may hold a secret.
+        where = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)))
+        _log.error("internal error %s: %s at\n%s", correlation, type(error).__name__, where)
+        error = ServiceError(f"internal error, correlation id {correlation}", correlation_id=correlation)
+    status = status_pb2.Status(code=error.code, message=error.message)
+    details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)]
+    if error.retry_delay_s is not None:
+        delay = duration_pb2.Duration()
+        delay.FromNanoseconds(round(error.retry_delay_s * 1e9))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
+    for detail in details:
+        packed = any_pb2.Any()
+        packed.Pack(detail)
+        status.details.append(packed)
+    return status
+
+
+def trailers(status: status_pb2.Status) -> tuple[tuple[str, bytes], ...]:
+    """Trailing metadata that carries the status's details to any gRPC language."""
+    return (("grpc-status-details-bin", status.SerializeToString()),)

@@ -1,0 +1,127 @@
+"""Foreign services behind our boundary: health and reflection as grpcio brings them.
+
+Registered as they come, gRPC would parse their requests before any code of ours runs: a malformed one would come back
+as UNKNOWN, and nobody would be asked for a key. Here their handlers get bytes, like those of `boundary`, and the order
+is identity → authorize → read → parse → servicer, all of it inside one `try`. Their calls are neither traced nor
+measured: probes come all the time and say nothing about the service's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message_factory import GetMessageClass
+
+from services.runtime.deadline import until_set
+from services.runtime.rpc import first_message
+from services.runtime.rpc.boundary import parser, to_status, trailers
+from services.runtime.security.authorization import Admit, anyone
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+Authorize = Callable[[Metadata, str], None]  # (metadata, identity); raises a ServiceError for a caller who may not
+_Context = Any  # grpc.aio.ServicerContext
+_Replies = Any  # a coroutine that writes its replies itself, or an asynchronous generator of them
+_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+
+
+def handlers(
+    descriptor: ServiceDescriptor,
+    servicer: object,
+    ended: asyncio.Event,
+    authorize: Authorize = lambda _, __: None,
+    admit: Admit = anyone,
+    first_message_ms: int = first_message.DEFAULT_MS,
+) -> grpc.GenericRpcHandler:
+    """Handlers for the RPCs that a grpc.aio servicer has; to the others gRPC answers UNIMPLEMENTED. Streams end when
+    `ended` is set: a health watch would hold up a shutdown for as long as it may take."""
+    shared = ended, authorize, admit, first_message_ms / 1000
+    methods = {
+        method.name: _handler(method, _Wrapped(method, getattr(servicer, method.name), *shared))
+        for method in descriptor.methods
+        if _is_asynchronous(getattr(servicer, method.name, None))
+    }
+    return grpc.method_handlers_generic_handler(descriptor.full_name, methods)
+
+
+def _is_asynchronous(method: object) -> bool:
+    """The bases that grpcio generates define every method, as plain functions that only raise."""
+    return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
+
+
+def _handler(method: MethodDescriptor, wrapped: _Wrapped) -> grpc.RpcMethodHandler[Any, Any]:
+    serializer = GetMessageClass(method.output_type).SerializeToString
+    match method.client_streaming, method.server_streaming:
+        case False, False:
+            return grpc.stream_unary_rpc_method_handler(wrapped.unary, response_serializer=serializer)
+        case False, True:
+            return grpc.stream_stream_rpc_method_handler(wrapped.server_stream, response_serializer=serializer)
+        case True, True:
+            return grpc.stream_stream_rpc_method_handler(wrapped.both_stream, response_serializer=serializer)
+    raise TypeError(f"{method.full_name}: streams of requests with one reply are not supported yet")
+
+
+class _Wrapped:
+    """One RPC, in the shape that gRPC calls it."""
+
+    def __init__(
+        self,
+        method: MethodDescriptor,
+        serve: Callable[[Any, _Context], Any],
+        ended: asyncio.Event,
+        authorize: Authorize,
+        admit: Admit,
+        within_s: float,
+    ):
+        self._serve, self._ended, self._authorize, self._admit = serve, ended, authorize, admit
+        self._parse, self._within_s = parser(GetMessageClass(method.input_type)), within_s
+
+    async def unary(self, _: AsyncIterator[bytes], context: _Context) -> Any:
+        async def serve() -> Any:
+            return await self._serve(await self._request(context), context)
+
+        return await self._guard(context, serve)
+
+    async def server_stream(self, _: AsyncIterator[bytes], context: _Context) -> None:
+        async def serve() -> None:
+            await self._write(self._serve(await self._request(context), context), context)
+
+        await self._guard(context, serve)
+
+    async def both_stream(self, requests: AsyncIterator[bytes], context: _Context) -> None:
+        await self._guard(context, lambda: self._write(self._serve(self._parsed(requests), context), context))
+
+    async def _write(self, replies: _Replies, context: _Context) -> None:
+        await until_set(self._ended, _write(replies, context))
+
+    async def _request(self, context: _Context) -> Any:
+        return self._parse(await first_message.message(context, self._within_s))
+
+    async def _parsed(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        # Not a generator expression: that would begin to read at once, also for a caller who may not.
+        async for raw in first_message.messages(requests, self._within_s):
+            yield self._parse(raw)
+
+    async def _guard(self, context: _Context, serve: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            self._authorize(tuple(context.invocation_metadata() or ()), self._admit(context))
+            return await serve()
+        except grpc.aio.AbortError:  # the servicer's own answer
+            raise
+        except Exception as error:  # the boundary: everything else must become a status
+            status = to_status(error)
+            await context.abort(_STATUS[status.code], status.message, trailers(status))
+
+
+async def _write(replies: _Replies, context: _Context) -> None:
+    if inspect.isawaitable(replies):
+        await replies
+        return
+    async with aclosing(replies):
+        async for reply in replies:
+            await context.write(reply)

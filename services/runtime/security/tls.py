@@ -1,0 +1,213 @@
+"""Who a process is, and how it proves it to the others: certificates from a folder, followed while they change.
+
+The folder has `tls.crt`, `tls.key` and `ca.crt`, as cert-manager writes them into a secret and `hedgerow certs` into a
+folder. What is read is tried out before it is used: a handshake in memory, of the certificate with itself, fails for
+a key of another certificate, another CA, or a certificate that is over. So a pair that is half written never replaces
+one that works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+from prometheus_client import Gauge
+
+from hedgerow import Tls
+from hedgerow.channel import open_channel
+from hedgerow.identities import identity_of, server_name_of
+from services.runtime.process.stamps import Stamps
+from services.runtime.rpc.reloading_channel import ReloadingChannel
+
+_NAMES = ("tls.crt", "tls.key", "ca.crt")
+_POLL_S = 0.5
+_EXPIRES = Gauge(
+    "hedgerow_certificate_expires_seconds", "When the process's own certificate is over, in Unix time.", ["identity"]
+)
+_log = logging.getLogger(__name__)
+
+
+class BadTls(ValueError):
+    """The folder cannot be used as it is; the message, for the operator, says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A certificate with its key and the CA that everyone's are signed by, as PEM. They fit together."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+    ca: bytes
+    identity: str  # of `spiffe://hedgerow/<identity>`; the whole URI of another trust domain, empty without any
+    expires: float  # Unix time
+
+    def server(self) -> grpc.ServerCertificateConfiguration:
+        """For a server that asks its callers for theirs."""
+        return grpc.ssl_server_certificate_configuration([(self.key, self.certificate)], self.ca)
+
+    def client(self, service: str) -> Tls:
+        """For a caller of `service`, which must prove that it is."""
+        return Tls(self.ca, self.certificate, self.key, server_name_of(service))
+
+
+class Dial(Protocol):
+    """Opens a channel to `target` (`host:port` or `xds:///name`), whose processes are those of `service`."""
+
+    def __call__(self, target: str, service: str) -> grpc.aio.Channel: ...
+
+
+def plain(target: str, service: str) -> grpc.aio.Channel:
+    """`Dial` in plain text."""
+    return open_channel(target)
+
+
+@asynccontextmanager
+async def dial(tls_dir: Path | None) -> AsyncIterator[Dial]:
+    """`Dial` with mutual TLS and the certificates in `tls_dir`, renewed when they change; `plain` without one.
+
+    Raises `BadTls` when they cannot be used.
+    """
+    if tls_dir is None:
+        yield plain
+        return
+    mutual = Mutual(Folder(tls_dir))
+    following = asyncio.create_task(mutual.run())
+    try:
+        yield mutual
+    finally:
+        following.cancel()
+        await asyncio.wait({following})
+
+
+class Mutual:
+    """`Dial` with the certificates of a folder. `run` must run for channels to be renewed."""
+
+    def __init__(self, folder: Folder):
+        self._folder = folder
+        self._open: set[ReloadingChannel] = set()
+
+    def __call__(self, target: str, service: str) -> grpc.aio.Channel:
+        channel = ReloadingChannel(partial(self._connect, target, service), self._open.discard)
+        self._open.add(channel)
+        return channel
+
+    def _connect(self, target: str, service: str) -> grpc.aio.Channel:
+        return open_channel(target, tls=self._folder.current.client(service))
+
+    async def run(self) -> None:
+        """Renew the channels when the certificates change, until cancelled."""
+        async for _ in self._folder.changes():
+            for done in await asyncio.gather(*(each.renew() for each in self._open), return_exceptions=True):
+                if isinstance(done, Exception):
+                    _log.error("a channel keeps its old certificate: %r", done)
+
+
+class Folder:
+    """The credentials in a folder. `current` is what was there last and fits together. Raises `BadTls` at once when
+    there is nothing of the kind."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._stamps = Stamps(*(path / name for name in _NAMES))
+        self.current = self._load()
+
+    async def changes(self) -> AsyncIterator[Credentials]:
+        """`current` each time it changes. Never ends."""
+        while True:
+            await asyncio.sleep(_POLL_S)
+            if await self.look():
+                yield self.current
+
+    async def follow(self) -> None:
+        """Keep `current` current, and say so in the log, until cancelled."""
+        self._tell()
+        async for _ in self.changes():
+            self._tell()
+
+    def _tell(self) -> None:
+        until = datetime.fromtimestamp(self.current.expires, UTC).isoformat(timespec="seconds")
+        _log.info("certificate of %s: good until %s", self.current.identity or "nobody", until)
+
+    async def look(self) -> bool:
+        """Read the folder again, if it has changed. Whether `current` did."""
+        if not self._stamps.changed():
+            return False
+        before = self.current
+        try:
+            self.current = await asyncio.to_thread(self._load)
+        except BadTls as error:
+            _log.error("%s; the certificate stays as it was", error)
+        return self.current != before
+
+    def _load(self) -> Credentials:
+        files = [self.path / name for name in _NAMES]
+        try:
+            certificate, key, ca = content = [file.read_bytes() for file in files]
+            known = _try_out(*files)
+            if content != [file.read_bytes() for file in files]:
+                raise ValueError("is being written")
+        except (OSError, ValueError) as error:  # ssl's errors are OSErrors
+            raise BadTls(f"tls_dir: {self.path}: {_reason(error)}") from None
+        loaded = Credentials(certificate, key, ca, _identity(known), ssl.cert_time_to_seconds(known["notAfter"]))
+        _EXPIRES.labels(loaded.identity).set(loaded.expires)
+        return loaded
+
+
+def server_credentials(folder: Folder) -> grpc.ServerCredentials:
+    """For a server whose callers must have a certificate of the same CA. Every handshake takes what is current."""
+    given = folder.current
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal given
+        if given is folder.current:
+            return None
+        given = folder.current
+        return given.server()
+
+    # None is allowed and means: as before. The stubs do not say so.
+    return grpc.dynamic_ssl_server_credentials(given.server(), fetch, True)  # type: ignore[arg-type]
+
+
+def _try_out(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
+    """Let a server and a client with these files shake hands; what the client learns of the server's certificate."""
+    server, client = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+    client.check_hostname = False  # a name belongs to a target, and there is none
+    for context in (server, client):
+        context.load_cert_chain(certificate, key, password=_no_password)
+        context.load_verify_locations(ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    calling, called = client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)
+    for side in (calling, called) * 3:
+        with suppress(ssl.SSLWantReadError):  # the other one's turn
+            side.do_handshake()
+    if not (calling.getpeercert() and called.getpeercert()):
+        raise ValueError("the certificate does not prove itself")
+    return dict(calling.getpeercert() or {})
+
+
+def _no_password() -> bytes:
+    """Instead of asking at the terminal."""
+    raise ValueError("tls.key: without a password, got one that needs it")
+
+
+def _identity(certificate: dict[str, Any]) -> str:
+    uris = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "URI"]
+    return identity_of(uris[0]) if len(uris) == 1 else ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError):
+        return str(error.reason or error).lower().replace("_", " ")
+    return " ".join(str(error).split())

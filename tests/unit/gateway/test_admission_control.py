@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from prometheus_client import REGISTRY
+from redis.asyncio import Redis
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.control import Door
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.quota import Allowance, QuotaExceeded
+from services.gateway.admission.shared_quotas import SharedQuotas
+from services.gateway.config import ShedSettings
+from services.gateway.policies.ticket import Shed
+from services.runtime.deadline import Deadline
+from services.runtime.shared_state import SharedState
+from tests.clock import loop_clock, on_paused_loop
+
+
+def tenant(premium: bool = False, **allowance: float) -> Tenant:
+    return Tenant("acme", premium, 1.0, Allowance(**allowance), 0)
+
+
+def request(**fields: object) -> pb.GenerateRequest:
+    return pb.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Who are you?")], **fields)
+
+
+def door(pressure: float = 0.0) -> Door:
+    return Door(ShedSettings(), lambda: pressure)
+
+
+@pytest.mark.parametrize(("premium", "fields"), [(True, {}), (False, {"realtime": True}), (True, {"attempt": 1})])
+async def test_a_starved_gateway_lets_dear_requests_in(premium, fields):
+    await door(pressure=2.0).admit(request(**fields), tenant(premium), "0" * 32, 5)
+
+
+@pytest.mark.parametrize("fields", [{}, {"attempt": 1}, {"realtime": True, "attempt": 1}])
+async def test_a_starved_gateway_refuses_the_others_and_says_why(fields):
+    with pytest.raises(Shed) as refused:
+        await door(pressure=2.0).admit(request(**fields), tenant(), "ab" * 16, 5)
+    assert refused.value.retry_delay_s >= 1
+    assert refused.value.metadata["trace_id"] == "ab" * 16
+    (decision,) = json.loads(refused.value.metadata["decisions"])
+    assert (decision["policy"], decision["action"]) == ("shed", "refused")
+
+
+async def test_a_request_over_its_tenants_quota_is_refused_and_one_that_ends_makes_room():
+    at = door()
+    only_one = tenant(concurrency=1)
+    reservation = await at.admit(request(), only_one, "0" * 32, 5)
+    with pytest.raises(QuotaExceeded) as refused:
+        await at.admit(request(), only_one, "0" * 32, 5)
+    assert json.loads(refused.value.metadata["decisions"])[0]["policy"] == "quota"
+    reservation.settle(0)
+    await at.admit(request(), only_one, "0" * 32, 5)
+
+
+async def test_tokens_are_reserved_by_what_the_request_may_cost():
+    at, small = door(), tenant(tokens_per_minute=100)
+    await at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32, 5)
+    with pytest.raises(QuotaExceeded):
+        await at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32, 5)
+
+
+def shared_door() -> Door:
+    """One whose Redis has never answered."""
+    return Door(ShedSettings(), lambda: 0.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
+
+
+async def test_only_tenants_with_limits_are_asked_for_elsewhere():
+    assert not (await door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
+    assert not (await shared_door().admit(request(), tenant(), "0" * 32, 5)).local
+    assert (await shared_door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
+
+
+async def test_while_redis_is_away_the_gateway_decides_and_says_so():
+    at, only_one = shared_door(), tenant(concurrency=1)
+    reservation = await at.admit(request(), only_one, "0" * 32, 1)
+    assert "Redis" in reservation.local
+    with pytest.raises(QuotaExceeded) as refused:
+        await at.admit(request(), only_one, "0" * 32, 1)
+    assert json.loads(refused.value.metadata["decisions"])[0]["action"] == "refused"
+    reservation.settle(0)
+    await at.admit(request(), only_one, "0" * 32, 1)
+
+
+async def test_a_starved_gateway_asks_nobody():
+    starved = Door(ShedSettings(), lambda: 2.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
+    with pytest.raises(Shed):
+        await starved.admit(request(), tenant(concurrency=1), "0" * 32, 1)
+
+
+async def test_refusals_are_counted_once_they_are_told():
+    labels = {"tenant": "acme", "quota": "concurrency"}
+    before = REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) or 0
+    at, only_one = door(), tenant(concurrency=1)
+    await at.admit(request(), only_one, "0" * 32, 5)
+    with pytest.raises(QuotaExceeded):
+        await at.admit_in_time(request(), only_one, "0" * 32, Deadline.after(0.05))
+    assert REGISTRY.get_sample_value("hedgerow_quota_refused_total", labels) == before + 1
+
+
+def test_an_item_of_a_batch_waits_for_a_place_and_for_the_pressure_to_fall():
+    async def scenario() -> list[float]:
+        began, pressure = loop_clock(), 2.0
+        at, only_one = Door(ShedSettings(), lambda: pressure), tenant(concurrency=1)
+        waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
+        await asyncio.sleep(2.5)
+        pressure = 0.0
+        first = await waiting
+        times = [loop_clock() - began]
+        waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
+        await asyncio.sleep(0.25)
+        first.settle(0)
+        await waiting
+        return [*times, loop_clock() - began]
+
+    assert on_paused_loop(scenario()) == pytest.approx([3, 3.25])
+
+
+async def test_a_conversation_is_held_whatever_the_pressure_and_counts_as_one_at_once():
+    at, only_one = door(pressure=2.0), tenant(concurrency=1)
+    place = await at.hold(only_one, "0" * 32, 1)
+    with pytest.raises(QuotaExceeded) as refused:
+        await at.hold(only_one, "ab" * 16, 1)
+    assert refused.value.metadata["trace_id"] == "ab" * 16
+    place.settle(0)
+    await at.hold(only_one, "0" * 32, 1)

@@ -1,0 +1,314 @@
+"""Spoken conversations, with a scripted listener and scripted answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+
+import pytest
+
+from hedgerow.audio.v1 import audio_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.audio import frames
+from services.gateway.api.conversation import MAX_AUDIO_BYTES, Conversation
+from services.gateway.api.speech_queue import Spoken, Tally
+from services.gateway.errors import Idle, KeyUnknown
+from services.runtime.errors import InvalidInput, Unavailable
+from tests.unit.gateway.scripted import Said, ScriptedAudio
+
+
+def partial(words: str, confirmed: int = 0) -> Said:
+    return Said(partial=audio_pb2.Partial(text=words, confirmed=confirmed))
+
+
+def segment(words: str) -> Said:
+    return Said(segment=audio_pb2.Segment(text=words))
+
+
+STARTED = Said(speech_started=audio_pb2.SpeechStarted(at_s=1))
+
+
+class Talk:
+    """A conversation whose answers say what they were asked, or whatever a test makes them do."""
+
+    def __init__(
+        self,
+        audio: ScriptedAudio,
+        answer: Callable[[pb.GenerateRequest], object] | None = None,
+        idle_s: float = 60,
+    ):
+        self.audio, self.asked = audio, []
+        self.spoken: asyncio.Queue[pb.ConverseRequest | None] = asyncio.Queue()
+        self.left = 0
+        self.spoken_here = Spoken(1_000, Tally(10_000))
+        self.conversation = Conversation(
+            pb.ConverseOptions(pause_ms=300), answer or self.answer, self.tell, 2, idle_s, self.spoken_here
+        )
+        self.responses = self.conversation.responses(self.requests(), audio)
+
+    async def requests(self) -> AsyncIterator[pb.ConverseRequest]:
+        while request := await self.spoken.get():
+            yield request
+
+    async def answer(self, request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+        self.asked.append([message.content for message in request.messages])
+        yield delta(f"re: {request.messages[-1].content}")
+
+    async def forever(self, request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+        """An answer that never ends once it has begun."""
+        try:
+            async for message in self.answer(request):
+                yield message
+            await asyncio.Event().wait()
+        finally:
+            self.left += 1
+
+    @staticmethod
+    def tell(error: Exception) -> pb.BatchError:
+        return pb.BatchError(message=str(error))
+
+    def say(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.spoken.put_nowait(pb.ConverseRequest(audio=piece))
+
+    def end(self) -> None:
+        self.spoken.put_nowait(None)
+
+    async def until(self, kind: str) -> pb.ConverseResponse:
+        """The next response of a kind."""
+        async for response in self.responses:
+            if response.WhichOneof("kind") == kind:
+                return response
+        raise AssertionError(f"no {kind}")
+
+    async def rest(self) -> list[str]:
+        """What is left, by kind."""
+        return [response.WhichOneof("kind") async for response in self.responses]
+
+
+def delta(words: str) -> pb.GenerateResponse:
+    return pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=words))])
+
+
+def scripted(**lines: list[Said]) -> ScriptedAudio:
+    audio = ScriptedAudio()
+    audio.script = {name.encode(): line for name, line in lines.items()}
+    return audio
+
+
+async def test_what_is_said_until_a_pause_is_answered():
+    talk = Talk(scripted(a=[STARTED, partial("What is", 1)], b=[segment("What is latency?")]))
+    talk.say(b"a", b"b")
+    talk.end()
+    responses = [response async for response in talk.responses]
+    assert [(each.turn, each.WhichOneof("kind")) for each in responses] == [
+        (0, "speech_started"),
+        (0, "transcript"),
+        (0, "transcript"),
+        (0, "answer"),
+    ]
+    assert responses[1].transcript == pb.Transcript(text="What is", confirmed_words=1)
+    assert responses[2].transcript == pb.Transcript(text="What is latency?", confirmed_words=3, final=True)
+    assert talk.audio.options.pause_ms == 300
+
+
+async def test_earlier_turns_go_along_as_many_as_are_kept():
+    talk = Talk(scripted(a=[segment("One?")], b=[segment("Two?")], c=[segment("Three?")], d=[segment("Four?")]))
+    for piece in (b"a", b"b", b"c", b"d"):
+        talk.say(piece)
+        await talk.until("answer")
+        await asyncio.sleep(0)
+    talk.end()
+    await talk.rest()
+    assert talk.asked[-1] == ["Two?", "re: Two?", "Three?", "re: Three?", "Four?"]
+
+
+async def test_words_cut_an_answer_off_and_its_text_stays_in_the_conversation():
+    talk = Talk(scripted(a=[segment("A story.")], b=[partial("Stop")], c=[segment("Stop it.")]))
+    talk.conversation._answer = talk.forever
+    talk.say(b"a")
+    await talk.until("answer")
+    talk.say(b"b")
+    cut = await talk.until("interrupted")
+    assert (cut.turn, cut.interrupted.text) == (0, "re: A story.")
+    assert talk.left == 1
+    talk.say(b"c")
+    assert (await talk.until("answer")).turn == 1
+    assert talk.asked[-1] == ["A story.", "re: A story.", "Stop it."]
+    await talk.responses.aclose()
+    assert talk.left == 2
+
+
+async def test_a_noise_without_words_cuts_nothing_off():
+    talk = Talk(scripted(a=[segment("A story.")], b=[STARTED, partial("")]))
+    talk.say(b"a", b"b")
+    talk.end()
+    assert "interrupted" not in await talk.rest()
+
+
+async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_said_next():
+    talk = Talk(scripted(a=[segment("What is the capital")], b=[partial("of")], c=[segment("of France?")]))
+    began = asyncio.Event()
+
+    async def silent(request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+        began.set()
+        await asyncio.Event().wait()
+        yield delta("never")
+
+    talk.conversation._answer = silent
+    talk.say(b"a")
+    await talk.until("transcript")
+    await began.wait()
+    talk.conversation._answer = talk.answer
+    talk.say(b"b", b"c")
+    assert (await talk.until("interrupted")).interrupted.text == ""
+    assert (await talk.until("transcript")).transcript.text == "What is the capital of"
+    talk.end()
+    assert await talk.rest() == ["transcript", "answer"]
+    assert talk.asked == [["What is the capital of France?"]]
+
+
+async def test_the_client_may_cut_an_answer_off_itself():
+    talk = Talk(scripted(a=[segment("A story.")]))
+    talk.conversation._answer = talk.forever
+    talk.say(b"a")
+    await talk.until("answer")
+    talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
+    assert (await talk.until("interrupted")).interrupted.text == "re: A story."
+    talk.end()
+    assert await talk.rest() == []
+
+
+async def test_one_turns_failure_does_not_end_the_conversation():
+    talk = Talk(scripted(a=[segment("One?")], b=[segment("Two?")]))
+
+    async def failing(request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+        raise Unavailable("broken")
+        yield
+
+    talk.conversation._answer = failing
+    talk.say(b"a")
+    assert (await talk.until("error")).error.message == "broken"
+    talk.conversation._answer = talk.answer
+    talk.say(b"b")
+    assert (await talk.until("answer")).turn == 1
+    assert talk.asked == [["Two?"]]
+    talk.end()
+    await talk.rest()
+
+
+async def test_a_listener_that_fails_ends_the_conversation_with_its_error():
+    talk = Talk(ScriptedAudio(error=Unavailable("deaf")))
+    with pytest.raises(Unavailable, match="deaf"):
+        await talk.rest()
+
+
+async def test_options_twice_are_refused_after_what_was_said_before_is_answered():
+    talk = Talk(scripted(a=[segment("One?")]))
+    talk.say(b"a")
+    talk.spoken.put_nowait(pb.ConverseRequest(options=pb.ConverseOptions()))
+    assert (await talk.until("answer")).turn == 0
+    with pytest.raises(InvalidInput, match="audio or interrupt after the first message, got options"):
+        await talk.rest()
+
+
+async def test_a_conversation_that_is_closed_answers_what_was_said_and_ends():
+    talk = Talk(scripted(a=[segment("One?")]))
+    talk.say(b"a")
+    await talk.until("transcript")
+    talk.conversation.close()
+    assert await talk.rest() == ["answer"]
+
+
+async def test_leaving_ends_everything():
+    talk = Talk(scripted(a=[segment("A story.")]))
+    talk.conversation._answer = talk.forever
+    talk.say(b"a")
+    async with aclosing(talk.responses):
+        await talk.until("answer")
+    assert talk.left == 1
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_leaving_while_much_waits_to_be_read_ends_everything_too():
+    talk = Talk(scripted(a=[STARTED] * 100))
+    talk.say(b"a")
+    async with aclosing(talk.responses), asyncio.timeout(5):
+        await talk.until("speech_started")
+        while not talk.conversation._out.full():
+            await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_without_any_audio_a_conversation_ends_when_what_was_said_is_answered_and_names_the_limit():
+    talk = Talk(scripted(a=[segment("One?")]), idle_s=0.05)
+    talk.say(b"a")
+    assert (await talk.until("answer")).turn == 0
+    with pytest.raises(Idle, match=r"audio: some at least every 0.05 s, got none") as ended:
+        await talk.rest()
+    assert ended.value.metadata["limit"] == "0.05 s"
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_interruption_is_no_audio():
+    talk = Talk(scripted(), idle_s=0.1)
+
+    async def interrupts() -> None:
+        while True:
+            talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
+            await asyncio.sleep(0.01)
+
+    interrupting = asyncio.create_task(interrupts())
+    with pytest.raises(Idle):
+        await asyncio.wait_for(talk.rest(), 5)
+    interrupting.cancel()
+
+
+async def test_a_conversation_that_is_ended_says_only_why():
+    talk = Talk(scripted(a=[STARTED] * 100))
+    talk.say(b"a")
+    await talk.until("speech_started")
+    while not talk.conversation._out.full():
+        await asyncio.sleep(0)
+    talk.conversation.end(KeyUnknown("revoked"))
+    with pytest.raises(KeyUnknown, match="revoked"):
+        await talk.rest()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_client_that_is_faster_than_the_listener_is_not_read_and_nothing_is_lost():
+    deaf, heard, read = asyncio.Event(), list[bytes](), 0
+
+    class Slow(ScriptedAudio):
+        async def listen(self, requests, timeout_s, metadata):
+            await deaf.wait()
+            async for request in requests:
+                heard.append(request.audio)
+            yield Said(summary=audio_pb2.StreamSummary())
+
+    talk = Talk(Slow())
+
+    async def requests() -> AsyncIterator[pb.ConverseRequest]:
+        nonlocal read
+        for number in range(50):
+            read += 1
+            yield pb.ConverseRequest(audio=bytes([number]) * 72)  # 200 bytes with what keeping it costs
+
+    responses = talk.conversation.responses(requests(), talk.audio)
+    ending = asyncio.create_task(anext(responses, None))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert read == 6  # five of them are the 1,000 bytes that may wait, and one is in hand
+    deaf.set()
+    await ending
+    assert heard[1:] == [bytes([number]) * 72 for number in range(50)]
+
+
+async def test_a_message_that_the_audio_service_would_refuse_is_refused_here():
+    assert MAX_AUDIO_BYTES == frames.MAX_BYTES
+    talk = Talk(scripted(a=[segment("One?")]))
+    talk.say(b"a", bytes(MAX_AUDIO_BYTES + 1))
+    assert (await talk.until("answer")).turn == 0
+    with pytest.raises(InvalidInput, match="audio: at most 262144 bytes in a message, got 262145 bytes"):
+        await talk.rest()

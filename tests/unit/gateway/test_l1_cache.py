@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from hedgerow.cache.v1 import cache_pb2
+from services.gateway.answer.l1_cache import NearCache
+from services.gateway.answer.removals import Known
+from tests.clock import PausedClock
+
+ANSWER = cache_pb2.Answer(text="Paris.")
+LONG = cache_pb2.Answer(text="x" * 9_000)  # 10,049 bytes with what a copy costs beside
+
+
+def watched(entries: int = 2, clock: PausedClock | None = None, max_bytes: int = 1 << 20) -> NearCache:
+    near = NearCache(entries, ttl_s=30, max_bytes=max_bytes, clock=clock or PausedClock())
+    near.watch_began()
+    return near
+
+
+def put(
+    near: NearCache,
+    question: bytes,
+    key: str,
+    tenant: str = "a",
+    ttl_ms: int = 60_000,
+    known: Known | None = None,
+    answer: cache_pb2.Answer = ANSWER,
+) -> None:
+    near.put(question, answer, tenant, known or near.removals.known(), key, ttl_ms)
+
+
+def test_nothing_is_kept_while_removals_are_not_heard_of():
+    near = NearCache(2, ttl_s=30)
+    put(near, b"q", "k")
+    assert near.get("a", b"q") is None
+
+
+def test_a_copy_is_found_by_its_own_tenant_until_its_time_is_over():
+    clock = PausedClock()
+    near = watched(clock=clock)
+    put(near, b"q", "k", ttl_ms=5_000)
+    assert near.get("a", b"q").key == "k"
+    assert near.get("b", b"q") is None
+    clock.advance(5)
+    assert near.get("a", b"q") is None
+
+
+def test_a_copy_lives_no_longer_than_the_gateway_keeps_any():
+    clock = PausedClock()
+    near = watched(clock=clock)
+    put(near, b"q", "k")
+    clock.advance(30)
+    assert near.get("a", b"q") is None
+
+
+def test_what_nobody_asks_for_again_goes_when_its_time_is_over():
+    clock = PausedClock()
+    near = watched(clock=clock)
+    put(near, b"q", "k")
+    put(near, b"r", "l", ttl_ms=5_000)
+    clock.advance(7)
+    near.sweep()
+    assert len(near) == 1
+    clock.advance(30)
+    near.sweep()
+    assert len(near) == 0
+
+
+def test_all_copies_go_when_the_watch_ends():
+    near = watched()
+    put(near, b"q", "k")
+    near.watch_ended()
+    near.watch_began()
+    assert near.get("a", b"q") is None
+
+
+def test_an_answer_that_was_begun_before_a_gap_in_the_watch_is_not_taken_in():
+    clock = PausedClock()
+    near = watched(clock=clock)
+    begun = near.removals.known()
+    near.watch_ended()
+    clock.advance(1)
+    near.watch_began()
+    put(near, b"q", "k", known=begun)
+    assert near.get("a", b"q") is None
+    put(near, b"q", "k")
+    assert near.get("a", b"q") is not None
+
+
+def test_a_removed_key_goes_and_is_taken_in_again_with_an_answer_that_was_begun_later():
+    clock = PausedClock()
+    near = watched(clock=clock)
+    put(near, b"q", "k")
+    begun = near.removals.known()
+    clock.advance(1)
+    near.remove_key("k")
+    clock.advance(100)  # for as long as an answer may be on its way
+    put(near, b"q", "k", known=begun)
+    assert near.get("a", b"q") is None
+    put(near, b"q", "k")
+    assert near.get("a", b"q") is not None
+
+
+def test_a_removed_tenant_takes_its_copies_alone():
+    near = watched()
+    put(near, b"q", "k", tenant="a")
+    put(near, b"r", "l", tenant="b")
+    near.remove_tenant("a")
+    assert (near.get("a", b"q"), near.get("b", b"r").key) == (None, "l")
+
+
+def test_a_removed_key_goes_whatever_question_it_was_kept_for():
+    near = watched(entries=3)
+    put(near, b"q", "k")
+    put(near, b"q ", "k")  # the cache knows it as the same question
+    near.remove_key("k")
+    assert (near.get("a", b"q"), near.get("a", b"q ")) == (None, None)
+
+
+def test_the_copy_used_least_recently_makes_room():
+    near = watched(entries=2)
+    for question, key in ((b"1", "a"), (b"2", "b")):
+        put(near, question, key)
+    near.get("a", b"1")
+    put(near, b"3", "c")
+    assert [near.get("a", question) is not None for question in (b"1", b"2", b"3")] == [True, False, True]
+    near.remove_key("b")  # the evicted copy left nothing behind
+
+
+def test_room_is_counted_in_bytes():
+    near = watched(entries=100, max_bytes=25_000)
+    for number in range(4):
+        put(near, b"%d" % number, f"{number}", answer=LONG)
+    assert [near.get("a", b"%d" % number) is not None for number in range(4)] == [False, False, True, True]
+    put(near, b"huge", "h", answer=cache_pb2.Answer(text="x" * 30_000))
+    assert near.get("a", b"huge") is None
+
+
+def test_a_tenant_that_fills_it_makes_room_for_others_and_never_they_for_it():
+    near = watched(entries=1_000, max_bytes=105_000)
+    put(near, b"b", "b", tenant="b", answer=LONG)
+    for number in range(50):
+        put(near, b"%d" % number, f"{number}", answer=LONG)
+    assert near.get("b", b"b") is not None
+    assert len(near) == 10

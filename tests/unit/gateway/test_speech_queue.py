@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.gateway.api.speech_queue import Spoken, Tally
+
+KEPT = 128  # bytes that a message costs beside its own
+
+
+async def putting(spoken: Spoken, *sizes: int) -> list[asyncio.Task[None]]:
+    """A task for each message, all of which are in or wait."""
+    tasks = [asyncio.create_task(spoken.put(bytes(size))) for size in sizes]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return tasks
+
+
+async def done(tasks: list[asyncio.Task[None]]) -> int:
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return sum(task.done() for task in tasks)
+
+
+async def test_a_conversation_holds_as_many_bytes_as_it_may_and_goes_on_when_they_are_taken():
+    spoken = Spoken(1_000, Tally(10_000))
+    tasks = await putting(spoken, 372, 372, 372)
+    assert await done(tasks) == 2
+    assert await spoken.get() == bytes(372)
+    assert await done(tasks) == 3
+
+
+async def test_a_message_larger_than_that_waits_alone():
+    spoken = Spoken(1_000, Tally(10_000))
+    tasks = await putting(spoken, 5_000, 1)
+    assert await done(tasks) == 1
+    await spoken.get()
+    assert await done(tasks) == 2
+
+
+async def test_messages_without_audio_cost_something_too():
+    spoken = Spoken(10 * KEPT, Tally(10_000))
+    tasks = await putting(spoken, *[0] * 100)
+    assert await done(tasks) == 10
+    for task in tasks:
+        task.cancel()
+
+
+async def test_all_conversations_of_a_tenant_have_their_bytes_together_and_each_goes_on():
+    tally = Tally(1_000)
+    one, other = Spoken(1_000, tally), Spoken(1_000, tally)
+    first = await putting(one, 872)
+    second = await putting(other, 100, 100)  # the first of an empty one always has room
+    assert (await done(first), await done(second)) == (1, 1)
+    await one.get()
+    assert await done(second) == 2
+
+
+async def test_what_a_conversation_leaves_is_not_counted_any_more():
+    tally = Tally(1_000)
+    one, other = Spoken(1_000, tally), Spoken(1_000, tally)
+    await putting(one, 500, 100)
+    tasks = await putting(other, 10, 300)
+    assert await done(tasks) == 1
+    one.clear()
+    assert await done(tasks) == 2
+    other.clear()
+    assert tally.waiting == 0
+
+
+async def test_what_was_said_before_the_end_is_still_heard():
+    spoken = Spoken(1_000, Tally(1_000))
+    await spoken.put(b"a")
+    spoken.end()
+    assert [await spoken.get(), await spoken.get()] == [b"a", None]
+
+
+@given(st.lists(st.integers(0, 600), max_size=40))
+def test_everything_arrives_in_order_within_the_bounds(sizes):
+    async def scenario() -> list[int]:
+        tally = Tally(1_000)
+        spoken, heard, most = Spoken(500, tally), list[int](), 0
+
+        async def put_all() -> None:
+            for size in sizes:
+                await spoken.put(bytes(size))
+            spoken.end()
+
+        task = asyncio.create_task(put_all())
+        while (audio := await spoken.get()) is not None:
+            heard.append(len(audio))
+            most = max(most, tally.waiting)
+        await task
+        assert most <= 500 + KEPT + 600
+        assert tally.waiting == 0
+        return heard
+
+    assert asyncio.run(scenario()) == sizes

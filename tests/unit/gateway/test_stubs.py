@@ -1,0 +1,56 @@
+"""What a failed call means."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from services.gateway.upstream.stubs import Refused, translate
+from services.runtime.errors import Exhausted, Faulty, InvalidInput, ServiceError, ShareUsed, TooLate, Unavailable
+from services.runtime.rpc import boundary
+
+
+def failed(code: grpc.StatusCode, details: str = "said", told: ServiceError | None = None) -> grpc.aio.AioRpcError:
+    trailers = boundary.trailers(boundary.to_status(told)) if told else ()
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details)
+
+
+@pytest.mark.parametrize(
+    ("code", "means"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, Unavailable),
+        (grpc.StatusCode.FAILED_PRECONDITION, Unavailable),  # another model's provider may know us
+        (grpc.StatusCode.DEADLINE_EXCEEDED, TooLate),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, Exhausted),
+        (grpc.StatusCode.INVALID_ARGUMENT, Refused),
+        (grpc.StatusCode.INTERNAL, Faulty),
+        (grpc.StatusCode.UNKNOWN, Faulty),
+        (grpc.StatusCode.DATA_LOSS, Faulty),
+    ],
+)
+def test_each_code_has_a_meaning(code: grpc.StatusCode, means: type[ServiceError]):
+    assert type(translate(failed(code), "llm")) is means
+
+
+def test_only_what_may_work_elsewhere_is_tried_elsewhere():
+    tried = {code for code in grpc.StatusCode if translate(failed(code), "llm").retryable}
+    assert grpc.StatusCode.UNAVAILABLE in tried
+    assert not tried & {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS}
+
+
+def test_a_stream_that_was_reset_on_its_way_is_no_fault_of_the_service():
+    reset = "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"
+    assert type(translate(failed(grpc.StatusCode.INTERNAL, reset), "llm")) is Unavailable
+
+
+def test_a_tenant_that_had_its_share_is_told_apart_from_a_backend_that_is_busy():
+    for told in (ShareUsed("enough", retry_delay_s=0.5), Exhausted("busy", retry_delay_s=0.5)):
+        error = translate(failed(grpc.StatusCode.RESOURCE_EXHAUSTED, told=told), "llm")
+        assert type(error) is type(told)
+        assert error.retry_delay_s == 0.5
+
+
+def test_a_refusal_keeps_its_words():
+    told = InvalidInput("response_format.regex", "what the engine can follow", "(")
+    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, told.message, told), "llm")
+    assert error.message == told.message

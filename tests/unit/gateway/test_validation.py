@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+
+from hedgerow.chat.v1.chat_pb2 import ROLE_ASSISTANT, ROLE_USER, Message, Sampling
+from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, ConverseOptions, GenerateRequest, Image
+from services.gateway.admission.validation import check, check_conversation
+from services.gateway.config import GatewaySettings
+from services.runtime.errors import InvalidInput
+
+SETTINGS = GatewaySettings(llm_addresses={"small": "127.0.0.1:1", "large": "127.0.0.1:2"}, max_content_bytes=1_000)
+
+
+def request(content: str = "What is latency?", **fields: object) -> GenerateRequest:
+    return GenerateRequest(messages=[Message(role=ROLE_USER, content=content)], **fields)
+
+
+def test_a_plain_question_is_admitted():
+    check(request(model="small", budget_ms=1, sampling=Sampling(temperature=0, top_p=1, max_tokens=1)), SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (GenerateRequest(), "messages: 1 to 64 messages, got 0"),
+        (GenerateRequest(messages=request().messages[:] * 65), "messages: 1 to 64 messages, got 65"),
+        (request("  "), r"messages\[0\]\.content: text that is not blank, got '  '"),
+        (request("a" * 1_001), "messages: at most 1000 bytes of content, got 1001 bytes"),
+        (GenerateRequest(messages=[Message(content="hi")]), r"messages\[0\]\.role: a Role, 1 to 3, got 0"),
+        (
+            GenerateRequest(messages=[Message(role=ROLE_ASSISTANT, content="hi")]),
+            r"messages\[0\]\.role: ROLE_USER for the last message, got ROLE_ASSISTANT",
+        ),
+        (request(budget_ms=-5), "budget_ms: at least 1, got -5"),
+        (request(budget_ms=0), "budget_ms: at least 1, got 0"),
+        (request(model="huge"), "model: one of large, small, got huge"),
+        (request(tier=9), "tier: a Tier, 0 to 3, got 9"),
+        (request(sampling=Sampling(temperature=2.5)), "sampling.temperature: 0 to 2, got 2.5"),
+        (request(sampling=Sampling(temperature=float("nan"))), "sampling.temperature: 0 to 2, got nan"),
+        (request(sampling=Sampling(top_p=0)), "sampling.top_p: above 0, got 0"),
+        (request(sampling=Sampling(max_tokens=0)), "sampling.max_tokens: at least 1, got 0"),
+        (request(sampling=Sampling(stop=["x"] * 9)), "sampling.stop: at most 8 strings, got 9"),
+        (request(sampling=Sampling(stop=[""])), r"sampling.stop\[0\]: 1 to 64 characters, got 0"),
+        (request(cache=CachePolicy(min_similarity=0.2)), "cache.min_similarity: 0.5 to 1, got 0.2"),
+        (request(images=[Image(data=b"x")]), "images: none while no vision service is configured, got 1 images"),
+        (request(audio=Audio(data=b"xy")), "audio: none while no audio service is configured, got 2 bytes"),
+    ],
+)
+def test_bad_input_is_refused_with_field_limit_and_value(bad: GenerateRequest, message: str):
+    with pytest.raises(InvalidInput, match=message):
+        check(bad, SETTINGS)
+
+
+SENSING = GatewaySettings(
+    llm_addresses={"small": "127.0.0.1:1"}, vision_address="127.0.0.1:3", audio_address="127.0.0.1:4", max_images=2
+)
+
+
+def test_pictures_and_a_recording_are_admitted_where_there_are_services_for_them():
+    check(request(images=[Image(data=b"x")] * 2, audio=Audio(data=b"y")), SENSING)
+
+
+@pytest.mark.parametrize("before", [[], [Message(role=ROLE_ASSISTANT, content="Go on.")]])
+def test_a_recording_may_be_the_question(before: list[Message]):
+    check(GenerateRequest(messages=before, audio=Audio(data=b"y")), SENSING)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (request(images=[Image(data=b"x")] * 3), "images: at most 2 images, got 3"),
+        (request(images=[Image(data=b"x"), Image()]), r"images\[1\].data: an encoded picture, got 0 bytes"),
+        (request(audio=Audio()), "audio.data: an encoded recording, got 0 bytes"),
+        (GenerateRequest(images=[Image(data=b"x")]), "messages: 1 to 64 messages, got 0"),
+    ],
+)
+def test_bad_pictures_and_recordings_are_refused(bad: GenerateRequest, message: str):
+    with pytest.raises(InvalidInput, match=message):
+        check(bad, SENSING)
+
+
+def test_a_conversation_needs_no_question_yet():
+    check_conversation(ConverseOptions(), SENSING)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "message"),
+    [
+        (ConverseOptions(), SETTINGS, "options: no conversations while no audio service is configured, got one"),
+        (
+            ConverseOptions(request=GenerateRequest(audio=Audio(data=b"y"))),
+            SENSING,
+            "options.request.audio: nothing: what is spoken is the audio, got a recording",
+        ),
+        (ConverseOptions(request=GenerateRequest(budget_ms=-1)), SENSING, "budget_ms: at least 1, got -1"),
+    ],
+)
+def test_a_conversation_that_cannot_be_held_is_refused(
+    options: ConverseOptions, settings: GatewaySettings, message: str
+):
+    with pytest.raises(InvalidInput, match=message):
+        check_conversation(options, settings)

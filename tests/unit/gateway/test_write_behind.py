@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from services.gateway.answer.l1_cache import NearCache
+from services.gateway.answer.removals import Known
+from services.gateway.answer.write_behind import Aftermath
+from services.runtime.errors import Unavailable
+from tests.clock import PausedClock
+from tests.waiting import until
+
+
+class HeldCache:
+    """Keeps what it is given when it is let go."""
+
+    def __init__(self, error: Exception | None = None):
+        self.go, self.stores = asyncio.Event(), list[cache_pb2.StoreRequest]()
+        self._error = error
+
+    async def store(self, request: cache_pb2.StoreRequest, timeout_s: float) -> cache_pb2.StoreResponse:
+        self.stores.append(request)
+        await self.go.wait()
+        if self._error:
+            raise self._error
+        return cache_pb2.StoreResponse(key=f"key of {request.question.model_class}", ttl_ms=60_000)
+
+
+class Scene:
+    def __init__(self, max_bytes: int = 1 << 20, cache: HeldCache | None = None):
+        self.clock, self.cache = PausedClock(), cache or HeldCache()
+        self.near = NearCache(100, 30, clock=self.clock)
+        self.near.watch_began()
+        self.aftermath = Aftermath(self.cache, None, self.near, max_bytes)  # type: ignore[arg-type]
+
+    def store(self, question: str, tenant: str = "a", text: str = "Paris.", known: Known | None = None) -> None:
+        asked = cache_pb2.Question(tenant=tenant, model_class=question)
+        request = cache_pb2.StoreRequest(question=asked, answer=cache_pb2.Answer(text=text))
+        self.aftermath.store(question.encode(), request, known or self.near.removals.known())
+
+    def pending(self, question: str, tenant: str = "a") -> str | None:
+        found = self.aftermath.pending(tenant, question.encode())
+        return found and found.text
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.aftermath.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def stored(self) -> list[str]:
+        return [request.question.model_class for request in self.cache.stores]
+
+
+async def test_an_answer_is_found_while_it_waits_while_it_is_stored_and_then_in_the_near_cache():
+    scene = Scene()
+    scene.store("q")
+    assert (scene.pending("q"), scene.pending("q", "b"), scene.pending("r")) == ("Paris.", None, None)
+    async with scene.running():
+        await until(lambda: scene.cache.stores, 1)
+        assert scene.pending("q") == "Paris."
+        scene.cache.go.set()
+        await scene.aftermath.settle(1)
+    assert scene.pending("q") is None
+    assert scene.near.get("a", b"q").key == "key of q"
+
+
+async def test_the_cache_is_told_what_was_known_when_the_answer_was_begun():
+    scene = Scene()
+    scene.near.removals.learn(7)
+    begun = scene.near.removals.known()
+    scene.near.removals.learn(9)
+    scene.store("q", known=begun)
+    scene.cache.go.set()
+    async with scene.running():
+        await scene.aftermath.settle(1)
+    assert [request.epoch for request in scene.cache.stores] == [7]
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_an_answer_whose_tenant_is_removed_is_neither_given_nor_stored(before: bool):
+    """Before it waits, or while it does."""
+    scene = Scene()
+    begun = scene.near.removals.known()
+    scene.clock.advance(1)
+    if before:
+        scene.near.remove_tenant("a")
+    scene.store("q", known=begun)
+    scene.store("r", "b", known=begun)
+    if not before:
+        scene.near.remove_tenant("a")
+    assert (scene.pending("q"), scene.pending("r", "b")) == (None, "Paris.")
+    scene.cache.go.set()
+    async with scene.running():
+        await scene.aftermath.settle(1)
+    assert scene.stored() == ["r"]
+    scene.clock.advance(1)
+    scene.store("q")  # begun since
+    assert scene.pending("q") == "Paris."
+
+
+async def test_an_answer_whose_key_is_removed_is_not_given_and_the_cache_says_whether_it_is_kept():
+    """A key also goes where it was evicted or has ended: then the new answer is welcome."""
+    scene = Scene()
+    scene.store("q", known=Known(scene.clock(), 1, "k"))
+    scene.store("r", known=Known(scene.clock(), 1, "l"))
+    scene.store("unknown", known=Known(scene.clock(), 1))
+    scene.near.remove_key("k")
+    assert (scene.pending("q"), scene.pending("r"), scene.pending("unknown")) == (None, "Paris.", None)
+    scene.cache.go.set()
+    async with scene.running():
+        await scene.aftermath.settle(1)
+    assert scene.stored() == ["q", "r", "unknown"]
+
+
+async def test_nothing_that_waits_is_given_once_removals_may_have_been_missed():
+    scene = Scene()
+    scene.store("q")
+    scene.near.watch_ended()
+    assert scene.pending("q") is None
+    scene.clock.advance(1)
+    scene.near.watch_began()
+    assert scene.pending("q") is None
+
+
+async def test_what_waits_is_bounded_in_bytes_and_the_largest_share_loses_its_oldest():
+    scene = Scene(max_bytes=50_000)
+    scene.store("b's", "b", "y" * 8_000)
+    for number in range(20):
+        scene.store(f"{number}", text="x" * 8_000)
+    kept = [number for number in range(20) if scene.pending(f"{number}")]
+    assert kept == [17, 18, 19]
+    assert scene.pending("b's", "b")
+    scene.store("huge", text="x" * 60_000)
+    assert scene.pending("huge") is None
+    scene.cache.go.set()
+    async with scene.running():
+        await scene.aftermath.settle(1)
+    assert scene.stored() == ["b's", "17", "18", "19"]
+
+
+async def test_a_newer_answer_to_the_same_question_takes_the_place_of_the_one_that_waits():
+    scene = Scene()
+    scene.store("q", text="Lyon.")
+    scene.store("q")
+    assert scene.pending("q") == "Paris."
+    scene.cache.go.set()
+    async with scene.running():
+        await scene.aftermath.settle(1)
+    assert [request.answer.text for request in scene.cache.stores] == ["Paris."]
+
+
+async def test_what_the_cache_refuses_is_not_kept_here_either():
+    scene = Scene(cache=HeldCache(Unavailable("cache: ABORTED")))
+    scene.store("q")
+    scene.cache.go.set()
+    async with scene.running():
+        await scene.aftermath.settle(1)
+    assert (scene.pending("q"), scene.near.get("a", b"q")) == (None, None)

@@ -1,0 +1,472 @@
+"""Who gets a place, who waits and who is refused, on a paused clock. The loop's own timers are used in two tests."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections import Counter
+from collections.abc import Coroutine
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import REGISTRY
+
+from services.gateway.policies.limit import Fixed, Sample
+from services.gateway.policies.limiter import Gate, Slot
+from services.gateway.policies.ticket import Shed, Ticket
+from services.runtime.deadline import Deadline
+from tests.clock import PausedClock
+
+HIGH, NORMAL, LOW = 75, 0, -50
+
+
+class Adjustable:
+    """A limit that the test moves; it keeps the samples."""
+
+    def __init__(self, value: int):
+        self.value = value
+        self.samples: list[Sample] = []
+
+    def sample(self, sample: Sample) -> None:
+        self.samples.append(sample)
+
+
+def gate_of(places: int = 1, queue: int = 10, **options) -> Gate:
+    options = {"queue_s": 60, "shed_load": 2.0, "clock": PausedClock(), "rng": random.Random(1)} | options
+    return Gate("llm demo", options.pop("limit", None) or Fixed(places), queue, **options)
+
+
+def ticket(score: int = NORMAL, tenant: str = "a", weight: float = 1, deadline: Deadline | None = None) -> Ticket:
+    return Ticket(score, tenant, weight, deadline or Deadline.never())
+
+
+async def settled() -> None:
+    """Let every task that can run do so."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def waiting(gate: Gate, *tickets: Ticket) -> list[asyncio.Task[Slot]]:
+    """A task for each ticket, in this order, all of which have come to wait or are done."""
+    tasks = [asyncio.create_task(gate.enter(ticket)) for ticket in tickets]
+    await settled()
+    return tasks
+
+
+async def refusal(entering: Coroutine[None, None, Slot] | asyncio.Task[Slot]) -> Shed:
+    with pytest.raises(Shed) as caught:
+        await entering
+    return caught.value
+
+
+async def order_of(gate: Gate, first: Slot, tasks: list[asyncio.Task[Slot]]) -> list[int]:
+    """The order in which the waiters are let in, each leaving before the next."""
+    served: list[int] = []
+    first.release()
+    while len(served) < len(tasks):
+        await settled()
+        (new,) = [at for at, task in enumerate(tasks) if task.done() and at not in served]
+        served.append(new)
+        tasks[new].result().release()
+    return served
+
+
+def test_a_free_place_is_given_without_a_task_switch():
+    entering = gate_of().enter(ticket())
+    with pytest.raises(StopIteration) as ended:
+        entering.send(None)
+    assert ended.value.value.in_flight == 1
+
+
+async def test_a_released_place_goes_to_who_waits():
+    gate = gate_of()
+    slot = await gate.enter(ticket())
+    (task,) = await waiting(gate, ticket())
+    assert (task.done(), gate.waiting) == (False, 1)
+    slot.release()
+    assert (await task).in_flight == 1
+    assert (gate.in_flight, gate.waiting) == (1, 0)
+
+
+async def test_a_place_is_released_once():
+    gate = gate_of(2)
+    first, _ = await gate.enter(ticket()), await gate.enter(ticket())
+    first.release()
+    first.release()
+    assert gate.in_flight == 1
+
+
+async def test_the_limit_gets_the_samples():
+    limit = Adjustable(1)
+    gate = gate_of(limit=limit)
+    sample = Sample(0.1, None, 1)
+    slot = await gate.enter(ticket())
+    slot.release(sample)
+    slot.release(sample)
+    (await gate.enter(ticket())).release()
+    assert limit.samples == [sample]
+
+
+async def test_higher_classes_go_first():
+    gate = gate_of()
+    slot = await gate.enter(ticket())
+    tasks = await waiting(gate, ticket(LOW), ticket(NORMAL), ticket(HIGH), ticket(100), ticket(HIGH))
+    assert await order_of(gate, slot, tasks) == [3, 4, 2, 1, 0]
+
+
+async def test_the_newest_of_a_tenant_goes_first():
+    gate = gate_of()
+    slot = await gate.enter(ticket())
+    assert await order_of(gate, slot, await waiting(gate, ticket(), ticket(), ticket())) == [2, 1, 0]
+
+
+async def test_the_earliest_deadline_of_a_tenant_goes_first_where_that_is_the_order():
+    clock = PausedClock()
+    gate = gate_of(order="deadline", clock=clock)
+    slot = await gate.enter(ticket())
+    tickets = [ticket(deadline=Deadline.after(seconds, clock)) for seconds in (30, 10, 20, 10)]
+    assert await order_of(gate, slot, await waiting(gate, *tickets)) == [1, 3, 2, 0]
+
+
+async def test_two_tenants_that_always_wait_take_turns():
+    gate = gate_of()
+    slot = await gate.enter(ticket())
+    tasks = await waiting(gate, *[ticket(tenant="flood")] * 8, *[ticket(tenant="other")] * 2)
+    assert await order_of(gate, slot, tasks) == [7, 9, 6, 8, 5, 4, 3, 2, 1, 0]
+
+
+async def test_from_the_shed_load_on_low_scores_are_refused_at_once():
+    gate = gate_of(places=2, queue=2, shed_load=0.5)
+    slot = await gate.enter(ticket(NORMAL))
+    assert gate.load() == 0.25
+    await gate.enter(ticket(NORMAL))
+    refused = await refusal(gate.enter(ticket(NORMAL)))
+    assert refused.metadata["why"] == "load"
+    assert "llm demo: 2 of 2 places taken, 0 of 2 waiting" in refused.message
+    (task,) = await waiting(gate, ticket(50))
+    slot.release()
+    assert isinstance(await task, Slot)
+
+
+async def test_a_starved_process_refuses_low_scores_and_spares_nothing():
+    pressure = [0.0]
+    gate = gate_of(places=10, shed_load=0.85, pressure=lambda: pressure[0])
+    assert gate.spare() is not None
+    pressure[0] = 0.9
+    assert gate.spare() is None
+    assert (await refusal(gate.enter(ticket(NORMAL)))).metadata["why"] == "pressure"
+    assert (await gate.enter(ticket(HIGH))).in_flight == 2
+
+
+async def test_there_is_a_spare_place_only_while_the_gate_is_calm():
+    gate = gate_of(places=2, queue=0, shed_load=0.5)
+    spare = gate.spare()
+    assert spare is not None
+    assert gate.spare() is None  # half full
+    spare.release()
+    assert gate.spare() is not None
+
+
+async def test_in_a_full_queue_a_better_class_displaces_the_worst():
+    gate = gate_of(queue=2)
+    await gate.enter(ticket())
+    low, normal = await waiting(gate, ticket(LOW), ticket(NORMAL))
+    (high,) = await waiting(gate, ticket(HIGH))
+    assert (await refusal(low)).metadata["why"] == "displaced"
+    assert (await refusal(gate.enter(ticket(LOW)))).metadata["why"] == "full"
+    assert (normal.done(), high.done(), gate.waiting) == (False, False, 2)
+
+
+async def test_in_a_full_queue_a_crowd_gives_way_to_another_tenant_until_they_are_even():
+    gate = gate_of(queue=4)
+    await gate.enter(ticket())
+    crowd = await waiting(gate, *[ticket(tenant="flood")] * 4)
+    await waiting(gate, ticket(tenant="other"), ticket(tenant="other"))
+    assert [task.done() for task in crowd] == [True, True, False, False]  # the oldest had the least hope
+    assert (await refusal(gate.enter(ticket(tenant="other")))).metadata["why"] == "full"
+    assert (await refusal(gate.enter(ticket(tenant="flood")))).metadata["why"] == "full"
+    assert {(await refusal(task)).metadata["why"] for task in crowd[:2]} == {"displaced"}
+
+
+async def test_who_has_no_time_left_is_never_let_in():
+    clock = PausedClock()
+    gate = gate_of(clock=clock, queue_s=60)
+    slot = await gate.enter(ticket())
+    tired, expired, patient = await waiting(
+        gate, ticket(HIGH), ticket(HIGH, deadline=Deadline.after(5, clock)), ticket(LOW)
+    )
+    clock.advance(10)
+    slot.release()
+    await settled()
+    assert (expired.done(), tired.done(), patient.done()) == (True, True, False)
+    assert (await refusal(expired)).metadata["why"] == "expired"
+    clock.advance(60)
+    tired.result().release()
+    assert (await refusal(patient)).metadata["why"] == "expired"
+    assert (gate.in_flight, gate.waiting) == (0, 0)
+    assert (await refusal(gate_of(0).enter(ticket(deadline=Deadline(clock(), clock))))).metadata["why"] == "expired"
+
+
+async def test_who_waited_for_too_long_is_told_though_no_place_becomes_free():
+    gate = gate_of(queue_s=0.01)
+    await gate.enter(ticket())
+    assert (await refusal(gate.enter(ticket()))).metadata["why"] == "expired"
+    assert gate.waiting == 0
+
+
+async def overloaded(clock: PausedClock, score: int = 100, **options) -> Gate:
+    """A gate with a queue of five, to which two times ten came while its only place was taken. It is empty again."""
+    gate = gate_of(queue=5, queue_s=1, clock=clock, **options)
+    for _ in range(2):
+        slot = await gate.enter(ticket(score))
+        tasks = await waiting(gate, *[ticket(score)] * 10)
+        clock.advance(1.1)
+        slot.release()
+        refusals = await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(refusals) == 10
+    return gate
+
+
+async def wait_for(seconds: float, gate: Gate, clock: PausedClock) -> Slot:
+    """What one gets who waits until the only place becomes free."""
+    slot = await gate.enter(ticket(100))
+    (task,) = await waiting(gate, ticket(100))
+    clock.advance(seconds)
+    slot.release()
+    return await task
+
+
+async def test_while_many_leave_without_a_place_nobody_waits_long():
+    clock = PausedClock()
+    gate = await overloaded(clock)
+    assert (await refusal(wait_for(0.01, gate, clock))).metadata["why"] == "expired"
+
+
+async def test_in_overload_the_queue_is_no_room_for_low_scores():
+    clock = PausedClock()
+    gate = await overloaded(clock, NORMAL, shed_load=0.85)
+    await gate.enter(ticket(100))
+    assert (await refusal(gate.enter(ticket()))).metadata["why"] == "load"
+
+
+async def test_after_an_overload_requests_may_wait_again():
+    clock = PausedClock()
+    gate = await overloaded(clock)
+    for _ in range(200):
+        (await gate.enter(ticket(100))).release()
+    clock.advance(1.1)
+    assert isinstance(await wait_for(0.9, gate, clock), Slot)
+
+
+async def test_a_cancelled_waiter_leaves_no_trace():
+    gate = gate_of()
+    slot = await gate.enter(ticket())
+    first, second = await waiting(gate, ticket(), ticket())
+    second.cancel()
+    await settled()
+    assert gate.waiting == 1
+    slot.release()
+    assert isinstance(await first, Slot)
+
+
+async def test_a_place_given_to_a_waiter_that_is_cancelled_goes_to_the_next():
+    gate = gate_of()
+    slot = await gate.enter(ticket())
+    first, second = await waiting(gate, ticket(), ticket())
+    slot.release()  # given to the second, which has not run since
+    second.cancel()
+    await settled()
+    assert (second.cancelled(), gate.in_flight, gate.waiting) == (True, 1, 0)
+    assert isinstance(await first, Slot)
+
+
+async def test_a_waiter_that_was_cancelled_just_before_is_passed_over():
+    gate = gate_of()
+    slot = await gate.enter(ticket())
+    first, second = await waiting(gate, ticket(), ticket())
+    second.cancel()
+    slot.release()
+    await settled()
+    assert (second.cancelled(), gate.in_flight, gate.waiting) == (True, 1, 0)
+    assert isinstance(await first, Slot)
+
+
+async def test_a_waiter_whose_task_is_thrown_away_leaves_no_trace():
+    gate = gate_of()
+    await gate.enter(ticket())
+    entering = gate.enter(ticket())
+    entering.send(None)
+    assert gate.waiting == 1
+    entering.close()
+    gc.collect()
+    assert gate.waiting == 0
+
+
+async def test_waiters_are_let_in_when_the_limit_grows_and_nobody_is_thrown_out_when_it_shrinks():
+    limit = Adjustable(1)
+    gate = gate_of(limit=limit)
+    slot = await gate.enter(ticket())
+    tasks = await waiting(gate, *[ticket()] * 5)
+    limit.value = 3
+    slot.release()
+    await settled()
+    assert gate.in_flight == 3
+    limit.value = 1
+    inside = [task.result() for task in tasks if task.done()]
+    inside[0].release()
+    inside[1].release()
+    await settled()
+    assert (gate.in_flight, gate.waiting) == (1, 2)
+    inside[2].release()
+    await settled()
+    assert (gate.in_flight, gate.waiting) == (1, 1)
+
+
+async def test_refused_callers_come_back_later_the_fuller_it_is_and_not_together():
+    gate = gate_of(queue=2, retry_after_s=2.0)
+    await gate.enter(ticket())
+    early = [(await refusal(gate.enter(ticket(deadline=Deadline(0.0))))).retry_delay_s for _ in range(20)]
+    await waiting(gate, ticket(), ticket())
+    late = [(await refusal(gate.enter(ticket()))).retry_delay_s for _ in range(20)]
+    assert min(early) >= 2.0
+    assert len(set(early)) > 1
+    assert sum(late) > sum(early)
+
+
+async def test_refusals_are_counted_by_class_and_reason():
+    def count() -> float:
+        labels = {"gate": "llm demo", "class": "low", "why": "full"}
+        return REGISTRY.get_sample_value("hedgerow_shed_total", labels) or 0
+
+    gate, before = gate_of(queue=0), count()
+    await gate.enter(ticket())
+    await refusal(gate.enter(ticket(LOW)))
+    assert count() == before + 1
+    assert REGISTRY.get_sample_value("hedgerow_in_flight", {"gate": "llm demo"}) == 1
+
+
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("enter"), st.sampled_from([LOW, NORMAL, HIGH]), st.sampled_from("abc")),
+        st.tuples(st.sampled_from(["release", "cancel", "release and cancel"]), st.integers(0, 99), st.just("")),
+        st.tuples(st.just("spare"), st.just(0), st.just("")),
+        st.tuples(st.just("limit"), st.integers(1, 4), st.just("")),
+        st.tuples(st.just("time"), st.integers(0, 40), st.just("")),
+    ),
+    max_size=40,
+)
+
+
+@given(_STEPS, st.sampled_from(["lifo", "deadline"]))
+def test_no_place_is_lost_or_given_twice(steps, order):
+    asyncio.run(_play(steps, order))
+
+
+async def _play(steps: list[tuple[str, int, str]], order: str) -> None:
+    crowd = Crowd(order)
+    for step, number, tenant in steps:
+        crowd.do(step, number, tenant)
+        await settled()
+        crowd.look()
+    for task in crowd.tasks:
+        task.cancel()
+    await settled()
+    crowd.look()
+    for slot in crowd.slots:
+        slot.release()
+    assert (crowd.gate.in_flight, crowd.gate.waiting) == (0, 0)
+
+
+class Crowd:
+    """Those in front of a gate, and those who have a place."""
+
+    def __init__(self, order: str):
+        self.limit, self.clock = Adjustable(2), PausedClock()
+        self.gate = gate_of(limit=self.limit, queue=3, order=order, clock=self.clock, shed_load=0.9)
+        self.tasks: list[asyncio.Task[Slot]] = []
+        self.slots: list[Slot] = []
+
+    def do(self, step: str, number: int, tenant: str) -> None:
+        match step:
+            case "enter":
+                self.tasks.append(asyncio.create_task(self.gate.enter(ticket(number, tenant))))
+            case "limit":
+                self.limit.value = number
+            case "time":
+                self.clock.advance(number)
+            case "spare":
+                self.slots += [slot for slot in [self.gate.spare()] if slot]
+            case _:
+                self.leave(step, number)
+
+    def leave(self, step: str, number: int) -> None:
+        if "release" in step and self.slots:
+            self.slots.pop(number % len(self.slots)).release()
+        if "cancel" in step and self.tasks:
+            self.tasks[number % len(self.tasks)].cancel()
+
+    def look(self) -> None:
+        """Every place has one owner, and every waiter waits."""
+        done = [task for task in self.tasks if task.done()]
+        self.tasks = [task for task in self.tasks if not task.done()]
+        self.slots += [task.result() for task in done if not task.cancelled() and not task.exception()]
+        assert self.gate.in_flight == len(self.slots) <= 4
+        assert self.gate.waiting == len(self.tasks) <= 3
+
+
+@given(st.lists(st.integers(1, 6), max_size=40))
+def test_at_entry_there_are_never_more_than_the_limit(limits):
+    async def play() -> None:
+        limit = Adjustable(3)
+        gate = gate_of(limit=limit, queue=1_000)
+        seen: Counter[bool] = Counter()
+
+        async def call() -> None:
+            slot = await gate.enter(ticket())
+            seen[slot.in_flight <= limit.value] += 1
+            await asyncio.sleep(0)
+            slot.release()
+
+        async with asyncio.TaskGroup() as group:
+            for value in limits:
+                group.create_task(call())
+                group.create_task(call())
+                await asyncio.sleep(0)
+                limit.value = max(value, limit.value)
+        assert seen == Counter({True: 2 * len(limits)})
+
+    asyncio.run(play())
+
+
+async def test_the_overload_of_one_class_leaves_the_wait_of_another():
+    clock = PausedClock()
+    gate = await overloaded(clock, NORMAL)
+    slot = await gate.enter(ticket(100))
+    (task,) = await waiting(gate, ticket(100))
+    clock.advance(0.5)
+    slot.release()
+    assert isinstance(await task, Slot)
+
+
+async def test_a_tenant_within_its_share_goes_before_any_class_of_one_that_floods():
+    gate = gate_of(places=2)
+    slots = [await gate.enter(ticket(100, "flood")) for _ in range(2)]
+    flood = await waiting(gate, *[ticket(100, "flood")] * 5)
+    (small,) = await waiting(gate, ticket(NORMAL, "small"))
+    slots[0].release()
+    assert isinstance(await small, Slot)
+    assert not any(task.done() for task in flood)
+    for task in flood:
+        task.cancel()
+
+
+async def test_a_tenant_within_its_share_is_not_shed_for_the_load_of_another():
+    gate = gate_of(places=10, queue=0, shed_load=0.85)
+    slots = [await gate.enter(ticket(100, "flood")) for _ in range(9)]
+    assert (await refusal(gate.enter(ticket(NORMAL, "flood")))).metadata["why"] == "load"
+    slots.append(await gate.enter(ticket(NORMAL, "small")))
+    for slot in slots:
+        slot.release()
+    assert gate.in_flight == 0

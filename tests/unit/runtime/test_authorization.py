@@ -1,0 +1,100 @@
+"""Who may call whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.rpc import code_pb2
+
+from hedgerow.cli.authority import IDENTITIES
+from hedgerow.identities import identity_of
+from services.runtime.errors import CallerRefused
+from services.runtime.rpc.boundary import to_status
+from services.runtime.security.authorization import CALLERS, anyone, callers_of, probes_of
+
+
+class Context:
+    """A call from a certificate with these SPIFFE URIs."""
+
+    def __init__(self, *uris: str):
+        self._context = {"peer_spiffe_id": [uri.encode() for uri in uris]} if uris else {}
+
+    def auth_context(self) -> dict[str, Any]:
+        return self._context
+
+
+def call(identity: str) -> Context:
+    return Context(f"spiffe://hedgerow/{identity}")
+
+
+def test_the_identities_that_certificates_are_made_for_are_those_of_the_table() -> None:
+    assert set(IDENTITIES) == CALLERS.keys() | {"edge", "operator"}
+    assert set().union(*CALLERS.values()) <= set(IDENTITIES)
+
+
+@pytest.mark.parametrize("service", CALLERS)
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_a_service_serves_those_of_its_row_and_nobody_else(service: str, identity: str) -> None:
+    admit = callers_of(service)
+    if identity in CALLERS[service]:
+        assert admit(call(identity)) == identity
+    else:
+        with pytest.raises(CallerRefused, match=f"{identity} may not call {service}"):
+            admit(call(identity))
+
+
+def test_only_the_gateway_and_people_reach_what_holds_answers_and_models() -> None:
+    for service in ("cache", "router", "llm", "vision", "audio"):
+        assert CALLERS[service] == {"gateway", "operator"}
+    assert CALLERS["gateway"] == {"edge", "operator"}
+
+
+@pytest.mark.parametrize("service", CALLERS)
+@pytest.mark.parametrize("identity", ["control", "edge", "operator"])
+def test_health_is_told_to_those_who_watch_all(service: str, identity: str) -> None:
+    assert probes_of(service)(call(identity)) == identity
+
+
+def test_health_is_told_to_a_services_own_kind_and_not_to_its_neighbours() -> None:
+    assert probes_of("router")(call("router")) == "router"
+    with pytest.raises(CallerRefused):
+        probes_of("router")(call("cache"))
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        Context(),
+        Context(""),
+        Context("spiffe://elsewhere/gateway"),
+        Context("spiffe://hedgerow/gateway/admin"),
+        Context("spiffe://hedgerow/Gateway"),
+        Context("https://hedgerow/gateway"),
+        Context("spiffe://hedgerow/gateway", "spiffe://hedgerow/operator"),
+    ],
+)
+def test_whoever_has_no_identity_of_the_mesh_is_refused(context: Context) -> None:
+    with pytest.raises(CallerRefused):
+        callers_of("cache")(context)
+
+
+def test_a_refusal_is_a_permission_denied_with_a_reason() -> None:
+    with pytest.raises(CallerRefused) as caught:
+        callers_of("cache")(call("router"))
+    assert to_status(caught.value).code == code_pb2.PERMISSION_DENIED
+    assert caught.value.reason == "CALLER_REFUSED"
+
+
+def test_a_service_without_a_row_cannot_be_served() -> None:
+    with pytest.raises(KeyError):
+        callers_of("operator")
+
+
+def test_in_plain_text_everybody_is_served_and_nobody_known() -> None:
+    assert anyone(object()) == ""
+
+
+def test_an_identity_of_another_trust_domain_is_not_one_of_ours() -> None:
+    assert identity_of("spiffe://hedgerow/edge") == "edge"
+    assert identity_of("spiffe://other/edge") == "spiffe://other/edge"
