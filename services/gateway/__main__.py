@@ -24,9 +24,8 @@ from services.gateway.answer.media import Senses
 from services.gateway.answer.write_behind import Aftermath
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
-from services.gateway.generation.generation import Generation
+from services.gateway.generation.stack import make_stack
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.policies.single_flight import SingleFlight
 from services.gateway.policies.usual import Usual
 from services.gateway.shared import sharing
 from services.gateway.upstream.discovery import SCHEME, BadBootstrap, Bootstrap, Discovery, bootstrap
@@ -62,10 +61,10 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000, settings.near_cache_bytes)
         routes = Routes(settings.llm_addresses.keys(), expected=router is not None, tell=fleet.expect)
         aftermath = Aftermath(cache, router, near, settings.aftermath_bytes)
-        flights = SingleFlight[bytes, Generation]() if settings.single_flight else None
+        models = make_stack(fleet, aftermath.observe, shared=settings.single_flight)
         stand_ins = StandIns(settings.stand_ins, settings.template)
         senses = _senses(settings, channels)
-        backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, flights, stand_ins, senses)
+        backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, models, stand_ins, senses)
         identity = _identity(settings)
         door = Door(settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges)))
         work = [aftermath.run(), pressure.run(), identity.run()]

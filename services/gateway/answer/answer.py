@@ -24,16 +24,17 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import Reservation
+from services.gateway.answer.decisions import Decisions
 from services.gateway.answer.l1_cache import Copy, NearCache
 from services.gateway.answer.ledger import Ledger, Running
 from services.gateway.answer.media import Asked, Perception, Senses
 from services.gateway.answer.removals import Known
 from services.gateway.answer.write_behind import Aftermath
 from services.gateway.config import TEMPLATE
-from services.gateway.generation.generation import Generation, Order, Report
+from services.gateway.generation.job import Job, Report
+from services.gateway.generation.shared import Generation, Reading, Shared
 from services.gateway.policies.priority import score
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
-from services.gateway.policies.single_flight import Reader, SingleFlight
 from services.gateway.policies.ticket import Ticket
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.routes import Routes
@@ -65,7 +66,7 @@ class StandIns:
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """What answers are made from. `flights` is None where equal requests do not share."""
+    """What answers are made from. `models` has the stack of policies before them."""
 
     cache: Cache | None
     cache_breaker: SharedBreaker
@@ -73,7 +74,7 @@ class Backends:
     routes: Routes
     near: NearCache
     aftermath: Aftermath
-    flights: SingleFlight[bytes, Generation] | None
+    models: Shared
     stand_ins: StandIns = StandIns()
     senses: Senses | None = None
 
@@ -316,42 +317,36 @@ class Answer:
     async def _from_model(self) -> Messages:
         choice = self._choice or self._route()
         with self._ledger.stage("llm") as stage:
-            generation, reader = self._board(self._order(choice, stage), stage.budget_s)
+            reading = self._read(self._job(choice, stage), stage.budget_s)
+            reader, report = reading.reader, reading.report
             try:
                 if (self._outbox or not self._announced) and not await reader.begins(_COMPANY_S):
                     yield self._flush()
                 while not self._ledger.finish_reason and (items := await reader.take()):
-                    self._take_text(items, generation.report)
+                    self._take_text(items, report)
                     if not self._ledger.finish_reason:
                         self._take_patch()
                         yield self._flush()
                 if not self._ledger.finish_reason:
-                    raise Unavailable(f"{generation.report.model}: ended without saying why")
+                    raise Unavailable(f"{report.model}: ended without saying why")
             except ServiceError as problem:
-                self._end_early(problem, stage, generation.report)
+                self._end_early(problem, stage, report)
             finally:
                 reader.leave()
-                self._account(generation.report, stage)
-                self._ledger.billed_tokens = self._due(generation.report)
+                self._account(report, stage)
+                self._ledger.billed_tokens = self._due(report)
 
-    def _board(self, order: Order, within_s: float) -> tuple[Generation, Reader[llm_pb2.GenerateResponse]]:
+    def _read(self, job: Job, within_s: float) -> Reading:
         """Read along with a generation of the same, or start one."""
-        flights = self._backends.flights if self._question_key and not order.once else None
-        under_way = flights.get(self._question_key) if flights is not None else None
-        if under_way and under_way.suits(order):
-            self._generation, self._reads_along = under_way, True
-            self._ledger.decide("single_flight", "joined", order.models[0], "the same is being generated")
+        reading = self._backends.models.read(self._question_key, job, within_s)
+        self._generation, self._reads_along = reading.generation, reading.joined
+        if reading.joined:
+            self._ledger.decisions += job.report.decisions
             if self._placed:  # it needs no place of its own
                 self._placed()
-            return under_way, under_way.flight.join(within_s)
-        generation = self._generation = Generation(order, self._backends.fleet, self._backends.aftermath.observe)
-        reader, execution = generation.flight.join(within_s), generation.run()
-        if flights is not None:
-            execution = flights.track(self._question_key, generation, execution)
-        generation.flight.depart(execution)
-        return generation, reader
+        return reading
 
-    def _order(self, choice: Choice, stage: Running) -> Order:
+    def _job(self, choice: Choice, stage: Running) -> Job:
         request, ledger = self._request, self._ledger
         question = llm_pb2.GenerateRequest(
             messages=self._asked.for_model(),
@@ -366,12 +361,13 @@ class Answer:
             attempt=request.attempt,
             batch=self._placed is not None,
         )
-        return Order(
+        return Job(
             question,
             (choice.model, *choice.alternatives),
             deadline,
             Ticket(rank, self._tenant.name, self._tenant.weight, deadline, self._placed),
             Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock),
+            Report(Decisions(ledger.clock)),
             self._told(stage),
             once=request.single_attempt,
             others_when_late="smaller" in self._backends.stand_ins.order,
@@ -473,7 +469,7 @@ class Answer:
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
         request = cache_pb2.StoreRequest(question=self._question, answer=answer)
-        self._backends.aftermath.store(self._question_key, request, generation.order.known)
+        self._backends.aftermath.store(self._question_key, request, generation.job.known)
 
 
 def _question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from services.gateway.policies.usual import Usual
 from services.runtime.deadline import Clock, set_within
 from services.runtime.digest import WindowedDigest
-from services.runtime.errors import ServiceError, TooLate
+from services.runtime.errors import TooLate, Unavailable
 from services.runtime.policy.bucket import ExtraBudget
 
 Mode = Literal["adaptive", "fixed", "tied", "off"]
@@ -172,21 +172,11 @@ class Hedge:
         return self._usual.expected_s
 
 
-class Entrant(Protocol):
-    """A call in a race. The race's `news` event is set whenever one of these changes."""
-
-    @property
-    def begun(self) -> bool:
-        """Its first text is here."""
-        ...
-
-    @property
-    def problem(self) -> ServiceError | None:
-        """What it failed with before its first text."""
-        ...
+class Runner(Protocol):
+    """What a call in a race comes to: its first text is here."""
 
     def lose(self) -> None:
-        """Cancel it: it was too late, or another was faster."""
+        """Cancel it: another was faster."""
         ...
 
     def leave(self) -> None:
@@ -194,58 +184,77 @@ class Entrant(Protocol):
         ...
 
 
-E = TypeVar("E", bound=Entrant)
+R = TypeVar("R", bound=Runner)
 
 
 async def race(
-    first: E,
-    news: asyncio.Event,
-    *,
+    first: Coroutine[Any, Any, R],
+    look: asyncio.Event,
     after_s: float | None,
-    second: Callable[[], E | None],
-    patience_s: Callable[[Sequence[E]], float] = lambda _: float("inf"),
-) -> E:
-    """Return the call whose first text comes first; all others have lost by then, also when this is cancelled.
+    second: Callable[[], Coroutine[Any, Any, R] | None],
+    patience_s: Callable[[], float],
+    decided: Callable[[], None],
+) -> R:
+    """Return what begins first; all others have been cancelled by then, also when this is cancelled.
 
-    After `after_s`, `second` is asked for another call. While it has none, it is asked again at each piece of news, and
+    After `after_s`, `second` is asked for another call. While it has none it is asked again, whenever `look` is set and
     every now and then. Raises what the last call failed with when all have failed, `TooLate` when nothing has begun
-    within the patience there is with those who run: a second call has its own, from its beginning.
+    within the patience there is with those who run: a second call has its own, from its beginning. `decided` is called
+    before the losers are cancelled, and not where nobody waits for this any more.
     """
     now = asyncio.get_running_loop().time
-    began = now()
-    late_at, hedge_at = began + patience_s([first]), float("inf") if after_s is None else began + after_s
-    entrants, winner, ask_at, left = [first], None, hedge_at, False
+    began, running, left = now(), [_started(first, look)], True
+    hedge_at = ask_at = float("inf") if after_s is None else began + after_s
     try:
-        while winner is None:
-            news.clear()
-            if now() >= hedge_at and not _ended(entrants):
-                if other := second():
-                    entrants.append(other)
-                    hedge_at = ask_at = float("inf")
-                    late_at = now() + patience_s(entrants)
-                else:
-                    ask_at = now() + _ASK_AGAIN_S
-            if now() >= late_at:
+        await asyncio.sleep(0)  # it is on its way
+        late_at = now() + patience_s()
+        while True:
+            look.clear()
+            winner, over = _begun(running), now() >= late_at
+            if winner or over:
+                decided()
+                left = False
+            if winner:
+                running.remove(winner)
+                return winner.result()
+            if over:
                 raise TooLate(f"no first text within {(now() - began) * 1000:.0f} ms")
-            winner = next((entrant for entrant in entrants if entrant.begun), None)
-            if winner is None:
-                _raise_when_all_failed(entrants)
-                await set_within(news, min(late_at, ask_at) - now())
-        return winner
-    except asyncio.CancelledError:
-        left = True
-        raise
+            if now() >= hedge_at and not any(each.done() for each in running):
+                if other := second():
+                    running.append(_started(other, look))
+                    hedge_at = ask_at = float("inf")
+                    await asyncio.sleep(0)
+                    late_at = now() + patience_s()
+                    continue
+                ask_at = now() + _ASK_AGAIN_S
+            await set_within(look, min(late_at, ask_at) - now())
     finally:
-        for entrant in entrants:
-            if entrant is not winner:
-                entrant.leave() if left else entrant.lose()
+        for each in running:
+            _cancel(each, left=left)
 
 
-def _ended(entrants: Sequence[Entrant]) -> bool:
-    return any(entrant.begun or entrant.problem for entrant in entrants)
+def _started(call: Coroutine[Any, Any, R], look: asyncio.Event) -> asyncio.Task[R]:
+    task = asyncio.create_task(call)
+    task.add_done_callback(lambda _: look.set())
+    return task
 
 
-def _raise_when_all_failed(entrants: Sequence[Entrant]) -> None:
-    problems = [entrant.problem for entrant in entrants]
-    if all(problems) and problems[-1]:
-        raise problems[-1]
+def _problem(call: asyncio.Task[R]) -> BaseException | None:
+    """What a call that is done has failed with."""
+    return Unavailable("cancelled") if call.cancelled() else call.exception()
+
+
+def _begun(running: Sequence[asyncio.Task[R]]) -> asyncio.Task[R] | None:
+    """A call whose first text is here. Raises the last one's problem when all have failed."""
+    done = [each for each in running if each.done()]
+    winner = next((each for each in done if not _problem(each)), None)
+    if winner is None and len(done) == len(running) and (problem := _problem(done[-1])):
+        raise problem
+    return winner
+
+
+def _cancel(call: asyncio.Task[R], *, left: bool) -> None:
+    if not call.done():
+        call.cancel()
+    elif not _problem(call):
+        call.result().leave() if left else call.result().lose()

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Flight(Generic[T]):
-    """One execution. It adds to `items` and calls `wake`; `over` and `error` say how it ended."""
+    """One execution. It gives what it makes to `add`; `over` and `error` say how it ended."""
 
     def __init__(self) -> None:
         self.items: list[T] = []
@@ -28,11 +28,11 @@ class Flight(Generic[T]):
         self._readers: list[Reader[T]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def depart(self, execution: Coroutine[Any, Any, None]) -> None:
-        """Start the execution. At least one reader must have joined."""
+    def start(self, execution: Coroutine[Any, Any, None]) -> None:
+        """Start the execution. At least one reader must have subscribed."""
         self._task = asyncio.create_task(self._fly(execution))
 
-    def join(self, within_s: float) -> Reader[T]:
+    def subscribe(self, within_s: float) -> Reader[T]:
         """Read along, for `within_s` at the most."""
         reader = Reader(self, within_s)
         self._readers.append(reader)
@@ -47,8 +47,17 @@ class Flight(Generic[T]):
                 self.over, self.error = True, Unavailable("cancelled: nobody was reading any more")
                 self._task.cancel()
 
-    def wake(self) -> None:
-        """There is something new to read."""
+    def add(self, item: T) -> None:
+        """Something new to read."""
+        self.items.append(item)
+        self._wake()
+
+    def end(self) -> None:
+        """There is nothing more to read; the execution may still have work to do."""
+        self.over = True
+        self._wake()
+
+    def _wake(self) -> None:
         for reader in self._readers:
             reader.news.set()
 
@@ -61,8 +70,7 @@ class Flight(Generic[T]):
         except Exception as error:  # it belongs to whoever reads
             self.error = error
         finally:
-            self.over = True
-            self.wake()
+            self.end()
 
 
 class Reader(Generic[T]):
@@ -127,6 +135,10 @@ class SingleFlight(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._flying)
+
+    def all(self) -> list[V]:
+        """Those that are under way."""
+        return list(self._flying.values())
 
     def get(self, key: K) -> V | None:
         """One that is under way, to be joined: not one that has ended, or is about to, because nobody reads it."""

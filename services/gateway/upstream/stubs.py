@@ -57,7 +57,6 @@ _ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.DATA_LOSS: Faulty,
 }
 WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)  # the model's own ends
-_ENDING: set[asyncio.Task[None]] = set()  # generations whose status is still on the way
 
 
 class Refused(InvalidInput):
@@ -188,72 +187,59 @@ class Control:
         return _both_ways(self._discover(wait_for_ready=True), requests, "control")
 
 
-class Call:
-    """An answer that a model is writing. Messages are read as they come, into `messages`; `notify` hears of each, and
-    of the end."""
+class Completion:
+    """An answer that a model is writing. `finish` is there with the last message."""
 
-    def __init__(self, call: grpc.aio.UnaryStreamCall[bytes, bytes], who: str, notify: Callable[[], None]):
-        self._call, self._who, self._notify = call, who, notify
-        self.messages: list[llm_pb2.GenerateResponse] = []
-        self.over = False
-        self.problem: ServiceError | None = None
+    def __init__(self, call: grpc.aio.UnaryStreamCall[bytes, bytes], who: str):
+        self._call, self._who = call, who
+        self._problem: ServiceError | None = None  # what the next to read gets
         self.finish: llm_pb2.Finish | None = None
-        self._fault: Fault | None = None
-        self._reading = asyncio.create_task(self._read())
 
-    def close(self) -> None:
-        """Stop the engine, unless it has finished: then only its status is on the way, and no one waits for that."""
-        if self.finish:
-            _ENDING.add(self._reading)
-            self._reading.add_done_callback(_ENDING.discard)
-        else:
-            self._call.cancel()
-            self._reading.cancel()
-
-    def suffer(self, fault: Fault) -> None:
-        """Do to it what a drill asks for. Only before anything has come."""
-        self._fault = fault
-
-    async def _read(self) -> None:
+    async def read(self) -> llm_pb2.GenerateResponse:
+        """The next message. Raises `ServiceError` also where it ends without its last."""
+        if self._problem:
+            raise self._problem
         try:
-            if self._fault and await self._ended_by(self._fault):
-                return
-            while (raw := await self._call.read()) is not grpc.aio.EOF:
-                message = llm_pb2.GenerateResponse.FromString(cast(bytes, raw))
-                if message.HasField("finish"):
-                    self._take_finish(message)
-                self.messages.append(message)
-                self._notify()
-            if not self.finish and not self.problem:
-                self.problem = Unavailable(f"{self._who}: ended without saying why")
+            raw = await self._call.read()
+            if raw is grpc.aio.EOF:
+                raise Unavailable(f"{self._who}: ended without saying why")
+            message = llm_pb2.GenerateResponse.FromString(cast(bytes, raw))
+        except asyncio.CancelledError:
+            if self._problem:
+                raise self._problem from None
+            raise
         except grpc.aio.AioRpcError as error:
-            self.problem = translate(error, self._who)
+            raise translate(error, self._who) from None
         except DecodeError:
-            self.problem = Unavailable(f"{self._who}: sent what is not a message")
             self._call.cancel()
-        finally:
-            self.over = True
-            self._notify()
-            self._notify = _nobody  # who was told holds this call: a cycle would be left to the garbage collector
+            raise Unavailable(f"{self._who}: sent what is not a message") from None
+        if message.HasField("finish"):
+            self._take_finish(message)
+        return message
 
-    async def _ended_by(self, fault: Fault) -> bool:
-        await asyncio.sleep(fault.delay_s)
-        if fault.code is None:
-            return False
-        self.problem = _ERRORS.get(fault.code, Unavailable)(f"{self._who}: {fault.code.name}: a drill")
+    async def ended(self) -> None:
+        """Wait for the status, which comes after the last message and tells nothing new."""
+        with suppress(grpc.aio.AioRpcError):
+            await self._call.read()
+
+    def cancel(self, problem: ServiceError | None = None) -> None:
+        """Stop the engine. Who reads now, or later, gets the `problem`."""
+        self._problem = problem
         self._call.cancel()
-        return True
+
+    async def suffer(self, fault: Fault) -> None:
+        """Have done to it what a drill asks for."""
+        await asyncio.sleep(fault.delay_s)
+        if fault.code is not None:
+            self._call.cancel()
+            raise _ERRORS.get(fault.code, Unavailable)(f"{self._who}: {fault.code.name}: a drill")
 
     def _take_finish(self, message: llm_pb2.GenerateResponse) -> None:
         if message.finish.reason in WHOLE:
             self.finish = message.finish
         else:
-            self.problem = Unavailable(f"{self._who}: the engine stopped in mid-answer")
+            self._problem = Unavailable(f"{self._who}: the engine stopped in mid-answer")
             message.ClearField("finish")
-
-
-def _nobody() -> None:
-    """Is told of nothing."""
 
 
 class Llm:
@@ -263,12 +249,10 @@ class Llm:
         self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
         self._model = model
 
-    def generate(
-        self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata, notify: Callable[[], None]
-    ) -> Call:
+    def generate(self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata) -> Completion:
         """Start an answer that ends after `timeout_s` at the latest."""
         call = self._generate(request.SerializeToString(), timeout=timeout_s, metadata=metadata)
-        return Call(call, self._model, notify)
+        return Completion(call, self._model)
 
 
 class Vision:

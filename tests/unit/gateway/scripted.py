@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hedgerow.audio.v1 import audio_pb2
@@ -22,6 +23,7 @@ from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
+from tests.clock import loop_clock
 
 
 def text(words: str, tokens: int = 1) -> llm_pb2.GenerateResponse:
@@ -38,49 +40,50 @@ def finish(words: str = "", reason: int = chat_pb2.FINISH_REASON_STOP) -> llm_pb
 Step = llm_pb2.GenerateResponse | ServiceError | float | None
 
 
-class ScriptedCall:
+class ScriptedCompletion:
     """Plays its script: a message comes, an error ends it, a number is a pause in seconds, `None` waits for ever. As a
-    real call it ends at its deadline."""
+    real call it ends at its deadline. `messages`: those that were read."""
 
-    def __init__(self, script: Sequence[Step], timeout_s: float, notify: Callable[[], None]):
+    def __init__(self, script: Sequence[Step], timeout_s: float):
         self.messages: list[llm_pb2.GenerateResponse] = []
-        self.over, self.closed = False, False
-        self.problem: ServiceError | None = None
         self.finish: llm_pb2.Finish | None = None
-        self._notify = notify
-        self._playing = asyncio.create_task(self._play(script, timeout_s))
+        self._script, self._problem = iter(script), None
+        self._ends_at = loop_clock() + timeout_s
+        self._cancelled = asyncio.Event()
 
-    def close(self) -> None:
-        self.closed = True
-        self._playing.cancel()
+    @property
+    def closed(self) -> bool:
+        return self._cancelled.is_set()
 
-    async def _play(self, script: Sequence[Step], timeout_s: float) -> None:
+    async def read(self) -> llm_pb2.GenerateResponse:
         try:
-            async with asyncio.timeout(timeout_s if timeout_s < float("inf") else None):
-                for step in script:
-                    await self._step(step)
-            if not self.finish:
-                self.problem = Unavailable("ended without saying why")
+            async with asyncio.timeout_at(self._ends_at if self._ends_at < float("inf") else None):
+                message = await self._next()
         except TimeoutError:
-            self.problem = TooLate("late")
-        except ServiceError as problem:
-            self.problem = problem
-        finally:
-            self.over = True
-            self._notify()
+            raise TooLate("late") from None
+        self.finish = message.finish if message.HasField("finish") else None
+        self.messages.append(message)
+        return message
 
-    async def _step(self, step: Step) -> None:
-        if step is None:
-            await asyncio.Event().wait()
-        elif isinstance(step, float):
-            await asyncio.sleep(step)
-        elif isinstance(step, ServiceError):
-            raise step
-        else:
-            await asyncio.sleep(0)
-            self.finish = step.finish if step.HasField("finish") else None
-            self.messages.append(step)
-            self._notify()
+    def cancel(self, problem: ServiceError | None = None) -> None:
+        self._problem = problem
+        self._cancelled.set()
+
+    async def ended(self) -> None:
+        pass
+
+    async def _next(self) -> llm_pb2.GenerateResponse:
+        for step in self._script:
+            if isinstance(step, ServiceError):
+                raise step
+            if isinstance(step, llm_pb2.GenerateResponse):
+                await asyncio.sleep(0)
+                return step
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._cancelled.wait(), step)
+            if self._problem:
+                raise self._problem
+        raise Unavailable("ended without saying why")
 
 
 class ScriptedLlm:
@@ -88,13 +91,13 @@ class ScriptedLlm:
 
     def __init__(self, *script: Step, scripts: Sequence[Sequence[Step]] = ()):
         self._scripts = list(scripts) or [script]
-        self.calls: list[ScriptedCall] = []
+        self.calls: list[ScriptedCompletion] = []
         self.requests: list[llm_pb2.GenerateRequest] = []
 
-    def generate(self, request, timeout_s, metadata, notify) -> ScriptedCall:
+    def generate(self, request, timeout_s, metadata) -> ScriptedCompletion:
         script = self._scripts[min(len(self.calls), len(self._scripts) - 1)]
         self.requests.append(request)
-        self.calls.append(ScriptedCall(script, timeout_s, notify))
+        self.calls.append(ScriptedCompletion(script, timeout_s))
         return self.calls[-1]
 
 

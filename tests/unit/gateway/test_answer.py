@@ -19,7 +19,7 @@ from services.gateway.answer.media import Senses, recording_is
 from services.gateway.answer.plan import answer_stages, make_plan
 from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
-from services.gateway.policies.single_flight import SingleFlight
+from services.gateway.generation.stack import make_stack
 from services.gateway.policies.usual import Usual
 from services.gateway.upstream.fleet import make_breaker
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
@@ -67,7 +67,7 @@ class Scene:
             routes or ScriptedRoutes(),
             self.near,
             self.aftermath,
-            SingleFlight(),
+            make_stack(self.fleet, self.aftermath.observe),
             stand_ins,
             senses,
         )
@@ -406,7 +406,7 @@ async def test_a_stream_that_ends_without_a_finish_is_an_error():
     scene = Scene(routes=ScriptedRoutes(("small",)), small=ScriptedLlm(None))
     answering = asyncio.create_task(scene.final())
     await asyncio.sleep(0.05)
-    for pending in list(scene.backends.flights._flying.values()):
-        pending.flight._task.cancel()
+    for pending in scene.backends.models.under_way():
+        pending.text._task.cancel()
     with pytest.raises(Unavailable, match="cancelled"):
         await answering

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
-from services.gateway.generation.generation import Generation, Order
+from services.gateway.generation.job import Job, Report
+from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
 from services.gateway.policies.ticket import Shed, Ticket
 from services.gateway.upstream.balance import Place
@@ -43,17 +45,19 @@ class Scene:
             "deadline": deadline,
             "ticket": Ticket(0, "acme", 1.0, deadline),
             "first_text": Deadline.never(loop_clock),
+            "report": Report(Decisions(loop_clock)),
         }
         self.fleet = fleet
         fleet.request()
         self.observed: list[object] = []
-        self.generation = Generation(Order(**{**defaults, **order}), fleet, self.observed.append)
+        self.job = Job(**{**defaults, **order})
+        self.report = self.job.report
         self.error: ServiceError | None = None
         self.words = ""
 
     async def run(self) -> Scene:
-        reader = self.generation.flight.join(self.generation.order.deadline.remaining())
-        self.generation.flight.depart(self.generation.run())
+        stack = make_stack(self.fleet, self.observed.append)
+        reader = stack.read(b"", self.job, self.job.deadline.remaining()).reader
         began = loop_clock()
         try:
             while items := await reader.take():
@@ -63,15 +67,15 @@ class Scene:
         finally:
             self.took_s = loop_clock() - began
             reader.leave()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            for _ in range(4):  # one turn of the loop for each task that ends another
+                await asyncio.sleep(0)
         assert all(pool.gate.in_flight == 0 for pool in self.fleet.pools.values()), "a place leaked"
         assert all(replica.in_flight == 0 for pool in self.fleet.pools.values() for replica in pool.replicas)
         return self
 
     @property
     def decisions(self) -> list[tuple[str, str]]:
-        return [(made.policy, made.action) for made in self.generation.report.decisions]
+        return [(made.policy, made.action) for made in self.report.decisions]
 
 
 def play(
@@ -103,7 +107,7 @@ def test_a_late_first_text_is_hedged_and_the_first_text_wins():
     assert calls(slow, quick) == [1, 1]
     assert (scene.words, slow.calls[0].closed) == ("quick", True)
     assert scene.decisions == [("hedge", "started"), ("hedge", "won")]
-    assert scene.generation.report.prompts == 2
+    assert scene.report.prompts == 2
     assert scene.took_s == pytest.approx(0.1 + 0.2 + 0.01)
 
 
@@ -131,7 +135,7 @@ def test_the_next_model_takes_the_second_call_only_where_that_is_wanted():
     for across_models, words in ((True, "other"), (False, "slow")):
         slow, other = says("slow", 5.0), says("other", 0.2)
         scene = play(policies={"hedge": {**HEDGE, "across_models": across_models}}, m=slow, other=other)
-        assert (scene.words, scene.generation.report.model) == (words, "other" if across_models else "m")
+        assert (scene.words, scene.report.model) == (words, "other" if across_models else "m")
 
 
 def test_tied_calls_start_together():
@@ -153,7 +157,7 @@ def test_the_second_call_needs_budget():
     slow = [says("a", 1.0), says("b", 1.0)]
     scene = play(policies={"hedge": {**HEDGE, "max_share": 0.05}}, m=slow)
     assert scene.decisions == [("hedge", "skipped")]
-    assert "budget" in scene.generation.report.decisions[0].reason
+    assert "budget" in scene.report.decisions[0].reason
     slow = [says("a", 1.0), says("b", 1.0)]
     assert ("hedge", "started") in play(warm_up=20, policies={"hedge": {**HEDGE, "max_share": 0.05}}, m=slow).decisions
 
@@ -188,7 +192,7 @@ def test_what_is_busy_is_not_retried_but_another_model_is_asked():
     busy, other = ScriptedLlm(BUSY), says("other")
     scene = play(policies={"retry": RETRY}, m=busy, other=other)
     assert (scene.words, calls(busy, other)) == ("other", [1, 1])
-    assert scene.generation.report.problems == ["busy"]
+    assert scene.report.problems == ["busy"]
     assert scene.decisions == [("fallback", "started")]
 
 
@@ -263,7 +267,7 @@ def test_a_late_first_text_gives_way_to_another_model_and_the_rest_of_the_time_i
 
     scene = on_paused_loop(main())
     assert (scene.words, slow.calls[0].closed) == ("small", True)
-    assert scene.generation.report.problems == ["no first text within 300 ms"]
+    assert scene.report.problems == ["no first text within 300 ms"]
 
 
 def test_the_budget_ends_everything():
@@ -279,8 +283,8 @@ def test_a_stream_that_breaks_goes_on_from_its_text_on_another_replica():
     scene = play(policies={"retry": RETRY}, m=[first, second])
     assert scene.words == "Once upon a time."
     assert second.requests[-1].prefix == "Once upon "
-    assert scene.generation.report.resumed
-    assert scene.generation.report.carried_tokens == 1
+    assert scene.report.resumed
+    assert scene.report.carried_tokens == 1
 
 
 @pytest.mark.parametrize("policies", [{"retry": {"max_share": 0}}, {"retry": RETRY}])
@@ -328,7 +332,7 @@ def test_a_stream_whose_region_died_goes_on_in_the_next():
     scene = play(warm_up=5, policies={"retry": RETRY}, arrange=in_regions(0, 0, 1), m=[broken, dead, far])
     assert (scene.words, scene.error) == ("Once upon a time.", None)
     assert scene.decisions == [("failover", "started"), ("failover", "failed"), ("failover", "started")]
-    assert scene.generation.report.resumed
+    assert scene.report.resumed
     assert far.requests[-1].prefix == "Once upon "
 
 
@@ -353,8 +357,7 @@ def test_a_full_gate_sheds_and_no_other_model_is_burdened():
         first, second = Scene(behind), Scene(behind)
         running = asyncio.create_task(first.run())
         await asyncio.sleep(0.1)
-        reader = second.generation.flight.join(1.0)
-        second.generation.flight.depart(second.generation.run())
+        reader = make_stack(behind, second.observed.append).read(b"", second.job, 1.0).reader
         with pytest.raises(Shed):
             await reader.take()
         reader.leave()

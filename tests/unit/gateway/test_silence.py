@@ -31,7 +31,7 @@ def outcomes(scene: Scene) -> list[int]:
 def test_the_first_victims_of_a_silent_model_get_the_other_models_answer_within_their_budget():
     silent, well = ScriptedLlm(None), says("well", 0.1)
     scene = play({"budget_s": 1.0}, policies=OFF, silent=silent, well=well)
-    assert (scene.words, scene.generation.report.model) == ("well", "well")
+    assert (scene.words, scene.report.model) == ("well", "well")
     assert scene.took_s == pytest.approx(0.6 + 0.1 + 0.01)
     assert scene.decisions == [("fallback", "started")]
     assert silent.calls[0].closed
@@ -66,7 +66,7 @@ def test_while_little_is_known_a_silent_replica_is_hedged_when_the_expected_time
     scene = play({"budget_s": 10.0}, policies=policies, m=[silent, well])
     assert scene.words == "well"
     assert scene.took_s == pytest.approx(0.2 + 0.1 + 0.01)
-    assert "(what is expected)" in scene.generation.report.decisions[0].reason
+    assert "(what is expected)" in scene.report.decisions[0].reason
 
 
 @pytest.mark.parametrize("llms", [{"silent": ScriptedLlm(None), "well": says("well")}, {"silent": ScriptedLlm(None)}])
@@ -165,16 +165,16 @@ def test_with_much_time_a_late_first_text_gives_way_when_it_is_slow_at_the_lates
 class Poisoned(ScriptedLlm):
     """Breaks on what one tenant asks, and answers everybody else."""
 
-    def generate(self, request, timeout_s, metadata, notify):
+    def generate(self, request, timeout_s, metadata):
         poison = request.messages[-1].content == "poison"
         self._scripts = [[Unavailable("gone")]] if poison else [says("well", 0.05)._scripts[0]]
-        return super().generate(request, timeout_s, metadata, notify)
+        return super().generate(request, timeout_s, metadata)
 
 
 def test_what_breaks_a_model_for_one_tenant_alone_keeps_nobody_else_away_and_is_not_told_to_the_router():
     async def main() -> None:
         behind = fleet(loop_clock, OFF, m=Poisoned())
-        asked = Scene(behind).generation.order.request
+        asked = Scene(behind).job.request
         asked.messages[-1].content = "poison"
         for number in range(40):
             if number % 5 == 0:

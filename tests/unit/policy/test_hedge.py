@@ -17,43 +17,50 @@ GONE = Unavailable("gone")
 class Runner:
     """Begins, or fails, after a while."""
 
-    def __init__(self, news: asyncio.Event, after_s: float, problem: ServiceError | None = None):
-        self.begun, self.problem, self.lost, self.over = False, None, False, False
-        self._timer = asyncio.get_running_loop().call_later(after_s, self._arrive, news, problem)
+    def __init__(self, after_s: float, problem: ServiceError | None = None):
+        self._after_s, self._problem = after_s, problem
+        self.lost = self.left = False
+
+    async def run(self) -> Runner:
+        try:
+            await asyncio.sleep(self._after_s)
+            if self._problem:
+                raise self._problem
+        except BaseException:
+            self.lost = True
+            raise
+        return self
 
     def lose(self) -> None:
         self.lost = True
-        self._timer.cancel()
 
     def leave(self) -> None:
-        self.lose()
-
-    def _arrive(self, news: asyncio.Event, problem: ServiceError | None) -> None:
-        self.begun, self.problem = problem is None, problem
-        news.set()
+        self.lost = self.left = True
 
 
 def run_race(first: tuple, second: tuple | None, after_s: float | None, within_s: float = float("inf")):
     """(the winner's index, seconds it took, the runners); the index is None where the race raised."""
 
     async def main():
-        news, runners, began = asyncio.Event(), [], loop_clock()
+        runners, began = [], loop_clock()
 
         def start(script):
-            runners.append(Runner(news, *script))
-            return runners[-1]
+            runners.append(Runner(*script))
+            return runners[-1].run()
 
         winner, error = None, None
         try:
             winner = await race(
                 start(first),
-                news,
-                after_s=after_s,
+                asyncio.Event(),
+                after_s,
                 second=lambda: second and start(second),
-                patience_s=lambda _: began + within_s - loop_clock(),
+                patience_s=lambda: began + within_s - loop_clock(),
+                decided=lambda: None,
             )
         except ServiceError as caught:
             error = caught
+        await asyncio.sleep(0)  # who was cancelled hears of it
         return winner and runners.index(winner), loop_clock() - began, runners, error
 
     return on_paused_loop(main())
@@ -82,16 +89,16 @@ def test_a_first_call_that_fails_before_its_time_gets_no_second_one():
 
 def test_a_second_call_that_cannot_be_had_yet_is_asked_for_again():
     async def main():
-        news, asked = asyncio.Event(), []
+        look, asked = asyncio.Event(), []
 
         def second():
             asked.append(loop_clock())
-            return Runner(news, 0.1) if len(asked) == 3 else None
+            return Runner(0.1).run() if len(asked) == 3 else None
 
-        asyncio.get_running_loop().call_later(1.1, news.set)
+        asyncio.get_running_loop().call_later(1.1, look.set)
 
         began = loop_clock()
-        await race(Runner(news, 60.0), news, after_s=1.0, second=second)
+        await race(Runner(60.0).run(), look, 1.0, second, lambda: float("inf"), lambda: None)
         return [at - began for at in asked], loop_clock() - began
 
     asked, took_s = on_paused_loop(main())
@@ -107,13 +114,16 @@ def test_the_race_ends_at_its_time():
 
 def test_a_race_that_is_cancelled_leaves_nobody_running():
     async def main():
-        news = asyncio.Event()
-        runner = Runner(news, 5.0)
-        running = asyncio.create_task(race(runner, news, after_s=None, second=lambda: None))
+        runner, decided = Runner(5.0), []
+        racing = race(
+            runner.run(), asyncio.Event(), None, lambda: None, lambda: float("inf"), lambda: decided.append(1)
+        )
+        running = asyncio.create_task(racing)
         await asyncio.sleep(1)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        return runner.lost
+        await asyncio.sleep(0)
+        return runner.lost and not decided
 
     assert on_paused_loop(main())
 

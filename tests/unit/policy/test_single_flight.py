@@ -14,8 +14,7 @@ from tests.clock import loop_clock, on_paused_loop
 async def emit(flight: Flight[int], *items: int, every_s: float = 1.0) -> None:
     for item in items:
         await asyncio.sleep(every_s)
-        flight.items.append(item)
-        flight.wake()
+        flight.add(item)
 
 
 async def read(reader) -> list[int]:
@@ -29,10 +28,10 @@ async def read(reader) -> list[int]:
 def test_everyone_reads_everything_however_late_they_came():
     async def main():
         flight = Flight[int]()
-        early = flight.join(60)
-        flight.depart(emit(flight, 1, 2, 3))
+        early = flight.subscribe(60)
+        flight.start(emit(flight, 1, 2, 3))
         await asyncio.sleep(2.5)
-        late = flight.join(60)
+        late = flight.subscribe(60)
         return await asyncio.gather(read(early), read(late))
 
     assert on_paused_loop(main()) == [[1, 2, 3], [1, 2, 3]]
@@ -41,8 +40,8 @@ def test_everyone_reads_everything_however_late_they_came():
 def test_who_leaves_does_not_end_it_for_others_and_the_last_one_does():
     async def main():
         flight = Flight[int]()
-        one, two = flight.join(60), flight.join(60)
-        flight.depart(emit(flight, 1, 2, 3))
+        one, two = flight.subscribe(60), flight.subscribe(60)
+        flight.start(emit(flight, 1, 2, 3))
         await one.take()
         one.leave()
         assert await two.take() == [1]
@@ -57,8 +56,8 @@ def test_who_leaves_does_not_end_it_for_others_and_the_last_one_does():
 def test_a_readers_own_time_ends_its_reading_alone():
     async def main():
         flight = Flight[int]()
-        short, long = flight.join(1.5), flight.join(60)
-        flight.depart(emit(flight, 1, 2))
+        short, long = flight.subscribe(1.5), flight.subscribe(60)
+        flight.start(emit(flight, 1, 2))
         assert await short.take() == [1]
         with pytest.raises(TooLate):
             await short.take()
@@ -75,8 +74,8 @@ def test_a_failure_reaches_everyone_after_the_items():
 
     async def main():
         flight = Flight[int]()
-        readers = [flight.join(60), flight.join(60)]
-        flight.depart(broken(flight))
+        readers = [flight.subscribe(60), flight.subscribe(60)]
+        flight.start(broken(flight))
         for reader in readers:
             assert await reader.take() == [1]
             with pytest.raises(Unavailable):
@@ -89,8 +88,8 @@ def test_a_failure_reaches_everyone_after_the_items():
 def test_begins_says_whether_there_is_anything_yet():
     async def main():
         flight = Flight[int]()
-        reader = flight.join(60)
-        flight.depart(emit(flight, 1))
+        reader = flight.subscribe(60)
+        flight.start(emit(flight, 1))
         assert not await reader.begins(0.5)
         assert await reader.begins(0.6)
         return await read(reader)
@@ -116,10 +115,10 @@ def test_equal_requests_share_one_execution_whoever_comes_and_goes(requests):
         flight = flights.get(name)
         if flight is None:
             flight = Flight()
-            reader = flight.join(stays_s)
-            flight.depart(flights.track(name, flight, execution(name, flight)))
+            reader = flight.subscribe(stays_s)
+            flight.start(flights.track(name, flight, execution(name, flight)))
         else:
-            reader = flight.join(stays_s)
+            reader = flight.subscribe(stays_s)
         try:
             while await reader.take():
                 assert running[name] <= 1

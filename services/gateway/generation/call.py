@@ -1,0 +1,193 @@
+"""One call to one replica. What it holds, a place at the gate and the breaker's permit, is given back exactly once,
+with what the call has told of the backend."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import Literal
+
+from prometheus_client import Counter
+
+from hedgerow.llm.v1 import llm_pb2
+from hedgerow.router.v1 import router_pb2
+from services.gateway.generation.job import Observe, Sent
+from services.gateway.generation.stream import Text
+from services.gateway.policies.limit import Sample
+from services.gateway.policies.shared_breaker import Blame
+from services.gateway.upstream.drill import Fault
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, ShareUsed, TooLate, Unavailable
+
+_ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
+_attempts = cache(_ATTEMPTS.labels)
+_RETRY_AFTER_S = 1.0  # for a throttled backend that does not say
+
+
+class Call:
+    """Begun once its first text is here; then its messages are poured to whoever reads them."""
+
+    def __init__(self, sent: Sent, observe: Observe, stall_s: float):
+        """`stall_s`: the longest silence in the middle of an answer."""
+        job = sent.placed.job
+        self.pool, self.replica, self.kind = sent.pool, sent.replica, sent.placed.kind
+        self.problem: ServiceError | None = None  # what it failed with before its first text
+        self._permit, self._slot, self._observe, self._report = sent.permit, sent.placed.slot, observe, job.report
+        self._deadline, self._clock, self._stall_s = job.deadline, job.deadline.clock, stall_s
+        self._started = self._last = self._clock()
+        self._first_s: float | None = None
+        self._first = llm_pb2.GenerateResponse()
+        self._tokens = 0
+        self._watching: asyncio.TimerHandle | None = None
+        self._settled = False  # what it held is given back, and its end is told
+        self._completion = self.replica.llm.generate(job.request, job.deadline.remaining(), job.metadata)
+
+    async def begin(self, fault: Fault | None = None) -> None:
+        """Wait for the first message. A drill does its `fault` to it."""
+        if fault:
+            await self._completion.suffer(fault)
+        self._first = await self._completion.read()
+        self._last = self._clock()
+        self._first_s = self._last - self._started
+
+    async def pour(self, text: Text) -> None:
+        """Hand on every message, the first and the last included. Raises what it broke with."""
+        self._win()
+        began, completion = len(text.items), self._completion
+        self._watch()
+        try:
+            text.add(self._first)
+            while completion.finish is None:
+                message = await completion.read()
+                self._last = self._clock()
+                text.add(message)
+        finally:
+            self._stop_watching()
+            self._tokens = sum(message.tokens for message in text.items[began:])
+
+    async def finished(self) -> None:
+        """The text is whole. Readers have it before anything is booked, and nobody waits for the status."""
+        await asyncio.sleep(0)
+        self._book()
+        await self._completion.ended()
+
+    def age_s(self) -> float:
+        return self._clock() - self._started
+
+    def failed(self, problem: ServiceError) -> None:
+        """It ended without its last message."""
+        if self._settled:
+            return
+        if self._first_s is None:
+            self.problem = problem
+        match problem:
+            case TooLate():
+                self._gave_up("late")
+            case InvalidInput() | ShareUsed():  # what is wrong with a request, or too much of one tenant's
+                self._permit.withdrawn()
+                self._settle("refused", None)
+            case Exhausted():
+                blame = self._permit.throttled(problem.retry_delay_s or _RETRY_AFTER_S)
+                self._fell(blame, Sample(self.age_s(), None, self._slot.in_flight, failed=True))
+            case _:
+                self._fell(self._permit.failed(), None)
+        self._completion.cancel()
+
+    def lose(self) -> None:
+        """Its first text was too late, or another call's was faster."""
+        if not self._settled:
+            self._gave_up("late" if self._deadline.is_over() else "lost")
+            self._completion.cancel()
+
+    def leave(self) -> None:
+        """Nobody reads it any more; a finished one is not disturbed. Who leaves before the first text says nothing: a
+        flood of cancelled calls would else look like a silent backend, on a machine that it keeps busy."""
+        if self._completion.finish:
+            self._book()
+        elif not (self._settled or self._first_s is not None or self._deadline.is_over()):
+            self._permit.withdrawn()
+            self._settle("lost", None)
+            self._completion.cancel()
+        self.lose()
+
+    def _win(self) -> None:
+        """From now on its messages are the readers'."""
+        decisions, pool = self._report.decisions, self.pool
+        self._report.model = pool.model
+        if self.kind == "hedge":
+            decisions.add("hedge", "won", self.replica, f"after {self.age_s() * 1000:.0f} ms")
+        if pool.sag.sagging:
+            rate = f"tokens come at {pool.sag.ratio():.2f} of the usual rate"
+            decisions.add("limit", "sagging", pool.model, rate)
+        asyncio.get_running_loop().call_soon(pool.answered, self._first_s or 0.0)
+        if self._permit.probe:  # no need to wait for the end of a long answer
+            self._permit.succeeded(self._first_s)
+
+    def _watch(self) -> None:
+        """End the call when it has been silent for too long; look again when it can have been."""
+        left_s = self._stall_s - (self._clock() - self._last)
+        if left_s <= 0:
+            silent = f"{self.pool.model}: silent for {self._stall_s:.1f} s in mid-stream"
+            self._completion.cancel(Unavailable(silent))
+        elif left_s < float("inf"):
+            self._watching = asyncio.get_running_loop().call_later(left_s, self._watch)
+
+    def _stop_watching(self) -> None:
+        if self._watching:
+            self._watching.cancel()
+
+    def _book(self) -> None:
+        """The answer is whole."""
+        finish = self._completion.finish
+        if self._settled or finish is None:
+            return
+        queue_s = finish.queue_ms / 1000 if finish.HasField("queue_ms") else None
+        first_s = self._first_s or 0.0
+        self.pool.sag.saw(finish.usage.completion_tokens, self.age_s() - first_s)
+        self._permit.succeeded(self._first_s)
+        self._settle("ok", Sample(first_s, queue_s, self._slot.in_flight))
+        self._tell(router_pb2.OBSERVED_OUTCOME_OK, finish.usage.completion_tokens)
+
+    def _gave_up(self, outcome: Literal["late", "lost"]) -> None:
+        """The time was over, or another was faster. Silence tells where it was long: of a call that had as much time as
+        others need, every policy learns."""
+        age_s = self.age_s()
+        if self._first_s is not None:
+            self._permit.succeeded(self._first_s)
+            self._settle(outcome, None)
+            if outcome == "late":
+                self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET)
+            return
+        match self._permit.abandoned():
+            case Blame.BACKEND:
+                self.pool.hedge.gave_up(age_s)
+                self._settle(outcome, Sample(age_s, None, self._slot.in_flight))
+                self._tell(router_pb2.OBSERVED_OUTCOME_FAILED)
+            case Blame.TENANT:
+                self._settle(outcome, None)
+            case Blame.NOBODY:
+                self._settle(outcome, None)
+                if self.pool.hedge.gave_up(age_s) or outcome == "late":
+                    self._tell(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer
+
+    def _fell(self, blame: Blame, sample: Sample | None) -> None:
+        """It failed. What is its tenant's own doing moves nothing for others."""
+        own = blame is Blame.TENANT
+        self._settle("failed", None if own else sample)
+        if not own:
+            self._tell(router_pb2.OBSERVED_OUTCOME_FAILED)
+
+    def _settle(self, outcome: str, sample: Sample | None) -> None:
+        self._settled = True
+        self.replica.in_flight -= 1
+        self._slot.release(sample)
+        _attempts(self.pool.model, self.kind, outcome).inc()
+
+    def _tell(self, outcome: router_pb2.ObservedOutcome, tokens: int = 0) -> None:
+        seen = router_pb2.Observation(
+            model=self.pool.model,
+            ttft_ms=None if self._first_s is None else self._first_s * 1000,
+            total_ms=self.age_s() * 1000,
+            completion_tokens=tokens or self._tokens,
+            outcome=outcome,
+        )
+        self._observe(seen)

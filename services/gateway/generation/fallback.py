@@ -1,0 +1,58 @@
+"""The next model, where one is broken, throttled or late with its first text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from services.gateway.errors import ModelUnavailable
+from services.gateway.generation.job import Job
+from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.policies.breaker import BreakerOpen
+from services.gateway.policies.ticket import Shed
+from services.runtime.deadline import Deadline
+from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
+
+_NOT_SENT = BreakerOpen  # no model has seen the request
+_MODELS = 2  # tried before the first text
+
+
+class Fallback:
+    """Asks one model after the other. Whoever was shed is: another model must not be burdened with it."""
+
+    def __init__(self, inner: Generate[Job]):
+        self._inner = inner
+
+    async def __call__(self, job: Job) -> TextStream:
+        models, problems = job.models[:_MODELS], list[ServiceError]()
+        for number, model in enumerate(models):
+            if problems:
+                job = _give_way(job, problems[-1], model)
+            try:
+                return await self._inner(replace(job, models=models[number:]))
+            except Shed:
+                raise
+            except (Unavailable, Exhausted, TooLate) as problem:
+                problems.append(problem)
+        raise _summary(problems)
+
+
+def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
+    """What the `other` model has a try at, if there is anything left to try in and it is allowed."""
+    if isinstance(problem, TooLate) and (job.deadline.is_over() or not job.others_when_late):
+        raise problem
+    if job.once and not isinstance(problem, _NOT_SENT):
+        raise problem
+    job.report.problems.append(problem.outline)
+    job.report.decisions.add("fallback", "started", other, problem.outline)
+    return replace(job, first_text=Deadline.never(job.first_text.clock))
+
+
+def _summary(problems: Sequence[ServiceError]) -> ServiceError:
+    """One error for all: late where the last was, busy where every model was busy, else broken."""
+    if isinstance(problems[-1], TooLate):
+        return problems[-1]
+    text = "; ".join(problem.message for problem in problems)
+    delays = [problem.retry_delay_s for problem in problems if problem.retry_delay_s is not None]
+    busy = all(isinstance(problem, Exhausted) for problem in problems)
+    return (Exhausted if busy else ModelUnavailable)(text, retry_delay_s=min(delays, default=1.0))

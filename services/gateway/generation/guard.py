@@ -1,0 +1,26 @@
+"""Refused before anybody waits for a place: a model none of whose replicas may be called, or that a drill drops."""
+
+from __future__ import annotations
+
+from services.gateway.generation.job import Job
+from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.upstream.fleet import Fleet
+from services.runtime.errors import Unavailable
+
+
+class Guard:
+    """Asks the breakers of all replicas, and the drill."""
+
+    def __init__(self, fleet: Fleet, inner: Generate[Job]):
+        self._fleet, self._inner = fleet, inner
+
+    async def __call__(self, job: Job) -> TextStream:
+        pool, decisions = self._fleet.pools[job.model], job.report.decisions
+        if pool.is_open(job.ticket.tenant):
+            refusal = pool.refusal(job.ticket.tenant)
+            decisions.add("breaker", "refused", pool.model, refusal.outline)
+            raise refusal
+        if pool.drop_share and pool.rng.random() < pool.drop_share:
+            decisions.add("drill", "dropped", pool.model, f"a drill drops {pool.drop_share:.0%} of calls")
+            raise Unavailable(f"{pool.model}: dropped by a drill")
+        return await self._inner(job)

@@ -1,0 +1,100 @@
+"""A second call where the first text is late. The first text wins, and the other call is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from services.gateway.generation.job import Placed, Race
+from services.gateway.generation.patience import Patience
+from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.policies.hedge import race
+from services.gateway.upstream.fleet import Fleet, Pool
+
+
+class Hedging:
+    """Races the calls of one job to their first text, for as long as there is patience with them."""
+
+    def __init__(self, fleet: Fleet, inner: Generate[Placed]):
+        self._fleet, self._inner, self._patience = fleet, inner, Patience(fleet)
+
+    async def __call__(self, placed: Placed) -> TextStream:
+        job = placed.job
+        if not job.failed:
+            self._fleet.hedges.call()
+        other = None if job.failed or job.once else self._other(placed)
+        after_s = self._fleet.pools[job.model].hedge.after_s() if other else None
+        if after_s is None and not self._patience.ends(job):
+            return await self._inner(placed)
+        return await _Runners(self._fleet, self._inner, self._patience, placed, other).race(after_s)
+
+    def _other(self, placed: Placed) -> Pool | None:
+        """Who gets the second call: another replica of the model, else, where that is wanted, the next best model."""
+        models, pools = placed.job.models, self._fleet.pools
+        if len(pools[models[0]].replicas) > 1:
+            return pools[models[0]]
+        return pools[models[1]] if len(models) > 1 and self._fleet.across_models else None
+
+
+class _Runners:
+    """One race. `other` is for the second call."""
+
+    def __init__(self, fleet: Fleet, inner: Generate[Placed], patience: Patience, placed: Placed, other: Pool | None):
+        self._fleet, self._inner, self._patience, self._other = fleet, inner, patience, other
+        self._race, self._look = Race(), asyncio.Event()
+        self._placed = replace(placed, race=self._race)
+        self._calls, self._before = placed.job.report.calls, len(placed.job.report.calls)
+        self._told = False
+
+    async def race(self, after_s: float | None) -> TextStream:
+        try:
+            first = self._inner(self._placed)
+            return await race(first, self._look, after_s, self._second, self._patience_s, self._decided)
+        finally:
+            self._fleet.hedges.leave(self._look)
+
+    def _decided(self) -> None:
+        self._race.decided = True
+
+    def _patience_s(self) -> float:
+        running = self._calls[self._before :]
+        if not running:
+            return float("inf")
+        job, pool = self._placed.job, running[-1].pool
+        return self._patience.seconds(job, pool, [*job.failed, *(call.replica for call in running)])
+
+    def _second(self) -> Coroutine[Any, Any, TextStream] | None:
+        """The second call, where load, budget and breakers allow it."""
+        pool, job, first = self._other, self._placed.job, self._calls[-1]
+        if pool is None:
+            return None
+        waited = f"no first text after {first.age_s() * 1000:.0f} ms ({first.pool.hedge.basis})"
+        if pool.is_open(job.ticket.tenant, (first.replica,)):
+            self._skip(pool, f"{waited}; no other replica is well")
+            return None
+        slot = pool.gate.spare()
+        if slot is None:
+            self._fleet.hedges.leave(self._look)  # others may have a place
+            self._skip(pool, f"{waited}; the gate has no place to spare")
+            return None
+        if not self._fleet.hedges.spend(self._look):
+            slot.release()
+            self._skip(pool, f"{waited}; the budget of second calls is used up")
+            return None
+        models = job.models if pool is first.pool else job.models[1:]
+        return self._send(Placed(replace(job, models=models), slot, "hedge", (first.replica,), waited, self._race))
+
+    def _skip(self, pool: Pool, why: str) -> None:
+        """It may be asked for again: the first refusal is told."""
+        if not self._told:
+            self._told = True
+            self._placed.job.report.decisions.add("hedge", "skipped", pool.model, why)
+
+    async def _send(self, placed: Placed) -> TextStream:
+        try:
+            return await self._inner(placed)
+        except BaseException:
+            placed.slot.release()
+            raise

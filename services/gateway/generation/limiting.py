@@ -1,0 +1,39 @@
+"""A place at the model's gate, for one call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from services.gateway.generation.job import Job, Placed
+from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.upstream.fleet import Fleet
+from services.runtime.deadline import Deadline
+
+_WAITED_S = 0.001  # less is not worth a word
+
+
+class Limiting:
+    """Waits for the place, or sheds. A call that was sent gives its place back by itself, and says how it went."""
+
+    def __init__(self, fleet: Fleet, inner: Generate[Placed]):
+        self._fleet, self._inner = fleet, inner
+
+    async def __call__(self, job: Job) -> TextStream:
+        gate, clock = self._fleet.pools[job.model].gate, job.deadline.clock
+        asked = clock()
+        slot = await gate.enter(job.ticket)
+        try:
+            if (waited := clock() - asked) > _WAITED_S:
+                job = _after(job, waited)
+            return await self._inner(Placed(job, slot))
+        except BaseException:
+            slot.release()
+            raise
+
+
+def _after(job: Job, waited_s: float) -> Job:
+    """The job after its wait. Nobody waits for the first text of a batch's item before it is asked for."""
+    job.report.decisions.add("limit", "waited", job.model, f"{waited_s * 1000:.0f} ms for a place")
+    if not job.ticket.placed:
+        return job
+    return replace(job, first_text=Deadline(job.first_text.at + waited_s, job.first_text.clock))

@@ -1,0 +1,35 @@
+"""The replica to call: the best of those that are well, by balancing policy, breakers and what a prompt begins with."""
+
+from __future__ import annotations
+
+from services.gateway.generation.job import Job, Placed, Sent
+from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.upstream import prefix
+from services.gateway.upstream.fleet import Fleet, Pool
+
+
+class Pick:
+    """Raises `BreakerOpen` where there is none."""
+
+    def __init__(self, fleet: Fleet, inner: Generate[Sent]):
+        self._fleet, self._inner = fleet, inner
+
+    async def __call__(self, placed: Placed) -> TextStream:
+        job, pool = placed.job, self._fleet.pools[placed.job.model]
+        prompt, tenant = _prompt(job, pool), job.ticket.tenant
+        picked = pool.pick(placed.never or pool.elsewhere(job.failed), prompt, tenant)
+        if picked is None and not placed.never:
+            picked = pool.pick((), prompt, tenant)
+        if picked is None:
+            raise pool.refusal(tenant)
+        replica, permit = picked
+        if known := replica.prefixes.matched(prompt):
+            job.report.decisions.add("prefix", "matched", replica, f"{known} of {len(prompt)} blocks")
+        return await self._inner(Sent(placed, pool, replica, permit, prompt))
+
+
+def _prompt(job: Job, pool: Pool) -> prefix.Blocks:
+    """What the prompt begins with, where that matters."""
+    if not pool.reads_prompts:
+        return ()
+    return prefix.blocks((message.content for message in job.request.messages), job.request.cache_salt)

@@ -1,0 +1,95 @@
+"""A text that is read to its end: what breaks in mid-stream goes on elsewhere, from the text that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.generation.job import Job, Placed
+from services.gateway.generation.retrying import RETRIES
+from services.gateway.generation.stream import Generate, Text, TextStream
+from services.gateway.upstream.fleet import Fleet, Pool, Replica
+from services.runtime.errors import ServiceError, TooLate
+
+
+class Resumable:
+    """`begin` brings a text's beginning, `again` one call for the rest of it."""
+
+    def __init__(self, fleet: Fleet, begin: Generate[Job], again: Generate[Placed]):
+        self._fleet, self._begin, self._again = fleet, begin, again
+
+    async def __call__(self, job: Job, text: Text) -> None:
+        """Write the answer into `text`. Raises when it ends without its last message."""
+        stream = await self._begin(job)
+        try:
+            while problem := await _poured(stream, text):
+                stream.failed(problem)
+                if isinstance(problem, TooLate):
+                    raise problem
+                stream = await self._continue(job, text, stream, problem)
+            text.end()
+            await stream.finished()
+        finally:
+            stream.leave()
+
+    async def _continue(self, job: Job, text: Text, broken: TextStream, problem: ServiceError) -> TextStream:
+        """Another call, which goes on from the text that is there. Raises `problem` where that cannot be."""
+        pool, report, failed, cause = broken.pool, job.report, [broken.replica], problem
+        while len(failed) <= RETRIES and cause.retryable and not job.once:
+            rest = self._rest(job, text, pool, failed, cause)
+            if rest is None:
+                break
+            sent = len(report.calls)
+            report.carried_tokens = sum(message.tokens for message in text.items)
+            try:
+                stream = await self._again(rest)
+            except ServiceError as another:
+                rest.slot.release()
+                if len(report.calls) == sent:  # nobody to ask
+                    break
+                report.decisions.add("failover", "failed", report.calls[-1].replica, another.outline)
+                cause = another
+                failed.append(report.calls[-1].replica)
+            else:
+                report.resumed = True
+                return stream
+        raise problem
+
+    def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Placed | None:
+        """The job that is left, where load and budget allow it."""
+        request = _request_for_rest(job.request, text.items)
+        slot = pool.gate.spare() if request else None
+        if request is None or slot is None:
+            return None
+        if not self._fleet.retry.spend():
+            slot.release()
+            return None
+        rest = replace(job, request=request, models=(pool.model,))
+        return Placed(rest, slot, "failover", never=pool.elsewhere(failed), why=cause.outline)
+
+
+async def _poured(stream: TextStream, text: Text) -> ServiceError | None:
+    """What the stream broke with; None when all of it is poured."""
+    try:
+        await stream.pour(text)
+    except ServiceError as problem:
+        return problem
+    return None
+
+
+def _request_for_rest(
+    request: llm_pb2.GenerateRequest, written: Sequence[llm_pb2.GenerateResponse]
+) -> llm_pb2.GenerateRequest | None:
+    """The request for what is still to be written; None where an engine could not know how to go on: a constraint holds
+    for a whole answer and not for the end of one."""
+    if request.HasField("response_format"):
+        return None
+    rest = llm_pb2.GenerateRequest()
+    rest.CopyFrom(request)
+    rest.prefix = request.prefix + "".join(message.text for message in written)
+    if request.sampling.HasField("max_tokens"):
+        rest.sampling.max_tokens = request.sampling.max_tokens - sum(message.tokens for message in written)
+        if rest.sampling.max_tokens < 1:
+            return None
+    return rest

@@ -1,0 +1,38 @@
+"""The call itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.gateway.generation.call import Call
+from services.gateway.generation.job import Observe, Sent
+from services.gateway.upstream import balance
+from services.runtime.errors import ServiceError
+
+
+class Send:
+    """Calls the replica, and returns when its first text is there. `observe` hears how the call went. In mid-answer
+    nobody may be silent for longer than `stall_s`."""
+
+    def __init__(self, observe: Observe, stall_s: float):
+        self._observe, self._stall_s = observe, stall_s
+
+    async def __call__(self, sent: Sent) -> Call:
+        placed, pool, replica = sent.placed, sent.pool, sent.replica
+        decisions = placed.job.report.decisions
+        balance.taken(replica, sent.prompt)
+        call = Call(sent, self._observe, self._stall_s)
+        placed.job.report.calls.append(call)
+        if fault := pool.drill.fault(pool.rng):
+            decisions.add("drill", "aborted" if fault.code else "delayed", replica, fault.words())
+        if placed.kind != "first":
+            decisions.add(placed.kind, "started", replica, placed.why)
+        try:
+            await call.begin(fault)
+        except asyncio.CancelledError:
+            call.lose() if placed.race.decided else call.leave()
+            raise
+        except ServiceError as problem:
+            call.failed(problem)
+            raise
+        return call

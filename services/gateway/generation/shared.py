@@ -1,0 +1,74 @@
+"""Equal questions at the same time share one generation. It ends with the last of those who read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.generation.job import Job, Report
+from services.gateway.generation.resume import Resumable
+from services.gateway.generation.stream import Text
+from services.gateway.policies.single_flight import Flight, Reader, SingleFlight
+
+_STILL_WORTH_IT = 0.8  # of the time that a newcomer has: a generation with less would cut its answer short
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generation:
+    """A job under way, and its text so far."""
+
+    job: Job
+    text: Text
+
+    @property
+    def report(self) -> Report:
+        return self.job.report
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.text.over
+
+    def suits(self, job: Job) -> bool:
+        """Whether a request with a job like this may read along: neither cut short nor held up by it."""
+        lasts = self.job.deadline.remaining() >= _STILL_WORTH_IT * job.deadline.remaining()
+        return lasts and (bool(self.text.items) or self.job.ticket.score >= job.ticket.score)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One request's view of a generation. `joined`: somebody else has started it."""
+
+    generation: Generation
+    reader: Reader[llm_pb2.GenerateResponse]
+    joined: bool
+
+    @property
+    def report(self) -> Report:
+        return self.generation.report
+
+
+class Shared:
+    """The generations under way. Without `shared` each request has its own."""
+
+    def __init__(self, inner: Resumable, *, shared: bool = True):
+        self._inner, self._shared = inner, shared
+        self._under_way = SingleFlight[bytes, Generation]()
+
+    def read(self, key: bytes, job: Job, within_s: float) -> Reading:
+        """Read along with a generation of the same `key`, or start one. An empty key is like no other's."""
+        shared = self._shared and bool(key) and not job.once
+        found = self._under_way.get(key) if shared else None
+        if found and found.suits(job):
+            job.report.decisions.add("single_flight", "joined", job.model, "the same is being generated")
+            return Reading(found, found.text.subscribe(within_s), joined=True)
+        generation = Generation(job, Flight[llm_pb2.GenerateResponse]())
+        reader, execution = generation.text.subscribe(within_s), self._inner(job, generation.text)
+        if shared:
+            execution = self._under_way.track(key, generation, execution)
+        generation.text.start(execution)
+        return Reading(generation, reader, joined=False)
+
+    def under_way(self) -> list[Generation]:
+        """Those that may be read along with."""
+        return self._under_way.all()

@@ -1,0 +1,40 @@
+"""The policies between an answer and a model, in their order. Outermost first:
+
+    Shared      readers of equal questions share one generation, which ends with the last of them
+    Resumable   what breaks in mid-stream goes on elsewhere, from the text that is there
+    Fallback    the next model, where one is broken, throttled or late with its first text
+    Retry       another call where the first call failed, unless there were two already: a hedge is a retry in advance
+    Guard       no replica of the model may be called: refused before anybody waits
+    Limit       a place at the model's gate: wait for it a little, or be shed
+    Hedge       a second call where the first text is late; who stays silent does not get all of the time
+    Pick        the best replica among those that are well, for this tenant
+    Send        the call, until the deadline
+
+The limit stands outside of the hedge, because a request that waits for its place has not begun: its first text is late
+for want of room, and a second call would only make that worse. A hedge takes a place of its own, and only one to spare.
+
+Only beginnings pass through the layers: each returns when the first text is there, and `Resumable` has the call pour
+its messages straight to the readers. A token pays for no layer.
+"""
+
+from __future__ import annotations
+
+from services.gateway.generation.fallback import Fallback
+from services.gateway.generation.guard import Guard
+from services.gateway.generation.hedging import Hedging
+from services.gateway.generation.job import Job, Observe
+from services.gateway.generation.limiting import Limiting
+from services.gateway.generation.pick import Pick
+from services.gateway.generation.resume import Resumable
+from services.gateway.generation.retrying import Retrying
+from services.gateway.generation.send import Send
+from services.gateway.generation.shared import Shared
+from services.gateway.generation.stream import Generate
+from services.gateway.upstream.fleet import Fleet
+
+
+def make_stack(fleet: Fleet, observe: Observe, *, shared: bool = True) -> Shared:
+    """The whole of it. `observe` hears how each call went; `shared`: whether equal questions share a generation."""
+    call = Pick(fleet, Send(observe, fleet.stall_s))
+    begin: Generate[Job] = Fallback(Retrying(fleet, Guard(fleet, Limiting(fleet, Hedging(fleet, call)))))
+    return Shared(Resumable(fleet, begin, call), shared=shared)
