@@ -36,7 +36,7 @@ _EVERY_POLICY: dict[str, Any] = {
     "TENANTS": {"local": {"requests_per_s": 1e6, "requests_burst": 1e6, "tokens_per_minute": 1e9, "concurrency": 999}},
     "TARGETS": {name: {"p50_ms": 1_000, "p95_ms": 1_000, "p99_ms": 1_000} for name in ("llm", "ttft", "total")},
     "FIRST_TOKEN_BUDGET_MS": 10_000,
-    "STAND_INS": ["stale", "smaller", "template"],
+    "FALLBACKS": ["stale", "smaller", "template"],
 }
 Progress = Callable[[str], None]
 Timing = tuple[float, float]  # seconds to the first text and to the end

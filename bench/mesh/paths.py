@@ -58,7 +58,7 @@ async def _start(cluster: Cluster, progress: Progress) -> dict[str, str]:
         cache_address=cache.spec.address,
         router_address=router.spec.address,
         llm_addresses={MODEL: llm.spec.address},
-        near_cache_entries=0,
+        l1_cache_entries=0,
     )
     behind_envoy, edge = an_address(), an_address()
     places = {"cache": cache.spec.address, "router": router.spec.address, "llm": llm.spec.address}
@@ -73,7 +73,7 @@ async def _start(cluster: Cluster, progress: Progress) -> dict[str, str]:
         "cache_address": "xds:///cache",
         "router_address": "xds:///router",
         "llm_addresses": {MODEL: "xds:///llm"},
-        "near_cache_entries": 0,
+        "l1_cache_entries": 0,
     }
     by_xds = await cluster.start("gateway-xds", "services.gateway", **by_name)
     await cluster.start("gateway-envoy", "services.gateway", behind_envoy, **by_name)

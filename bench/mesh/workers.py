@@ -1,6 +1,6 @@
 """Answers a second with one and with two worker processes behind one port.
 
-The answers come from the gateway's own near cache, so that the gateway is what is full and not something behind it. The
+The answers come from the gateway's own L1 cache, so that the gateway is what is full and not something behind it. The
 load is a closed loop over many connections: the kernel spreads connections, not calls. The load generator has no core
 of its own, so the figures say what this machine gets out of a second worker, not what a second core does.
 """

@@ -15,13 +15,12 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.gateway.v1 import gateway_pb2
-from services.gateway.admission.control import Door
+from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import BadTenants, Identity
 from services.gateway.admission.pressure import Pressure
-from services.gateway.answer.answer import Backends, StandIns
-from services.gateway.answer.l1_cache import NearCache
-from services.gateway.answer.media import Senses
-from services.gateway.answer.write_behind import Aftermath
+from services.gateway.answer.draft import Backends, Fallbacks
+from services.gateway.answer.l1_cache import L1Cache
+from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.generation.stack import make_stack
@@ -30,6 +29,7 @@ from services.gateway.policies.usual import Usual
 from services.gateway.shared import sharing
 from services.gateway.upstream.discovery import SCHEME, BadBootstrap, Bootstrap, Discovery, bootstrap
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
+from services.gateway.upstream.media import Hearing, Media, Seeing
 from services.gateway.upstream.members import Members
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Audio, Cache, Control, Llm, Router, Vision, keep_up, watch
@@ -58,24 +58,26 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             for name, addresses in settings.llm_addresses.items()
         }
         fleet, cache_breaker = make_fleet(settings, llms, pressure.value), _breaker(settings, "cache")
-        near = NearCache(settings.near_cache_entries, settings.near_cache_ttl_ms / 1000, settings.near_cache_bytes)
+        l1 = L1Cache(settings.l1_cache_entries, settings.l1_cache_ttl_ms / 1000, settings.l1_cache_bytes)
         routes = Routes(settings.llm_addresses.keys(), expected=router is not None, tell=fleet.expect)
-        aftermath = Aftermath(cache, router, near, settings.aftermath_bytes)
-        models = make_stack(fleet, aftermath.observe, shared=settings.single_flight)
-        stand_ins = StandIns(settings.stand_ins, settings.template)
-        senses = _senses(settings, channels)
-        backends = Backends(cache, cache_breaker, fleet, routes, near, aftermath, models, stand_ins, senses)
+        write_behind = WriteBehind(cache, router, l1, settings.write_behind_bytes)
+        models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
+        fallbacks = Fallbacks(settings.fallbacks, settings.template)
+        media = _media(settings, channels)
+        backends = Backends(cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks)
         identity = _identity(settings)
-        door = Door(settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges)))
-        work = [aftermath.run(), pressure.run(), identity.run()]
+        admission = AdmissionControl(
+            settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges))
+        )
+        work = [write_behind.run(), pressure.run(), identity.run()]
         work += [watch(channels[each.address], each.breaker) for pool in fleet.pools.values() for each in pool.replicas]
-        if senses.vision:
-            work.append(watch(channels[settings.vision_address], senses.vision_breaker))
-        if senses.audio:
-            work.append(watch(channels[settings.audio_address], senses.audio_breaker))
+        if media.seeing:
+            work.append(watch(channels[settings.vision_address], media.seeing.breaker))
+        if media.hearing:
+            work.append(watch(channels[settings.audio_address], media.hearing.breaker))
         if cache:
             work.append(watch(channels[settings.cache_address], cache_breaker))
-            work += [keep_up(lambda: near.follow(cache)), near.run()]
+            work += [keep_up(lambda: l1.follow(cache)), l1.run()]
         if router:
             work.append(keep_up(lambda: routes.follow(router)))
         async with asyncio.TaskGroup() as group:
@@ -87,8 +89,8 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                     await _follow_lists(settings, fleet, control, found, partial(dial, service="llm"), group, leaving)
                 if router:
                     await routes.arrived(settings.ready_wait_ms / 1000)
-                yield {_SERVICE: GatewayServicer(settings, backends, identity, door)}
-                await aftermath.settle(_SETTLE_S)
+                yield {_SERVICE: GatewayServicer(settings, backends, media, identity, admission)}
+                await write_behind.settle(_SETTLE_S)
 
 
 def _targets(settings: GatewaySettings) -> dict[str, str]:
@@ -149,15 +151,14 @@ def _breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio
     return make_breaker(settings.breaker, stage, Usual(expected_ms / 1000))
 
 
-def _senses(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel]) -> Senses:
-    return Senses(
-        Vision(channels[settings.vision_address]) if settings.vision_address else None,
-        _breaker(settings, "vision"),
-        Audio(channels[settings.audio_address]) if settings.audio_address else None,
-        _breaker(settings, "audio"),
-        settings.vision_model,
-        settings.labels_per_image,
-    )
+def _media(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel]) -> Media:
+    seeing = hearing = None
+    if settings.vision_address:
+        client, breaker = Vision(channels[settings.vision_address]), _breaker(settings, "vision")
+        seeing = Seeing(client, breaker, settings.vision_model, settings.labels_per_image)
+    if settings.audio_address:
+        hearing = Hearing(Audio(channels[settings.audio_address]), _breaker(settings, "audio"))
+    return Media(seeing, hearing)
 
 
 def _identity(settings: GatewaySettings) -> Identity:

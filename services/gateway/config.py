@@ -219,7 +219,7 @@ class GatewaySettings(ServiceSettings):
         1,
         ge=1,
         le=256,
-        description="Processes that share the port. Each has its own near cache, limits and breakers, and its metrics "
+        description="Processes that share the port. Each has its own L1 cache, limits and breakers, and its metrics "
         "on the port of `metrics_address` plus its number, from 1.",
     )
     cache_address: str = Field(
@@ -250,20 +250,20 @@ class GatewaySettings(ServiceSettings):
     )
     stages: StageBudgets = Field(StageBudgets(), description="The budget of each stage, as JSON.")
     ready_wait_ms: int = Field(5_000, ge=0, description="At start, how long to wait for the router's first table.")
-    near_cache_entries: int = Field(10_000, ge=0, description="The most exact answers kept in the gateway. 0: none.")
-    near_cache_bytes: int = Field(
+    l1_cache_entries: int = Field(10_000, ge=0, description="The most exact answers kept in the gateway. 0: none.")
+    l1_cache_bytes: int = Field(
         67_108_864,
         ge=0,
         description="The most bytes they take, in each worker. When it is full, the tenant that has the most gives up "
         "its least recently used. 0: none.",
     )
-    aftermath_bytes: int = Field(
+    write_behind_bytes: int = Field(
         33_554_432,
         ge=0,
         description="The most bytes, in each worker, of answers that wait for the cache to keep them, with their "
         "questions. When it is full, the oldest of the tenant that has the most is not kept.",
     )
-    near_cache_ttl_ms: int = Field(
+    l1_cache_ttl_ms: int = Field(
         30_000, ge=1, description="How long one is kept before the cache is asked again, which keeps it from eviction."
     )
     max_messages: int = Field(64, ge=1, description="The most messages a conversation may have.")
@@ -350,7 +350,7 @@ class GatewaySettings(ServiceSettings):
         description="Share of an answer's time that a late first text leaves to another replica or model, where there "
         "is one that is well. 0: none.",
     )
-    stand_ins: tuple[Literal["stale", "smaller", "template"], ...] = Field(
+    fallbacks: tuple[Literal["stale", "smaller", "template"], ...] = Field(
         ("stale", "smaller", "template"),
         description="What may stand in for a model: an expired answer or the fastest other model where it is late or "
         "broken, a fixed text where it is late. In this order.",

@@ -141,11 +141,11 @@ def _settings_class(service: str) -> type[ServiceSettings]:
 
 def _plan(settings: Any, budget_ms: float | None) -> dict[str, Any]:
     """How the gateway splits a budget (its own default, when none is given), at the latest times, in milliseconds."""
-    planning = import_module("services.gateway.answer.plan")
+    stages_, planning = import_module("services.gateway.answer.stages"), import_module("services.gateway.answer.plan")
     whole_ms = min(budget_ms or settings.default_budget_ms, settings.max_budget_ms)
 
     def slices(**senses: Any) -> list[dict[str, Any]]:
-        stages = planning.answer_stages(settings.stages, cached=bool(settings.cache_address), **senses)
+        stages = stages_.answer_stages(settings.stages, cached=bool(settings.cache_address), **senses)
         plan = planning.make_plan(stages, whole_ms, floor_share=settings.floor_share)
         return [{"stage": s.stage.name, "starts_ms": s.starts_ms, "budget_ms": s.budget_ms} for s in plan.slices]
 

@@ -16,8 +16,8 @@ from services.audio.config import AudioSettings
 from services.cache import validation as cache_validation
 from services.cache.config import CacheSettings
 from services.gateway.admission import validation
-from services.gateway.answer.answer import _question
-from services.gateway.answer.media import Asked
+from services.gateway.answer.asked import Asked
+from services.gateway.answer.draft import cache_question
 from services.gateway.config import GatewaySettings
 from services.llm import validation as llm_validation
 from services.llm.config import LlmSettings
@@ -82,7 +82,7 @@ def test_these_are_the_largest_requests(request_: pb.GenerateRequest):
 def test_the_cache_can_key_the_largest_question(request_: pb.GenerateRequest):
     heard = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="x" * SPOKEN_BYTES)
     context = tuple(f"image: {number}" for number in range(GATEWAY.max_images + 1))
-    question = _question(request_, Asked((*request_.messages, heard), context), LONGEST_TENANT)
+    question = cache_question(request_, Asked((*request_.messages, heard), context), LONGEST_TENANT)
     cache_validation.check_question(question, CacheSettings())
     assert cache_pb2.LookupRequest(question=question).ByteSize() < CacheSettings().max_message_bytes
 

@@ -69,8 +69,8 @@ async def _scene(starter: Processes, llm: FaultyLlm, room: int, **settings: obje
             cache_address=cache.address,
             metrics_address=f"127.0.0.1:{free_port()}",
             tenants=tenants,
-            near_cache_bytes=room,
-            aftermath_bytes=room // 2,
+            l1_cache_bytes=room,
+            write_behind_bytes=room // 2,
             **settings,
         )
         address = gateway.spec.address
@@ -89,19 +89,19 @@ async def test_the_near_cache_holds_what_it_has_room_for_and_lets_go_of_what_is_
 ):
     room = 64 * _MIB if full_size else 2 * _MIB
     many = 3 * room // _LARGEST
-    async with _scene(starter, llm, room, near_cache_ttl_ms=60_000 if full_size else 6_000) as scene:
-        with report.case(29, "the largest texts and answers, three times what the gateway's near cache holds") as row:
+    async with _scene(starter, llm, room, l1_cache_ttl_ms=60_000 if full_size else 6_000) as scene:
+        with report.case(29, "the largest texts and answers, three times what the gateway's L1 cache holds") as row:
             row.count(*await scene.ask("b", range(2)))
             row.count(*await scene.ask("a", range(many)))
             assert row.ok + row.degraded == many + 2  # a lookup of that size may miss its budget
-            kept = await scene.metric("hedgerow_near_cache_bytes")
+            kept = await scene.metric("hedgerow_l1_cache_bytes")
             assert 0.8 * room < kept <= room
             row.count(*await scene.ask("b", range(2)), *await scene.ask("a", (0, many - 1)))
             assert [scene.looked_up("b", number) for number in range(2)] == [1, 1]  # a tenant's share is its own
             assert [scene.looked_up("a", number) for number in (0, many - 1)] == [2, 1]  # the oldest made room
             row.measured("resident memory", peak_mib(scene.gateway), _limit_mib("gateway"), " MiB", slack=1)
-        with report.case(29, "nobody asks again for what the near cache holds, and its time is over") as row:
-            await until(lambda: _is_zero(scene, "hedgerow_near_cache_bytes"), 90)
+        with report.case(29, "nobody asks again for what the L1 cache holds, and its time is over") as row:
+            await until(lambda: _is_zero(scene, "hedgerow_l1_cache_bytes"), 90)
             row.tally(ok=1)
 
 
@@ -110,17 +110,17 @@ async def test_answers_that_wait_for_a_cache_that_does_not_keep_up_take_no_more_
 ):
     room = 64 * _MIB if full_size else 8 * _MIB
     many = 3 * room // 2 // (2 * _LARGEST)
-    async with _scene(starter, llm, room, near_cache_entries=0) as scene:
+    async with _scene(starter, llm, room, l1_cache_entries=0) as scene:
         scene.cache.freeze()
         with report.case(29, "the largest texts and answers, three times what may wait for a cache that hangs") as row:
             forget_peak(scene.gateway)
             row.count(*await scene.ask("b", range(1)), *await scene.ask("a", range(many)))
             assert row.ok + row.degraded == many + 1
-            assert await scene.metric("hedgerow_aftermath_bytes") <= room // 2
-            assert await scene.metric('hedgerow_aftermath_dropped_total{kind="store"}') > many // 3
+            assert await scene.metric("hedgerow_write_behind_bytes") <= room // 2
+            assert await scene.metric('hedgerow_write_behind_dropped_total{kind="store"}') > many // 3
             row.measured("resident memory", peak_mib(scene.gateway), _limit_mib("gateway"), " MiB", slack=1)
             scene.cache.thaw()
-            await until(lambda: _is_zero(scene, "hedgerow_aftermath_bytes"), 30)
+            await until(lambda: _is_zero(scene, "hedgerow_write_behind_bytes"), 30)
             await until(
                 lambda: any(key.startswith(f"a {many - 1:06d}") for key in scene.cache.answers), 5
             )  # the newest

@@ -87,7 +87,7 @@ async def test_a_refusal_tells_why_as_json(start: Start, models: list[str]):
 
 
 async def test_a_late_first_text_is_a_fixed_text_where_that_is_wanted(start: Start, models: list[str]):
-    settings = gateway_settings(models[:1], stand_ins='["template"]', template="Ask again.")
+    settings = gateway_settings(models[:1], fallbacks='["template"]', template="Ask again.")
     gateway = await start("gateway", **settings)
     async with hedgerow.AsyncClient(gateway.spec.address) as client:
         answer = await client.ask(QUESTION, first_token_budget_ms=50)

@@ -48,7 +48,7 @@ async def gateway(start: Start, tmp_path: Path) -> AsyncIterator[Launch]:
                 cache_address="",
                 router_address="",
                 single_flight="false",
-                near_cache_entries="0",
+                l1_cache_entries="0",
                 **settings,
             )
             await until(lambda: process.log.read_text().count("] serving") == workers, WAIT_S)

@@ -13,10 +13,11 @@ from prometheus_client import Counter
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
 from services.gateway.admission.quota import CONVERSATION, REQUEST, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.admission.shared_quotas import SharedQuotas
-from services.gateway.answer.answer import prompt_tokens
 from services.gateway.answer.decisions import Decisions
+from services.gateway.answer.labels import Policy
 from services.gateway.config import ShedSettings
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Shed
@@ -29,7 +30,7 @@ _SHARED_SHARE = 0.2  # of the time there is, that the gateways' common quotas ma
 _REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
 
 
-class Door:
+class AdmissionControl:
     """`pressure` is the load of this process; 1 is all it can bear. `shared`: the quotas of all gateways together."""
 
     def __init__(self, shed: ShedSettings, pressure: Callable[[], float], shared: SharedQuotas | None = None):
@@ -37,23 +38,21 @@ class Door:
         self._quotas = shared.local if shared else Quotas(retry_after_s=shed.retry_after_ms / 1000)
 
     async def admit(
-        self, request: pb.GenerateRequest, tenant: Tenant, trace_id: str, budget_s: float, claim: Claim = REQUEST
+        self, question: Question, tenant: Tenant, trace_id: str, budget_s: float, claim: Claim = REQUEST
     ) -> Reservation:
         """The tenant's reservation, to be settled when the answer is done. Raises `Shed` or `QuotaExceeded`."""
         try:
-            return await self._admit(request, tenant, budget_s, claim)
+            return await self._admit(question, tenant, budget_s, claim)
         except Exhausted as refusal:
             _explain(refusal, tenant, trace_id)
             raise
 
-    async def admit_in_time(
-        self, request: pb.GenerateRequest, tenant: Tenant, trace_id: str, deadline: Deadline
-    ) -> Reservation:
+    async def admit_in_time(self, question: Question, tenant: Tenant, trace_id: str, deadline: Deadline) -> Reservation:
         """`admit`, or the last refusal when nothing has changed by `deadline`. Who comes first goes first."""
         while True:
             remaining = deadline.remaining()
             try:
-                return await self._admit(request, tenant, remaining, REQUEST)
+                return await self._admit(question, tenant, remaining, REQUEST)
             except Exhausted as refusal:
                 if remaining <= 0:
                     _explain(refusal, tenant, trace_id)
@@ -69,9 +68,9 @@ class Door:
             _explain(refusal, tenant, trace_id)
             raise
 
-    async def _admit(self, request: pb.GenerateRequest, tenant: Tenant, budget_s: float, claim: Claim) -> Reservation:
-        self._refuse_under_pressure(request, tenant)
-        return await self._reserve(tenant, _tokens(request), budget_s * _SHARED_SHARE, claim)
+    async def _admit(self, question: Question, tenant: Tenant, budget_s: float, claim: Claim) -> Reservation:
+        self._refuse_under_pressure(question.request, tenant)
+        return await self._reserve(tenant, _tokens(question), budget_s * _SHARED_SHARE, claim)
 
     async def _reserve(self, tenant: Tenant, tokens: int, within_s: float, claim: Claim) -> Reservation:
         """By all gateways together, where the tenant has limits; by this one alone when that takes longer."""
@@ -86,9 +85,9 @@ class Door:
             raise Shed(why, retry_delay_s=self._shed.retry_after_ms / 1000, why="pressure")
 
 
-def _tokens(request: pb.GenerateRequest) -> int:
-    """What the request may cost."""
-    return prompt_tokens(request.messages) + (request.sampling.max_tokens or _ANSWER_TOKENS)
+def _tokens(question: Question) -> int:
+    """What an answer may cost."""
+    return question.prompt_tokens + (question.request.sampling.max_tokens or _ANSWER_TOKENS)
 
 
 def _explain(refusal: Exhausted, tenant: Tenant, trace_id: str) -> None:
@@ -96,5 +95,6 @@ def _explain(refusal: Exhausted, tenant: Tenant, trace_id: str) -> None:
     if isinstance(refusal, QuotaExceeded):
         _REFUSED.labels(tenant.name, refusal.metadata["quota"]).inc()
     decisions = Decisions()
-    decisions.add("shed" if isinstance(refusal, Shed) else "quota", "refused", tenant.name, refusal.message)
+    policy: Policy = Policy.SHED if isinstance(refusal, Shed) else Policy.QUOTA
+    decisions.add(policy, "refused", tenant.name, refusal.message)
     decisions.explain(refusal, time.monotonic(), trace_id)

@@ -10,12 +10,35 @@ import math
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import constraint
+from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.config import GatewaySettings
+from services.gateway.upstream.media import Hearing, Media
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import STOP_CHARACTERS, STOPS
 
+_NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
 _ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
+
+
+def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Media) -> Question:
+    """What `request` asks, with what there is to see and hear it. Raises `InvalidInput` as `check` does."""
+    check(request, settings)
+    return Question(
+        request,
+        recording_is(request),
+        prompt_tokens(request.messages),
+        media.seeing if request.images else None,
+        media.hearing if request.HasField("audio") else None,
+    )
+
+
+def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings, media: Media) -> Hearing:
+    """Who listens to a conversation. Raises `InvalidInput` for the first thing about it that cannot be served."""
+    check_conversation(options, settings)
+    if media.hearing is None:
+        raise InvalidInput("options", _NO_AUDIO, "one")
+    return media.hearing
 
 
 def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
@@ -51,7 +74,7 @@ def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> No
 def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings) -> None:
     """Raise `InvalidInput` for the first thing about a spoken conversation that cannot be served."""
     if not settings.audio_address:
-        raise InvalidInput("options", "no conversations while no audio service is configured", "one")
+        raise InvalidInput("options", _NO_AUDIO, "one")
     if options.request.HasField("audio"):
         raise InvalidInput("options.request.audio", "nothing: what is spoken is the audio", "a recording")
     # Stands in for what will be said.

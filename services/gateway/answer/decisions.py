@@ -7,28 +7,14 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from prometheus_client import Counter
 
+from services.gateway.answer.labels import Policy
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError
 
-Policy = Literal[
-    "budget",
-    "hedge",
-    "retry",
-    "failover",
-    "fallback",
-    "breaker",
-    "limit",
-    "shed",
-    "quota",
-    "single_flight",
-    "target",
-    "prefix",
-    "drill",
-]
 _DECISIONS = Counter("hedgerow_decisions", "What policies did.", ["policy", "action"])
 _decisions = cache(_DECISIONS.labels)
 

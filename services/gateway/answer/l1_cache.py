@@ -23,7 +23,7 @@ from services.runtime.deadline import Clock
 
 _MAX_REMEMBERED = 10_000
 _SWEEP_S = 1.0
-_BYTES = Gauge("hedgerow_near_cache_bytes", "Size of the answers kept in the gateway.")
+_BYTES = Gauge("hedgerow_l1_cache_bytes", "Size of the answers kept in the gateway.")
 _OVERHEAD_BYTES = 1_000  # of a copy beside its text: itself, and what finds it
 
 
@@ -41,7 +41,7 @@ class Copy:
     expires: float
 
 
-class NearCache:
+class L1Cache:
     """At most `entries` answers of `max_bytes` together, each for at most `ttl_s`, by tenant and the digest of their
     question."""
 

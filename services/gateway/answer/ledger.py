@@ -15,7 +15,8 @@ from prometheus_client import Counter, Histogram
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.decisions import Decisions, Policy
+from services.gateway.answer.decisions import Decisions
+from services.gateway.answer.labels import Policy
 from services.gateway.answer.plan import Plan
 from services.gateway.answer.targets import Targets
 from services.gateway.policies.ticket import Shed
@@ -53,10 +54,13 @@ _REASONS = _words(chat_pb2.FinishReason, "FINISH_REASON_")
 
 @dataclass(slots=True)
 class Running:
-    """A stage under way. Who runs it sets `outcome` and `detail`; `budget_s` is what it has from its start."""
+    """A stage under way, which `started` that many seconds into the answer. Who runs it sets `outcome` and `detail`;
+    `budget_s` is what it has from its start."""
 
+    name: str
     budget_s: float
     span: Span
+    started: float
     outcome: pb.StageOutcome = pb.STAGE_OUTCOME_OK
     detail: str = ""
 
@@ -108,26 +112,36 @@ class Ledger:
         if stage.budget_s >= _LEAST_S:
             return True
         stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"a budget of {stage.budget_s * 1000:.2f} ms"
-        self.decide("budget", "skipped", name, stage.detail)
+        self.decide(Policy.BUDGET, "skipped", name, stage.detail)
         return False
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Running]:
-        """Run a stage: its budget is its planned slice and all the time that earlier stages left unused."""
+        """Run a stage inside."""
+        with self.ending(self.begin(name)) as running:
+            yield running
+
+    def begin(self, name: str) -> Running:
+        """A stage begins: its budget is its planned slice and all the time that earlier stages left unused."""
         planned, started = self.plan[name], self.elapsed()
         unused = max(0.0, planned.starts_ms / 1000 - started)
         budget = min(planned.budget_ms / 1000 + unused, planned.stage.cap_ms / 1000, self.remaining())
-        running = Running(budget, telemetry.start_span(name))
+        return Running(name, budget, telemetry.start_span(name), started)
+
+    @contextmanager
+    def ending(self, running: Running) -> Iterator[Running]:
+        """The rest of a stage that has begun, inside."""
         try:
             yield running
         except BaseException as error:
             running.outcome, running.detail = pb.STAGE_OUTCOME_FAILED, running.detail or type(error).__name__
             raise
         finally:
-            self._close(name, running, started)
+            self.end(running)
 
-    def _close(self, name: str, running: Running, started: float) -> None:
-        spent = self.elapsed() - started
+    def end(self, running: Running) -> None:
+        """A stage has ended."""
+        name, spent = running.name, self.elapsed() - running.started
         if running.span.is_recording():
             running.span.set_attributes(
                 {
@@ -144,7 +158,7 @@ class Ledger:
             name=name,
             budget_ms=running.budget_s * 1000,
             spent_ms=spent * 1000,
-            started_ms=started * 1000,
+            started_ms=running.started * 1000,
             outcome=running.outcome,
             detail=running.detail,
         )
@@ -196,7 +210,7 @@ class Ledger:
     def failed(self, error: ServiceError) -> None:
         """There is no answer: the error tells why."""
         if isinstance(error, Shed):
-            self.decide("shed", "refused", error.metadata.get("why", ""), error.outline)
+            self.decide(Policy.SHED, "refused", error.metadata.get("why", ""), error.outline)
         self.decisions.explain(error, self.opened, telemetry.trace_id(self.span))
         self._trace_decisions()
 
@@ -261,4 +275,4 @@ class Ledger:
         if self.ttft_s is not None:
             spent_ms["ttft"] = self.ttft_s * 1000
         for name, percentile, text in self.targets.missed(spent_ms):
-            self.decide("target", f"missed_{percentile}", name, text)
+            self.decide(Policy.TARGET, f"missed_{percentile}", name, text)

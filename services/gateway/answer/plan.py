@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-from services.gateway.config import StageBudget, StageBudgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +43,6 @@ class Plan:
 
     def __getitem__(self, name: str) -> Slice:
         return next(planned for planned in self.slices if planned.stage.name == name)
-
-
-def answer_stages(
-    budgets: StageBudgets, *, cached: bool, images: bool = False, audio: Literal["", "context", "question"] = ""
-) -> tuple[Stage, ...]:
-    """The stages of an answer: without the cache where the request leaves it out, with the senses it needs.
-
-    A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
-    The cache waits for both senses, because what they find is a part of its key.
-    """
-    stages: list[Stage] = []
-
-    def add(name: str, *after: str, required: bool = False) -> None:
-        budget: StageBudget = getattr(budgets, name)
-        present = tuple(stage.name for stage in stages if stage.name in after)
-        stages.append(Stage(name, budget.share, budget.cap_ms, required, present))
-
-    if audio:
-        add("audio", required=audio == "question")
-    if images:
-        add("vision")
-    if cached:
-        add("cache", "audio", "vision")
-    add("router", "audio")
-    add("llm", "audio", "vision", "cache", "router", required=True)
-    return tuple(stages)
 
 
 def make_plan(

@@ -16,7 +16,7 @@ from prometheus_client import Counter, Gauge
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.answer.fair_lru import Room
-from services.gateway.answer.l1_cache import NearCache
+from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.removals import Known
 from services.gateway.upstream.stubs import Cache, Router, keep_up
 from services.runtime.errors import ServiceError
@@ -26,8 +26,8 @@ _STORERS = 8  # side by side, so that the cache can commit several at once
 _STORE_TIMEOUT_S = 2.0
 _OBSERVE_EVERY_S = 0.1
 _OVERHEAD_BYTES = 2_500  # of a waiting answer beside its message's fields: messages, itself, and what finds it
-_DROPPED = Counter("hedgerow_aftermath_dropped", "Answers not stored and observations not sent.", ["kind"])
-_BYTES = Gauge("hedgerow_aftermath_bytes", "Size of the answers that wait for the cache to keep them.")
+_DROPPED = Counter("hedgerow_write_behind_dropped", "Answers not stored and observations not sent.", ["kind"])
+_BYTES = Gauge("hedgerow_write_behind_bytes", "Size of the answers that wait for the cache to keep them.")
 _Place = tuple[str, bytes]  # a tenant, and the digest of a question of its
 
 
@@ -40,10 +40,10 @@ class _Waiting:
     known: Known
 
 
-class Aftermath:
+class WriteBehind:
     """Give it what there is to do; `run` does it. Answers of up to `max_bytes` may wait to be stored."""
 
-    def __init__(self, cache: Cache | None, router: Router | None, near: NearCache, max_bytes: int = 1 << 25):
+    def __init__(self, cache: Cache | None, router: Router | None, near: L1Cache, max_bytes: int = 1 << 25):
         self._cache, self._router, self._near = cache, router, near
         self._waiting: Room[_Waiting] = Room(max_bytes)
         self._line: OrderedDict[_Place, None] = OrderedDict()  # the oldest first
@@ -54,7 +54,7 @@ class Aftermath:
         self._observations: asyncio.Queue[router_pb2.Observation] = asyncio.Queue(_OBSERVATIONS)
 
     def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known) -> None:
-        """Have the cache keep an answer; `question` is the near cache's digest for it, `known` when it was begun."""
+        """Have the cache keep an answer; `question` is the L1 cache's digest for it, `known` when it was begun."""
         request.epoch = known.epoch
         waiting = _Waiting((request.question.tenant, question), request, known)
         self._line[waiting.place] = None

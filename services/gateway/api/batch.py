@@ -12,29 +12,39 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.question import Question
 from services.gateway.answer.answer import Messages
 from services.gateway.policies.pace import Pace, Turn
 from services.gateway.policies.ticket import Shed
 from services.runtime.deadline import Deadline
 
 _RETRY_AFTER_S = 1.0
-Begin = Callable[[pb.GenerateRequest, Deadline, Turn], Awaitable[Messages]]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """An item that may be served, until the end of its budget."""
+
+    question: Question
+    deadline: Deadline
+
+
+Begin = Callable[[Allowed, Turn], Awaitable[Messages]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
     index: int
-    request: pb.GenerateRequest
-    deadline: Deadline
+    allowed: Allowed
 
 
 class Batch:
-    """`allow` checks a request and gives the end of its budget, `begin` admits it and begins its answer, `tell` makes
-    of what it raises what callers may know."""
+    """`allow` validates a request and gives the end of its budget, `begin` admits it and begins its answer, `tell`
+    makes of what it raises what callers may know."""
 
     def __init__(
         self,
-        allow: Callable[[pb.GenerateRequest], Deadline],
+        allow: Callable[[pb.GenerateRequest], Allowed],
         begin: Begin,
         tell: Callable[[Exception], pb.BatchError],
     ):
@@ -46,10 +56,10 @@ class Batch:
         items: list[_Item] = []
         for index, request in enumerate(requests):
             try:
-                items.append(_Item(index, request, self._allow(request)))
+                items.append(_Item(index, self._allow(request)))
             except Exception as error:
                 yield self._failed(index, error)
-        items.sort(key=lambda item: item.deadline.at)
+        items.sort(key=lambda item: item.allowed.deadline.at)
         tasks = [asyncio.create_task(self._result(item)) for item in items]
         try:
             for done in asyncio.as_completed(tasks):
@@ -67,13 +77,13 @@ class Batch:
 
     async def _final(self, item: _Item) -> pb.Final:
         try:
-            turn = await self._pace.turn(item.deadline)
+            turn = await self._pace.turn(item.allowed.deadline)
         except TimeoutError:
             why = "batch: the budget was over before its turn came"
             raise Shed(why, retry_delay_s=_RETRY_AFTER_S, why="expired") from None
         final = pb.Final()
         try:
-            async with aclosing(await self._begin(item.request, item.deadline, turn)) as messages:
+            async with aclosing(await self._begin(item.allowed, turn)) as messages:
                 async for message in messages:
                     final = message.events[-1].final  # the last event of the last message
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import cache, partial
 from weakref import WeakValueDictionary
@@ -14,22 +14,26 @@ from google.rpc import code_pb2
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.control import Door
+from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
+from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
-from services.gateway.admission.validation import check, check_conversation
-from services.gateway.answer.answer import Answer, Backends, Messages
+from services.gateway.admission.validation import validate, validate_conversation
+from services.gateway.answer.answer import Answer, Messages
+from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.labels import Degraded, Policy
 from services.gateway.answer.ledger import Ledger
-from services.gateway.answer.media import recording_is
-from services.gateway.answer.plan import answer_stages, make_plan
+from services.gateway.answer.plan import make_plan
+from services.gateway.answer.stages import answer_stages
 from services.gateway.answer.targets import Targets
-from services.gateway.api.batch import Batch
+from services.gateway.api.batch import Allowed, Batch
 from services.gateway.api.conversation import Conversation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BudgetSpent
 from services.gateway.policies.pace import Turn
+from services.gateway.upstream.media import Media
 from services.gateway.upstream.stubs import Audio, whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
@@ -45,9 +49,16 @@ _LEAST_MS = 1.0  # of a budget, and of a wait worth a word
 class GatewayServicer:
     """Serves `hedgerow.gateway.v1.GatewayService`."""
 
-    def __init__(self, settings: GatewaySettings, backends: Backends, identity: Identity, door: Door):
-        self._settings, self._backends = settings, backends
-        self._identity, self._door, self._targets = identity, door, Targets(settings.targets)
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        backends: Backends,
+        media: Media,
+        identity: Identity,
+        admission: AdmissionControl,
+    ):
+        self._settings, self._backends, self._media = settings, backends, media
+        self._identity, self._admission, self._targets = identity, admission, Targets(settings.targets)
         self._conversations: set[Conversation] = set()
         self._tallies = WeakValueDictionary[str, Tally]()
         self._stages = cache(partial(answer_stages, settings.stages))
@@ -70,18 +81,20 @@ class GatewayServicer:
         if not 1 <= len(request.requests) <= self._settings.max_batch:
             raise InvalidInput("requests", f"1 to {self._settings.max_batch} requests", len(request.requests))
 
-        def allow(item: pb.GenerateRequest) -> Deadline:
-            check(item, self._settings)
-            return Deadline.after(self._budget_ms(item, credential.tenant, call.deadline) / 1000)
+        def allow(item: pb.GenerateRequest) -> Allowed:
+            question = validate(item, self._settings, self._media)
+            budget_ms = self._budget_ms(item, credential.tenant, call.deadline)
+            return Allowed(question, Deadline.after(budget_ms / 1000))
 
-        async def begin(item: pb.GenerateRequest, deadline: Deadline, turn: Turn) -> Messages:
+        async def begin(allowed: Allowed, turn: Turn) -> Messages:
             credential.check()
+            question, deadline = allowed.question, allowed.deadline
             tenant, trace_id = credential.tenant, telemetry.trace_id(call.span)
-            reservation = await self._door.admit_in_time(item, tenant, trace_id, deadline)
-            ledger = self._open(item, max(deadline.remaining() * 1000, _LEAST_MS), call.span, time.monotonic())
+            reservation = await self._admission.admit_in_time(question, tenant, trace_id, deadline)
+            ledger = self._open(question, max(deadline.remaining() * 1000, _LEAST_MS), call.span, time.monotonic())
             if (waited_ms := (ledger.opened - began) * 1000) > _LEAST_MS:
-                ledger.decide("limit", "waited", "batch", f"{waited_ms:.0f} ms for its turn")
-            return self._make(item, tenant, reservation, ledger, turn.over)
+                ledger.decide(Policy.LIMIT, "waited", "batch", f"{waited_ms:.0f} ms for its turn")
+            return self._make(Draft(question, tenant, ledger, self._backends, turn.over), reservation)
 
         async with aclosing(Batch(allow, begin, _tell).results(request.requests)) as results:
             async for result in results:
@@ -92,7 +105,7 @@ class GatewayServicer:
         self, requests: AsyncIterator[pb.ConverseRequest], call: Call
     ) -> AsyncIterator[pb.ConverseResponse]:
         credential = self.authorize(call.metadata, call.peer)
-        place = await self._door.hold(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
+        place = await self._admission.hold(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
         try:
             first = await _opening(requests)
             audio = self._may_converse(first)
@@ -116,13 +129,10 @@ class GatewayServicer:
         """Who listens. Raises where nobody can, or what is wrong with the first message."""
         if not first.HasField("options"):
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
-        check_conversation(first.options, self._settings)
-        senses = self._backends.senses
-        assert senses is not None  # as it is checked
-        assert senses.audio is not None
-        if not senses.audio_breaker.would_admit():
-            raise senses.audio_breaker.refusal()
-        return senses.audio
+        hearing = validate_conversation(first.options, self._settings, self._media)
+        if not hearing.breaker.would_admit():
+            raise hearing.breaker.refusal()
+        return hearing.client
 
     def _conversation(self, options: pb.ConverseOptions, credential: Credential, deadline: Deadline) -> Conversation:
         def answer(request: pb.GenerateRequest) -> Messages:
@@ -154,16 +164,18 @@ class GatewayServicer:
     async def _answer(
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Messages:
-        check(request, self._settings)
+        question = validate(request, self._settings, self._media)
         budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
-        reservation = await self._door.admit(request, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
-        return self._make(request, tenant, reservation, self._open(request, budget_ms, span, opened))
+        reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
+        ledger = self._open(question, budget_ms, span, opened)
+        return self._make(Draft(question, tenant, ledger, self._backends), reservation)
 
-    def _open(self, request: pb.GenerateRequest, budget_ms: float, span: Span, opened: float) -> Ledger:
+    def _open(self, question: Question, budget_ms: float, span: Span, opened: float) -> Ledger:
         """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
+        request = question.request
         cached = self._backends.cache is not None and not request.cache.bypass
         plan = make_plan(
-            self._stages(cached=cached, images=bool(request.images), audio=recording_is(request)),
+            self._stages(cached=cached, images=bool(request.images), audio=question.recording),
             budget_ms,
             floor_share=self._settings.floor_share,
             first_text_ms=self._first_text_ms(request),
@@ -172,18 +184,11 @@ class GatewayServicer:
         ledger.opened = opened
         return ledger
 
-    def _make(
-        self,
-        request: pb.GenerateRequest,
-        tenant: Tenant,
-        reservation: Reservation,
-        ledger: Ledger,
-        placed: Callable[[], None] | None = None,
-    ) -> Messages:
+    def _make(self, draft: Draft, reservation: Reservation) -> Messages:
         if reservation.local:
-            ledger.degraded.append("quota:local")
-            ledger.decide("quota", "local", tenant.name, reservation.local)
-        return Answer(request, tenant, reservation, ledger, self._backends, placed).messages()
+            draft.ledger.degraded.append(Degraded.QUOTA_LOCAL)
+            draft.ledger.decide(Policy.QUOTA, "local", draft.tenant.name, reservation.local)
+        return Answer(draft, reservation).messages()
 
     def _budget_ms(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> float:
         """The smallest of the request's budget, the tenant's cap, the most there is, and the call's own deadline."""

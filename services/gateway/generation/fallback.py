@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from services.gateway.answer.labels import Policy
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.job import Job
 from services.gateway.generation.stream import Generate, TextStream
@@ -44,7 +45,7 @@ def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
     if job.once and not isinstance(problem, _NOT_SENT):
         raise problem
     job.report.problems.append(problem.outline)
-    job.report.decisions.add("fallback", "started", other, problem.outline)
+    job.report.decisions.add(Policy.FALLBACK, "started", other, problem.outline)
     return replace(job, first_text=Deadline.never(job.first_text.clock))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job, Placed, Sent
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.upstream import prefix
@@ -24,7 +25,7 @@ class Pick:
             raise pool.refusal(tenant)
         replica, permit = picked
         if known := replica.prefixes.matched(prompt):
-            job.report.decisions.add("prefix", "matched", replica, f"{known} of {len(prompt)} blocks")
+            job.report.decisions.add(Policy.PREFIX, "matched", replica, f"{known} of {len(prompt)} blocks")
         return await self._inner(Sent(placed, pool, replica, permit, prompt))
 
 

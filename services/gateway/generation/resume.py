@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job, Placed
 from services.gateway.generation.retrying import RETRIES
 from services.gateway.generation.stream import Generate, Text, TextStream
@@ -48,7 +49,7 @@ class Resumable:
                 rest.slot.release()
                 if len(report.calls) == sent:  # nobody to ask
                     break
-                report.decisions.add("failover", "failed", report.calls[-1].replica, another.outline)
+                report.decisions.add(Policy.FAILOVER, "failed", report.calls[-1].replica, another.outline)
                 cause = another
                 failed.append(report.calls[-1].replica)
             else:

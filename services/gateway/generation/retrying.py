@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
@@ -34,7 +35,7 @@ class Retrying:
             pause_s = self._pause_s(job, pool, failed, problem)
             if pause_s is None:
                 raise problem
-            job.report.decisions.add("retry", "started", pool.model, problem.outline)
+            job.report.decisions.add(Policy.RETRY, "started", pool.model, problem.outline)
             await asyncio.sleep(pause_s)
 
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:

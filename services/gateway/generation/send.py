@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from services.gateway.answer.labels import Policy
 from services.gateway.generation.call import Call
 from services.gateway.generation.job import Observe, Sent
 from services.gateway.upstream import balance
@@ -24,9 +25,9 @@ class Send:
         call = Call(sent, self._observe, self._stall_s)
         placed.job.report.calls.append(call)
         if fault := pool.drill.fault(pool.rng):
-            decisions.add("drill", "aborted" if fault.code else "delayed", replica, fault.words())
+            decisions.add(Policy.DRILL, "aborted" if fault.code else "delayed", replica, fault.words())
         if placed.kind != "first":
-            decisions.add(placed.kind, "started", replica, placed.why)
+            decisions.add(Policy[placed.kind.upper()], "started", replica, placed.why)
         try:
             await call.begin(fault)
         except asyncio.CancelledError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.resume import Resumable
 from services.gateway.generation.stream import Text
@@ -60,7 +61,7 @@ class Shared:
         shared = self._shared and bool(key) and not job.once
         found = self._under_way.get(key) if shared else None
         if found and found.suits(job):
-            job.report.decisions.add("single_flight", "joined", job.model, "the same is being generated")
+            job.report.decisions.add(Policy.SINGLE_FLIGHT, "joined", job.model, "the same is being generated")
             return Reading(found, found.text.subscribe(within_s), joined=True)
         generation = Generation(job, Flight[llm_pb2.GenerateResponse]())
         reader, execution = generation.text.subscribe(within_s), self._inner(job, generation.text)

@@ -159,7 +159,7 @@ def test_load_is_the_share_of_the_last_seconds():
     assert meter.share() == 0
 
 
-class Door:
+class AdmissionControl:
     """An admission whose clock and load are set by the test."""
 
     def __init__(self, need: float, **limits: int | float):
@@ -187,7 +187,7 @@ class Door:
 
 
 def test_one_stream_too_many_is_refused_by_number():
-    door = Door(need=0.01, max_streams=2)
+    door = AdmissionControl(need=0.01, max_streams=2)
     with ExitStack() as stack:
         door.enter(stack)
         door.enter(stack)
@@ -199,7 +199,7 @@ def test_one_stream_too_many_is_refused_by_number():
 
 
 def test_a_stream_that_the_model_has_no_time_for_is_refused():
-    door = Door(need=0.3)
+    door = AdmissionControl(need=0.3)
     with ExitStack() as stack:
         door.enter(stack)
         door.enter(stack)
@@ -211,7 +211,7 @@ def test_a_stream_that_the_model_has_no_time_for_is_refused():
 
 
 def test_the_first_stream_is_let_in_whatever_it_needs():
-    door = Door(need=3)
+    door = AdmissionControl(need=3)
     with ExitStack() as stack:
         door.enter(stack)
         with pytest.raises(StreamsFull):
@@ -219,7 +219,7 @@ def test_the_first_stream_is_let_in_whatever_it_needs():
 
 
 def test_more_workers_bear_more_streams():
-    door = Door(need=0.5, workers=4)
+    door = AdmissionControl(need=0.5, workers=4)
     with ExitStack() as stack:
         for _ in range(6):
             door.enter(stack)
@@ -228,7 +228,7 @@ def test_more_workers_bear_more_streams():
 
 
 def test_a_load_that_is_measured_counts_too():
-    door = Door(need=0.01)
+    door = AdmissionControl(need=0.01)
     with ExitStack() as stack:
         door.enter(stack)
         door.measured = 0.9
@@ -237,7 +237,7 @@ def test_a_load_that_is_measured_counts_too():
 
 
 def test_while_a_stream_is_behind_no_other_is_let_in():
-    door = Door(need=0.01)
+    door = AdmissionControl(need=0.01)
     with ExitStack() as stack:
         slow = door.enter(stack)
         door.admission.behind(slow, 1.4)
@@ -248,7 +248,7 @@ def test_while_a_stream_is_behind_no_other_is_let_in():
 
 
 def test_what_streams_need_is_learned_from_them():
-    door = Door(need=0.4)
+    door = AdmissionControl(need=0.4)
     with ExitStack() as stack:
         stream = door.enter(stack)
         for second in range(60):
@@ -260,7 +260,7 @@ def test_what_streams_need_is_learned_from_them():
 
 
 def test_silence_says_nothing_about_what_a_stream_needs():
-    door = Door(need=0.4)
+    door = AdmissionControl(need=0.4)
     with ExitStack() as stack:
         stream = door.enter(stack)
         for piece in range(60):
@@ -284,7 +284,7 @@ def test_silence_says_nothing_about_what_a_stream_needs():
     ],
 )
 def test_where_there_is_no_place_who_has_most_gives_one_up_for_who_is_within_its_share(open_, comes, then):
-    door = Door(need=0.01, max_streams=8)
+    door = AdmissionControl(need=0.01, max_streams=8)
     with ExitStack() as stack:
         door.open(stack, **open_)
         if then is None:
@@ -301,7 +301,7 @@ def test_where_there_is_no_place_who_has_most_gives_one_up_for_who_is_within_its
 
 
 def test_the_stream_in_which_nobody_has_spoken_for_the_longest_gives_way():
-    door = Door(need=0.01, max_streams=3)
+    door = AdmissionControl(need=0.01, max_streams=3)
     with ExitStack() as stack:
         streams = [door.enter(stack, tenant="a") for _ in range(3)]
         for speaking in (streams[0], streams[2]):
@@ -314,7 +314,7 @@ def test_the_stream_in_which_nobody_has_spoken_for_the_longest_gives_way():
 
 @pytest.mark.parametrize("why", ["load", "behind"])
 def test_a_place_is_given_up_whatever_there_is_too_much_of(why: str):
-    door = Door(need=0.3 if why == "load" else 0.01)
+    door = AdmissionControl(need=0.3 if why == "load" else 0.01)
     with ExitStack() as stack:
         door.open(stack, a=2)
         if why == "behind":
@@ -324,7 +324,7 @@ def test_a_place_is_given_up_whatever_there_is_too_much_of(why: str):
 
 
 def test_recordings_have_places_of_their_own():
-    door = Door(need=3)
+    door = AdmissionControl(need=3)
     with ExitStack() as stack:
         door.enter(stack)
         stack.enter_context(door.admission.recording())

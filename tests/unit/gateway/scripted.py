@@ -15,11 +15,12 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
-from services.gateway.answer.media import Senses
 from services.gateway.answer.removals import Known
 from services.gateway.config import BreakerSettings, GatewaySettings
+from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.usual import Usual
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
+from services.gateway.upstream.media import Hearing, Media, Seeing
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
@@ -166,7 +167,7 @@ class ScriptedRoutes:
 
 
 @dataclass
-class NotedAftermath:
+class NotedWriteBehind:
     stored: list[cache_pb2.StoreRequest] = field(default_factory=list)
     known: list[Known] = field(default_factory=list)
     observed: list[router_pb2.Observation] = field(default_factory=list)
@@ -240,10 +241,10 @@ class ScriptedAudio:
         yield Said(summary=audio_pb2.StreamSummary())
 
 
-def senses(vision: ScriptedVision | None = None, audio: ScriptedAudio | None = None) -> Senses:
-    return Senses(
-        vision,
-        make_breaker(BreakerSettings(), "vision", Usual(0.05)),
-        audio,
-        make_breaker(BreakerSettings(), "audio", Usual(0.05)),
+def senses(vision: ScriptedVision | None = None, audio: ScriptedAudio | None = None) -> Media:
+    def breaker(name: str) -> SharedBreaker:
+        return make_breaker(BreakerSettings(), name, Usual(0.05))
+
+    return Media(
+        Seeing(vision, breaker("vision")) if vision else None, Hearing(audio, breaker("audio")) if audio else None
     )

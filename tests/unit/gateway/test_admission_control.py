@@ -9,8 +9,9 @@ from redis.asyncio import Redis
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.control import Door
+from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.admission.quota import Allowance, QuotaExceeded
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.config import ShedSettings
@@ -24,12 +25,13 @@ def tenant(premium: bool = False, **allowance: float) -> Tenant:
     return Tenant("acme", premium, 1.0, Allowance(**allowance), 0)
 
 
-def request(**fields: object) -> pb.GenerateRequest:
-    return pb.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Who are you?")], **fields)
+def request(**fields: object) -> Question:
+    asked = pb.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Who are you?")], **fields)
+    return Question(asked, prompt_tokens=prompt_tokens(asked.messages))
 
 
-def door(pressure: float = 0.0) -> Door:
-    return Door(ShedSettings(), lambda: pressure)
+def door(pressure: float = 0.0) -> AdmissionControl:
+    return AdmissionControl(ShedSettings(), lambda: pressure)
 
 
 @pytest.mark.parametrize(("premium", "fields"), [(True, {}), (False, {"realtime": True}), (True, {"attempt": 1})])
@@ -65,9 +67,9 @@ async def test_tokens_are_reserved_by_what_the_request_may_cost():
         await at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32, 5)
 
 
-def shared_door() -> Door:
+def shared_door() -> AdmissionControl:
     """One whose Redis has never answered."""
-    return Door(ShedSettings(), lambda: 0.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
+    return AdmissionControl(ShedSettings(), lambda: 0.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
 
 
 async def test_only_tenants_with_limits_are_asked_for_elsewhere():
@@ -88,7 +90,7 @@ async def test_while_redis_is_away_the_gateway_decides_and_says_so():
 
 
 async def test_a_starved_gateway_asks_nobody():
-    starved = Door(ShedSettings(), lambda: 2.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
+    starved = AdmissionControl(ShedSettings(), lambda: 2.0, SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10))
     with pytest.raises(Shed):
         await starved.admit(request(), tenant(concurrency=1), "0" * 32, 1)
 
@@ -106,7 +108,7 @@ async def test_refusals_are_counted_once_they_are_told():
 def test_an_item_of_a_batch_waits_for_a_place_and_for_the_pressure_to_fall():
     async def scenario() -> list[float]:
         began, pressure = loop_clock(), 2.0
-        at, only_one = Door(ShedSettings(), lambda: pressure), tenant(concurrency=1)
+        at, only_one = AdmissionControl(ShedSettings(), lambda: pressure), tenant(concurrency=1)
         waiting = asyncio.create_task(at.admit_in_time(request(), only_one, "", Deadline.after(60, loop_clock)))
         await asyncio.sleep(2.5)
         pressure = 0.0

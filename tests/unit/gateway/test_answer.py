@@ -11,20 +11,23 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.router.v1 import router_pb2
 from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.admission.quota import Allowance, Quotas
-from services.gateway.answer.answer import Answer, Backends, StandIns
-from services.gateway.answer.l1_cache import NearCache
+from services.gateway.answer.answer import Answer
+from services.gateway.answer.draft import Backends, Draft, Fallbacks
+from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
-from services.gateway.answer.media import Senses, recording_is
-from services.gateway.answer.plan import answer_stages, make_plan
+from services.gateway.answer.plan import make_plan
+from services.gateway.answer.stages import answer_stages
 from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.usual import Usual
 from services.gateway.upstream.fleet import make_breaker
+from services.gateway.upstream.media import Media
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from tests.unit.gateway.scripted import (
-    NotedAftermath,
+    NotedWriteBehind,
     ScriptedCache,
     ScriptedLlm,
     ScriptedRoutes,
@@ -48,15 +51,15 @@ class Scene:
         self,
         cache: ScriptedCache | None = None,
         routes: ScriptedRoutes | None = None,
-        stand_ins: StandIns = StandIns(),  # noqa: B008  # it is frozen
-        senses: Senses | None = None,
+        fallbacks: Fallbacks = Fallbacks(),  # noqa: B008  # it is frozen
+        senses: Media = Media(),  # noqa: B008  # it is frozen
         **llms: ScriptedLlm,
     ):
         self.cache = cache
         self.budget_ms = 1_000.0
         self.billed: list[int] = []  # tokens, of each answer at its end
         self.llms = llms or {"small": ScriptedLlm(text("Pa"), 0.01, finish("ris.")), "large": ScriptedLlm()}
-        self.near, self.aftermath, self.quotas = NearCache(10, 30), NotedAftermath(), Quotas()
+        self.near, self.write_behind, self.quotas = L1Cache(10, 30), NotedWriteBehind(), Quotas()
         self.near.watch_began()
         self.fleet = fleet(**self.llms)
         self.breaker = make_breaker(BreakerSettings(), "cache", Usual(0.05))
@@ -66,11 +69,11 @@ class Scene:
             self.fleet,
             routes or ScriptedRoutes(),
             self.near,
-            self.aftermath,
-            make_stack(self.fleet, self.aftermath.observe),
-            stand_ins,
-            senses,
+            self.write_behind,
+            make_stack(self.fleet, self.write_behind.observe),
+            fallbacks,
         )
+        self.media = senses
 
     def answer(self, **fields: object) -> Answer:
         asked = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")
@@ -81,10 +84,13 @@ class Scene:
             images=bool(request.images),
             audio=recording_is(request),
         )
+        question = Question(
+            request, recording_is(request), prompt_tokens(request.messages), self.media.seeing, self.media.hearing
+        )
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
         then = lambda over: self.billed.append(100 - over)  # noqa: E731
         reservation = self.quotas.reserve("acme", ACME.allowance, 100, then=then)
-        return Answer(request, ACME, reservation, Ledger(plan, INVALID_SPAN, 0.01), self.backends)
+        return Answer(Draft(question, ACME, Ledger(plan, INVALID_SPAN, 0.01), self.backends), reservation)
 
     async def messages(self, **fields: object) -> list[pb.GenerateResponse]:
         return [message async for message in self.answer(**fields).messages()]
@@ -137,14 +143,14 @@ async def test_a_question_that_the_cache_refuses_goes_past_it_and_costs_the_cach
         ]
         assert ("fallback", "bypassed") in [(made.policy, made.action) for made in final.decisions]
     assert scene.breaker.would_admit()
-    assert not scene.aftermath.stored
+    assert not scene.write_behind.stored
     assert len(scene.cache.questions) == 20
 
 
 async def test_a_complete_answer_is_stored_under_its_tenant_and_class():
     scene = Scene(ScriptedCache(MISS))
     await scene.messages(tier=pb.TIER_QUALITY)
-    (stored,) = scene.aftermath.stored
+    (stored,) = scene.write_behind.stored
     assert (stored.question.tenant, stored.question.model_class) == ("acme", "tier:quality")
     assert stored.answer.text == "Paris."
 
@@ -157,7 +163,7 @@ async def test_an_answer_is_stored_with_what_the_cache_knew_before_it_was_begun(
     await scene.messages(tier=pb.TIER_FAST)
     cache.outcome = Unavailable("cache: UNAVAILABLE")
     await scene.messages(tier=pb.TIER_QUALITY)
-    assert [(known.epoch, known.key) for known in scene.aftermath.known] == [(0, ""), (7, "k"), (7, "")]
+    assert [(known.epoch, known.key) for known in scene.write_behind.known] == [(0, ""), (7, "k"), (7, "")]
 
 
 async def test_who_reads_along_has_an_answer_stored_with_what_was_known_when_it_was_begun():
@@ -171,7 +177,7 @@ async def test_who_reads_along_has_an_answer_stored_with_what_was_known_when_it_
     await asyncio.sleep(0.005)
     await leaving.aclose()
     await staying
-    assert (len(scene.llms["small"].calls), [known.epoch for known in scene.aftermath.known]) == (1, [7])
+    assert (len(scene.llms["small"].calls), [known.epoch for known in scene.write_behind.known]) == (1, [7])
 
 
 async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
@@ -179,7 +185,7 @@ async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
     final = await scene.final()
     assert (final.text, final.cache.verdict, final.cache.key) == ("Paris.", pb.CACHE_VERDICT_EXACT, "k")
     assert not scene.llms["small"].calls
-    assert not scene.aftermath.stored
+    assert not scene.write_behind.stored
     (message,) = await scene.messages()  # the near copy: everything in one message, no lookup
     assert [event.WhichOneof("kind") for event in message.events] == ["accepted", "delta", "stage", "final"]
     assert len(scene.cache.questions) == 1
@@ -187,11 +193,11 @@ async def test_an_exact_hit_answers_without_a_model_and_is_kept_near():
 
 async def test_who_asks_again_at_once_gets_the_answer_that_is_being_stored():
     scene = Scene(ScriptedCache(MISS))
-    scene.aftermath.keeps_pending = True
+    scene.write_behind.keeps_pending = True
     await scene.final()
     again = await scene.final()
     assert (again.text, again.cache.verdict) == ("Paris.", pb.CACHE_VERDICT_EXACT)
-    assert len(scene.aftermath.stored) == 1
+    assert len(scene.write_behind.stored) == 1
 
 
 async def test_a_semantic_hit_is_not_kept_near():
@@ -217,14 +223,14 @@ async def test_without_a_table_the_first_model_stands_in_and_nothing_is_stored()
     scene = Scene(ScriptedCache(MISS), ScriptedRoutes(names=()))
     final = await scene.final()
     assert (final.model, list(final.degraded)) == ("small", ["router:unavailable"])
-    assert not scene.aftermath.stored
+    assert not scene.write_behind.stored
 
 
 async def test_a_gateway_that_has_no_router_is_not_degraded_by_it():
     scene = Scene(ScriptedCache(MISS), ScriptedRoutes(names=(), expected=False))
     final = await scene.final()
     assert (final.model, list(final.degraded), outcomes(final)["router"]) == ("small", [], "SKIPPED")
-    assert scene.aftermath.stored
+    assert scene.write_behind.stored
 
 
 async def test_a_model_asked_for_by_name_needs_no_routing():
@@ -238,7 +244,7 @@ async def test_a_bypass_neither_looks_up_nor_stores():
     final = await scene.final(cache=pb.CachePolicy(bypass=True))
     assert final.cache.verdict == pb.CACHE_VERDICT_BYPASS
     assert not scene.cache.questions
-    assert not scene.aftermath.stored
+    assert not scene.write_behind.stored
 
 
 async def test_a_model_that_fails_before_its_first_word_is_replaced():
@@ -246,9 +252,9 @@ async def test_a_model_that_fails_before_its_first_word_is_replaced():
     final = await scene.final()
     assert (final.text, final.model, outcomes(final)["llm"]) == ("Hi.", "large", "REPLACED")
     assert list(final.degraded) == ["llm:replaced"]
-    assert not scene.aftermath.stored
+    assert not scene.write_behind.stored
     await asyncio.sleep(0.01)  # it is told once the client has everything
-    assert [seen.outcome for seen in scene.aftermath.observed] == [
+    assert [seen.outcome for seen in scene.write_behind.observed] == [
         router_pb2.OBSERVED_OUTCOME_FAILED,
         router_pb2.OBSERVED_OUTCOME_OK,
     ]
@@ -267,7 +273,7 @@ async def test_a_model_that_fails_after_its_first_word_ends_interrupted(ending):
     final = await scene.final()
     assert (final.text, final.finish_reason) == ("Once upon", chat_pb2.FINISH_REASON_INTERRUPTED)
     assert list(final.degraded) == ["llm:interrupted"]
-    assert not scene.aftermath.stored
+    assert not scene.write_behind.stored
 
 
 async def test_an_answer_ends_at_the_budget_with_what_there_is():
@@ -276,7 +282,7 @@ async def test_an_answer_ends_at_the_budget_with_what_there_is():
     assert (final.text, final.finish_reason) == ("Once upon", chat_pb2.FINISH_REASON_BUDGET)
     assert (list(final.degraded), outcomes(final)["llm"]) == (["llm:budget"], "OVERRUN")
     assert final.usage.completion_tokens == 2
-    assert not scene.aftermath.stored
+    assert not scene.write_behind.stored
 
 
 async def test_a_budget_without_a_word_is_still_an_answer():
@@ -288,7 +294,10 @@ async def test_a_budget_without_a_word_is_still_an_answer():
 async def test_where_nothing_may_stand_in_a_budget_without_a_word_ends_without_one():
     late = {"routes": ScriptedRoutes(("small",)), "small": ScriptedLlm(TooLate("late"))}
     form = chat_pb2.ResponseFormat(json_object=True)
-    for final in (await Scene(**late, stand_ins=StandIns(())).final(), await Scene(**late).final(response_format=form)):
+    for final in (
+        await Scene(**late, fallbacks=Fallbacks(())).final(),
+        await Scene(**late).final(response_format=form),
+    ):
         assert (final.text, final.finish_reason) == ("", chat_pb2.FINISH_REASON_BUDGET)
         assert list(final.degraded) == ["llm:budget"]
         assert not final.HasField("ttft_ms")
@@ -316,7 +325,7 @@ async def test_equal_requests_at_the_same_time_share_one_generation():
     assert len(scene.llms["small"].calls) == 1
     assert [[made.action for made in final.decisions] for final in (first, second)] == [[], ["joined"]]
     assert (first.cost_usd > 0, second.cost_usd) == (True, 0)
-    assert len(scene.aftermath.stored) == 1
+    assert len(scene.write_behind.stored) == 1
 
 
 async def test_one_who_shares_may_leave_and_the_other_has_it_all():
@@ -327,7 +336,7 @@ async def test_one_who_shares_may_leave_and_the_other_has_it_all():
     await asyncio.sleep(0.005)
     await leaving.aclose()
     assert (await staying).text == "Paris."
-    assert (len(scene.llms["small"].calls), len(scene.aftermath.stored)) == (1, 1)
+    assert (len(scene.llms["small"].calls), len(scene.write_behind.stored)) == (1, 1)
 
 
 async def test_requests_that_bypass_the_cache_share_nothing():
@@ -337,16 +346,16 @@ async def test_requests_that_bypass_the_cache_share_nothing():
 
 
 STALE = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, stale=STORED)
-FIXED = StandIns(("stale", "template"), "Ask again.")
+FIXED = Fallbacks(("stale", "template"), "Ask again.")
 
 
 async def test_an_expired_answer_stands_in_for_a_broken_model():
     gone = {name: ScriptedLlm(Unavailable("gone")) for name in ("small", "large")}
-    scene = Scene(ScriptedCache(STALE), stand_ins=FIXED, **gone)
+    scene = Scene(ScriptedCache(STALE), fallbacks=FIXED, **gone)
     final = await scene.final()
     assert (final.text, list(final.degraded), outcomes(final)["llm"]) == ("Paris.", ["llm:stale"], "REPLACED")
     assert [made.policy for made in final.decisions] == ["fallback", "fallback"]
-    assert not scene.aftermath.stored
+    assert not scene.write_behind.stored
 
 
 async def test_a_fixed_text_stands_in_where_there_is_nothing_else():

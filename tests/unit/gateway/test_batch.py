@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.api.batch import Batch
+from services.gateway.admission.question import Question
+from services.gateway.api.batch import Allowed, Batch
 from services.gateway.policies.pace import Turn
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
@@ -25,12 +26,13 @@ class Scene:
         self.running = self.most = 0
         self.batch = Batch(self.allow, self.begin, tell)
 
-    def allow(self, request: pb.GenerateRequest) -> Deadline:
+    def allow(self, request: pb.GenerateRequest) -> Allowed:
         if request.budget_ms < 0:
             raise InvalidInput("budget_ms", "at least 1", request.budget_ms)
-        return Deadline.after(request.budget_ms / 1000, loop_clock)
+        return Allowed(Question(request), Deadline.after(request.budget_ms / 1000, loop_clock))
 
-    async def begin(self, request: pb.GenerateRequest, deadline: Deadline, turn: Turn) -> AsyncIterator[object]:
+    async def begin(self, allowed: Allowed, turn: Turn) -> AsyncIterator[object]:
+        request = allowed.question.request
         self.begun.append(request.budget_ms)
         if request.attempt:
             raise Unavailable("broken")

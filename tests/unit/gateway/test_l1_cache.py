@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from hedgerow.cache.v1 import cache_pb2
-from services.gateway.answer.l1_cache import NearCache
+from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.removals import Known
 from tests.clock import PausedClock
 
@@ -9,14 +9,14 @@ ANSWER = cache_pb2.Answer(text="Paris.")
 LONG = cache_pb2.Answer(text="x" * 9_000)  # 10,049 bytes with what a copy costs beside
 
 
-def watched(entries: int = 2, clock: PausedClock | None = None, max_bytes: int = 1 << 20) -> NearCache:
-    near = NearCache(entries, ttl_s=30, max_bytes=max_bytes, clock=clock or PausedClock())
+def watched(entries: int = 2, clock: PausedClock | None = None, max_bytes: int = 1 << 20) -> L1Cache:
+    near = L1Cache(entries, ttl_s=30, max_bytes=max_bytes, clock=clock or PausedClock())
     near.watch_began()
     return near
 
 
 def put(
-    near: NearCache,
+    near: L1Cache,
     question: bytes,
     key: str,
     tenant: str = "a",
@@ -28,7 +28,7 @@ def put(
 
 
 def test_nothing_is_kept_while_removals_are_not_heard_of():
-    near = NearCache(2, ttl_s=30)
+    near = L1Cache(2, ttl_s=30)
     put(near, b"q", "k")
     assert near.get("a", b"q") is None
 

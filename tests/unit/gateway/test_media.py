@@ -9,8 +9,8 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.answer import StandIns
-from services.gateway.answer.media import Asked
+from services.gateway.answer.asked import Asked
+from services.gateway.answer.draft import Fallbacks
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, ScriptedLlm, ScriptedVision, finish, senses, text
 from tests.unit.gateway.test_answer import MISS, Scene, outcomes
@@ -34,7 +34,7 @@ async def test_labels_stand_before_the_question():
     scene = Scene(senses=senses(ScriptedVision(CIRCLE)))
     events = await scene.events(images=[PICTURE])
     assert [event.WhichOneof("kind") for event in events] == [
-        *("accepted", "stage", "sights", "stage", "delta", "delta", "stage", "final")
+        *("accepted", "stage", "stage", "sights", "delta", "delta", "stage", "final")
     ]
     assert sent(scene) == "Context:\n- image: red circle (0.97)\n\nQuestion: What is the capital of France?"
     final = events[-1].final
@@ -83,7 +83,7 @@ async def test_the_cache_is_asked_with_the_words_and_keyed_by_what_the_pictures_
     for label in ("red circle", "blue circle"):
         scene = Scene(ScriptedCache(MISS), senses=senses(ScriptedVision([(label, 0.97)])))
         await scene.messages(images=[PICTURE])
-        (stored,) = scene.aftermath.stored
+        (stored,) = scene.write_behind.stored
         questions.append(stored.question)
     red, blue = questions
     assert red.messages[-1].content == "What is the capital of France?"
@@ -113,7 +113,7 @@ async def test_an_answer_that_lacks_a_picture_is_neither_looked_up_nor_stored():
     assert list(final.degraded) == ["vision:unavailable"]
     assert final.cache.verdict == pb.CACHE_VERDICT_BYPASS
     assert scene.cache.questions == []
-    assert scene.aftermath.stored == []
+    assert scene.write_behind.stored == []
 
 
 async def test_a_broken_service_is_left_alone_after_a_while():
@@ -147,7 +147,7 @@ async def test_silence_is_no_question():
 
 
 async def test_a_question_that_is_not_heard_in_time_ends_at_its_budget_with_no_text():
-    scene = Scene(stand_ins=StandIns(()), senses=senses(audio=ScriptedAudio("late", pause_s=5)))
+    scene = Scene(fallbacks=Fallbacks(()), senses=senses(audio=ScriptedAudio("late", pause_s=5)))
     final = await scene.final(messages=[], audio=RECORDING)
     assert (final.finish_reason, final.text) == (chat_pb2.FINISH_REASON_BUDGET, "")
     assert list(final.degraded) == ["audio:budget"]
@@ -165,7 +165,7 @@ async def test_a_service_that_is_busy_is_asked_again_by_the_next_request():
 
 async def test_the_template_stands_in_for_a_question_that_is_not_heard_in_time():
     hearing = senses(audio=ScriptedAudio("late", pause_s=5))
-    scene = Scene(stand_ins=StandIns(("template",), "Please ask again."), senses=hearing)
+    scene = Scene(fallbacks=Fallbacks(("template",), "Please ask again."), senses=hearing)
     final = await scene.final(messages=[], audio=RECORDING)
     assert final.text == "Please ask again."
     assert list(final.degraded) == ["audio:budget", "llm:template"]

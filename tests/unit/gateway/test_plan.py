@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.answer.plan import Stage, answer_stages, make_plan
+from services.gateway.answer.plan import Stage, make_plan
+from services.gateway.answer.stages import answer_stages
 from services.gateway.config import StageBudget, StageBudgets
 
 CLAIMS = st.tuples(st.floats(0.01, 1), st.floats(0.1, 10_000))

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
-from services.gateway.answer.l1_cache import NearCache
+from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.removals import Known
-from services.gateway.answer.write_behind import Aftermath
+from services.gateway.answer.write_behind import WriteBehind
 from services.runtime.errors import Unavailable
 from tests.clock import PausedClock
 from tests.waiting import until
@@ -33,22 +33,22 @@ class HeldCache:
 class Scene:
     def __init__(self, max_bytes: int = 1 << 20, cache: HeldCache | None = None):
         self.clock, self.cache = PausedClock(), cache or HeldCache()
-        self.near = NearCache(100, 30, clock=self.clock)
+        self.near = L1Cache(100, 30, clock=self.clock)
         self.near.watch_began()
-        self.aftermath = Aftermath(self.cache, None, self.near, max_bytes)  # type: ignore[arg-type]
+        self.write_behind = WriteBehind(self.cache, None, self.near, max_bytes)  # type: ignore[arg-type]
 
     def store(self, question: str, tenant: str = "a", text: str = "Paris.", known: Known | None = None) -> None:
         asked = cache_pb2.Question(tenant=tenant, model_class=question)
         request = cache_pb2.StoreRequest(question=asked, answer=cache_pb2.Answer(text=text))
-        self.aftermath.store(question.encode(), request, known or self.near.removals.known())
+        self.write_behind.store(question.encode(), request, known or self.near.removals.known())
 
     def pending(self, question: str, tenant: str = "a") -> str | None:
-        found = self.aftermath.pending(tenant, question.encode())
+        found = self.write_behind.pending(tenant, question.encode())
         return found and found.text
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.aftermath.run())
+        task = asyncio.create_task(self.write_behind.run())
         try:
             yield
         finally:
@@ -67,7 +67,7 @@ async def test_an_answer_is_found_while_it_waits_while_it_is_stored_and_then_in_
         await until(lambda: scene.cache.stores, 1)
         assert scene.pending("q") == "Paris."
         scene.cache.go.set()
-        await scene.aftermath.settle(1)
+        await scene.write_behind.settle(1)
     assert scene.pending("q") is None
     assert scene.near.get("a", b"q").key == "key of q"
 
@@ -80,7 +80,7 @@ async def test_the_cache_is_told_what_was_known_when_the_answer_was_begun():
     scene.store("q", known=begun)
     scene.cache.go.set()
     async with scene.running():
-        await scene.aftermath.settle(1)
+        await scene.write_behind.settle(1)
     assert [request.epoch for request in scene.cache.stores] == [7]
 
 
@@ -99,7 +99,7 @@ async def test_an_answer_whose_tenant_is_removed_is_neither_given_nor_stored(bef
     assert (scene.pending("q"), scene.pending("r", "b")) == (None, "Paris.")
     scene.cache.go.set()
     async with scene.running():
-        await scene.aftermath.settle(1)
+        await scene.write_behind.settle(1)
     assert scene.stored() == ["r"]
     scene.clock.advance(1)
     scene.store("q")  # begun since
@@ -116,7 +116,7 @@ async def test_an_answer_whose_key_is_removed_is_not_given_and_the_cache_says_wh
     assert (scene.pending("q"), scene.pending("r"), scene.pending("unknown")) == (None, "Paris.", None)
     scene.cache.go.set()
     async with scene.running():
-        await scene.aftermath.settle(1)
+        await scene.write_behind.settle(1)
     assert scene.stored() == ["q", "r", "unknown"]
 
 
@@ -142,7 +142,7 @@ async def test_what_waits_is_bounded_in_bytes_and_the_largest_share_loses_its_ol
     assert scene.pending("huge") is None
     scene.cache.go.set()
     async with scene.running():
-        await scene.aftermath.settle(1)
+        await scene.write_behind.settle(1)
     assert scene.stored() == ["b's", "17", "18", "19"]
 
 
@@ -153,7 +153,7 @@ async def test_a_newer_answer_to_the_same_question_takes_the_place_of_the_one_th
     assert scene.pending("q") == "Paris."
     scene.cache.go.set()
     async with scene.running():
-        await scene.aftermath.settle(1)
+        await scene.write_behind.settle(1)
     assert [request.answer.text for request in scene.cache.stores] == ["Paris."]
 
 
@@ -162,5 +162,5 @@ async def test_what_the_cache_refuses_is_not_kept_here_either():
     scene.store("q")
     scene.cache.go.set()
     async with scene.running():
-        await scene.aftermath.settle(1)
+        await scene.write_behind.settle(1)
     assert (scene.pending("q"), scene.near.get("a", b"q")) == (None, None)

@@ -1,0 +1,38 @@
+"""A request that may be served, and what validation has found out about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.upstream.media import Hearing, Seeing
+
+Recording = Literal["", "context", "question"]
+_BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What `validation.validate` proves: the message is within its limits, and who it needs is there."""
+
+    request: pb.GenerateRequest
+    recording: Recording = ""
+    prompt_tokens: int = 0  # an estimate, of what is written
+    seeing: Seeing | None = None  # where there are pictures to see
+    hearing: Hearing | None = None  # where there is a recording to hear
+
+
+def recording_is(request: pb.GenerateRequest) -> Recording:
+    """What the recording of a request is for; empty where it has none."""
+    if not request.HasField("audio"):
+        return ""
+    written = bool(request.messages) and request.messages[-1].role == chat_pb2.ROLE_USER
+    return "context" if written else "question"
+
+
+def prompt_tokens(messages: Iterable[chat_pb2.Message]) -> int:
+    """An estimate."""
+    return sum(len(message.content.encode()) for message in messages) // _BYTES_PER_TOKEN

@@ -1,0 +1,48 @@
+"""The question once everything is seen and heard."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+
+_HEADER, _QUESTION = "Context:\n", "\n\nQuestion: "
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`context` are the lines that pictures and a recording make; `whole` is whether nothing is missing.
+
+    What comes of them is put before the question as the model reads it, and into the question's `attachments` as the
+    cache keys it: the wording of a question may vary, but never what its pictures show.
+    """
+
+    messages: tuple[chat_pb2.Message, ...]
+    context: tuple[str, ...] = ()
+    whole: bool = True
+
+    def for_model(self) -> list[chat_pb2.Message]:
+        """The conversation as a model reads it: the context before the last question."""
+        *before, last = self.messages
+        if not self.context:
+            return [*before, last]
+        lines = "\n".join(f"- {line}" for line in self.context)
+        content = f"{_HEADER}{lines}{_QUESTION}{last.content}"
+        if last.content.startswith(_HEADER):  # it brings context of its own
+            content = f"{_HEADER}{lines}\n{last.content.removeprefix(_HEADER)}"
+        return [*before, chat_pb2.Message(role=last.role, content=content)]
+
+    def attachments(self) -> list[str]:
+        """Digests of the context, for the cache."""
+        return [hashlib.sha256(line.encode()).hexdigest() for line in self.context]
+
+
+def picture_lines(sights: pb.Sights | None) -> Sequence[str]:
+    """A line for each picture, as models have learned to read them."""
+    pictures = sights.pictures if sights else ()
+    return [
+        "image: " + ", ".join(f"{label.name} ({label.score:.2f})" for label in picture.labels) for picture in pictures
+    ]

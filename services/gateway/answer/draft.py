@@ -1,0 +1,175 @@
+"""An answer in the making: what its stages share."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question, prompt_tokens
+from services.gateway.answer.asked import Asked, picture_lines
+from services.gateway.answer.l1_cache import L1Cache
+from services.gateway.answer.labels import Degraded, Policy
+from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.removals import Known
+from services.gateway.answer.write_behind import WriteBehind
+from services.gateway.config import TEMPLATE
+from services.gateway.generation.shared import Generation, Shared
+from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.upstream.fleet import Fleet
+from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.stubs import Cache
+from services.runtime.errors import ServiceError
+from services.runtime.routing import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Fallbacks:
+    """What may take the place of a model's text, in this order: `stale`, `smaller`, `template`."""
+
+    order: Sequence[str] = ("stale", "smaller", "template")
+    template: str = TEMPLATE
+
+
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """What answers are made from. `models` has the stack of policies before them."""
+
+    cache: Cache | None
+    cache_breaker: SharedBreaker
+    fleet: Fleet
+    routes: Routes
+    l1: L1Cache
+    write_behind: WriteBehind
+    models: Shared
+    fallbacks: Fallbacks = Fallbacks()
+
+
+@dataclass(slots=True)
+class Draft:
+    """What the stages have found, and what goes to the client next. `placed` is of an item of a batch: it hears when
+    the model is asked."""
+
+    question: Question
+    tenant: Tenant
+    ledger: Ledger
+    backends: Backends
+    placed: Callable[[], None] | None = None
+    outbox: list[pb.Event] = field(default_factory=list)
+    announced: bool = False  # whether the client knows the plan
+    heard: str = ""
+    sights: pb.Sights | None = None
+    missed: bool = False  # something of the question was not seen or heard
+    choice: Choice | None = None
+    cached: cache_pb2.Question | None = None  # the question as the cache knows it; None: not for the cache
+    key: bytes = b""  # of equal questions; empty where none is equal to it
+    known: Known = field(default_factory=Known)
+    stale: cache_pb2.Answer | None = None
+    generation: Generation | None = None
+    working: set[asyncio.Task[None]] = field(default_factory=set)  # stages that work beside others
+    _asked: Asked | None = None
+
+    def flush(self) -> pb.GenerateResponse:
+        """What is in the outbox, as a message. Each costs gateway and client about 0.1 ms, as much as all of the code
+        here, so events gather and leave together."""
+        if not self.announced:
+            self.announced = True
+            self.outbox.insert(0, pb.Event(accepted=self.ledger.accepted()))
+        message = pb.GenerateResponse(events=self.outbox)
+        self.outbox.clear()
+        return message
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a message would tell anything."""
+        return bool(self.outbox) or not self.announced
+
+    @property
+    def asked(self) -> Asked:
+        """The question, with what was seen and heard by now."""
+        if self._asked is None:
+            self._asked = self._put_together()
+        return self._asked
+
+    @property
+    def prompt_tokens(self) -> int:
+        """An estimate, of what is asked without its context."""
+        spoken = self.question.recording == "question"
+        return prompt_tokens(self.asked.messages) if spoken else self.question.prompt_tokens
+
+    async def done(self, work: asyncio.Task[None]) -> None:
+        """Wait for `work`, one of `working`. What fails beside it ends it at once: nobody waits for the rest of a long
+        recording whose picture was refused."""
+        while work in self.working:
+            done, self.working = await asyncio.wait(self.working, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                for each in done:
+                    each.result()
+            except ServiceError:
+                await self._stop()
+                raise
+
+    async def _stop(self) -> None:
+        for each in self.working:
+            each.cancel()
+        if self.working:
+            await asyncio.wait(self.working)
+
+    def identify(self) -> None:
+        """Make the question what the cache and equal questions know it by, unless it is for nobody else."""
+        request = self.question.request
+        if self.asked.whole and not request.cache.bypass and self.cached is None:
+            self.cached = cache_question(request, self.asked, self.tenant.name)
+            self.key = hashlib.sha256(self.cached.SerializeToString(deterministic=True)).digest()
+
+    def take_heard(self, text: str) -> None:
+        self.heard = self.ledger.transcript = text
+        self._asked = None
+
+    def take_sights(self, sights: pb.Sights) -> None:
+        self.sights = self.ledger.sights = sights
+        self._asked = None
+
+    def miss(self, reason: Degraded) -> None:
+        """Something of the question is not known: the answer is for nobody else."""
+        self.missed, self._asked = True, None
+        self.ledger.degraded.append(reason)
+
+    def take_whole(self, text: str, model: str, reason: chat_pb2.FinishReason) -> None:
+        """A text that is there from the start. The answer is whole with it."""
+        self.ledger.model, self.ledger.finish_reason = model, reason
+        self.ledger.add_text(text)
+        self.outbox.append(pb.Event(delta=pb.TextDelta(text=text)))
+
+    def take_template(self, stage: str, why: str) -> None:
+        """The fixed text in the place of what `stage` would have brought."""
+        self.take_whole(self.backends.fallbacks.template, "", chat_pb2.FINISH_REASON_BUDGET)
+        self.ledger.degraded.append(Degraded.LLM_TEMPLATE)
+        self.ledger.decide(Policy.FALLBACK, "template", stage, why)
+
+    def _put_together(self) -> Asked:
+        request, recording = self.question.request, self.question.recording
+        messages, context = tuple(request.messages), list(picture_lines(self.sights))
+        if recording == "question":
+            messages = (*messages, chat_pb2.Message(role=chat_pb2.ROLE_USER, content=self.heard))
+        elif self.heard:
+            context.append(f"audio: {self.heard}")
+        return Asked(messages, tuple(context), whole=not self.missed)
+
+
+def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:
+    """The question as the cache keys it."""
+    named = f"model:{request.model}" if request.model else ""
+    return cache_pb2.Question(
+        tenant=tenant,
+        model_class=named or f"tier:{pb.Tier.Name(request.tier).removeprefix('TIER_').lower()}",
+        messages=asked.messages,
+        sampling=request.sampling if request.HasField("sampling") else None,
+        response_format=request.response_format if request.HasField("response_format") else None,
+        attachments=asked.attachments(),
+    )

@@ -1,0 +1,165 @@
+"""The cache: this gateway's own memory first, then the service, while the router's table is asked."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.l1_cache import Copy
+from services.gateway.answer.labels import LOCAL, Degraded, Policy
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.policies.shared_breaker import SharedPermit
+from services.gateway.upstream.stubs import WHOLE, Cache, Pending
+from services.runtime import telemetry
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
+
+_VERDICTS: Mapping[int, pb.CacheVerdict] = {
+    cache_pb2.VERDICT_MISS: pb.CACHE_VERDICT_MISS,
+    cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
+    cache_pb2.VERDICT_SEMANTIC: pb.CACHE_VERDICT_SEMANTIC,
+}
+
+
+class CacheStage(AnswerStage):
+    """Finds an answer, or has the one that is made stored."""
+
+    name, after = "cache", ("audio", "vision")
+
+    def __init__(self, draft: Draft):
+        super().__init__(draft)
+        self._lookup: tuple[Pending, SharedPermit, Running] | None = None
+
+    @classmethod
+    def wanted(cls, needs: Needs) -> bool:
+        return needs.cached
+
+    def start(self) -> None:
+        draft, cache = self.draft, self.draft.backends.cache
+        draft.identify()
+        draft.ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
+        if cache is None or draft.cached is None:
+            return
+        draft.known = draft.backends.l1.removals.known()
+        stage = draft.ledger.begin(self.name)
+        if not self._take_near(stage):
+            self._lookup = self._ask(cache, draft.cached, stage)
+        if self._lookup is None:
+            draft.ledger.end(stage)
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        if self._lookup is None:
+            return
+        pending, permit, stage = self._lookup
+        with self.draft.ledger.ending(stage):
+            self._lookup = None
+            try:
+                if self.draft.has_news:
+                    yield
+                self._take_verdict(await pending.reply(), stage)
+                permit.replied()
+            except ServiceError as problem:
+                permit.ended(problem)
+                self.fallback(problem, stage)
+            finally:
+                permit.withdrawn()  # unless it has reported
+                pending.cancel()
+
+    def fallback(self, problem: ServiceError, stage: Running) -> None:
+        """Without an answer of the cache's, a model makes one."""
+        ledger = self.draft.ledger
+        stage.detail = problem.outline
+        if isinstance(problem, InvalidInput):  # the cache works, and this question is none that it can keep
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, problem.message
+            ledger.decide(Policy.FALLBACK, "bypassed", self.name, problem.message)
+            return
+        late = isinstance(problem, TooLate)
+        stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+        ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+        ledger.decide(Policy.BUDGET if late else Policy.FALLBACK, "skipped", self.name, problem.outline)
+
+    def after_final(self, final: pb.Final) -> None:
+        """Have it stored, by the first of those who share it."""
+        draft, generation = self.draft, self.draft.generation
+        if draft.cached is None or generation is None or generation.report.stored or not _is_storable(final):
+            return
+        generation.report.stored = True
+        answer = cache_pb2.Answer(
+            text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
+        )
+        request = cache_pb2.StoreRequest(question=draft.cached, answer=answer)
+        draft.backends.write_behind.store(draft.key, request, generation.job.known)
+
+    def leave(self) -> None:
+        if self._lookup:
+            pending, permit, _ = self._lookup
+            permit.withdrawn()
+            pending.cancel()
+
+    def _ask(
+        self, cache: Cache, question: cache_pb2.Question, stage: Running
+    ) -> tuple[Pending, SharedPermit, Running] | None:
+        """The lookup, where there is time for one and the cache is well."""
+        ledger, tenant = self.draft.ledger, self.draft.tenant.name
+        if not ledger.worth_starting(self.name, stage):
+            return None
+        breaker = self.draft.backends.cache_breaker
+        permit = breaker.enter(tenant)
+        if permit is None:
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why(tenant)
+            ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
+            ledger.decide(Policy.BREAKER, "skipped", self.name, stage.detail)
+            return None
+        policy = self.draft.question.request.cache
+        similarity = policy.min_similarity if policy.HasField("min_similarity") else None
+        request = cache_pb2.LookupRequest(question=question, min_similarity=similarity)
+        return cache.lookup(request, stage.budget_s, telemetry.propagate(stage.span)), permit, stage
+
+    def _take_near(self, stage: Running) -> bool:
+        """Whether this gateway has the answer itself."""
+        draft, backends = self.draft, self.draft.backends
+        copy, pending = backends.l1.get(draft.tenant.name, draft.key), None
+        if copy is not None:
+            self._take(copy, pb.CACHE_VERDICT_EXACT, copy.key, 1.0)
+            stage.detail = "exact, kept in the gateway"
+        elif pending := backends.write_behind.pending(draft.tenant.name, draft.key):
+            self._take(pending, pb.CACHE_VERDICT_EXACT, "", 1.0)
+            stage.detail = "exact, on its way to the cache"
+        return bool(copy or pending)
+
+    def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> None:
+        draft, ledger, l1 = self.draft, self.draft.ledger, self.draft.backends.l1
+        if found.local_only:
+            ledger.degraded.append(Degraded.CACHE_LOCAL)
+            ledger.decide(Policy.FALLBACK, "local", self.name, "Redis is away: the replica's own memory was asked")
+        verdict = _VERDICTS.get(found.verdict, pb.CACHE_VERDICT_MISS)
+        similarity = found.similarity if found.HasField("similarity") else None
+        stage.detail = cache_pb2.Verdict.Name(found.verdict).removeprefix("VERDICT_").lower()
+        if similarity is not None and verdict != pb.CACHE_VERDICT_EXACT:
+            stage.detail += f", nearest {similarity:.3f}{f' refused: {found.refused}' if found.refused else ''}"
+        l1.removals.learn(found.epoch)
+        draft.known = replace(draft.known, epoch=found.epoch or draft.known.epoch, key=found.key)
+        if verdict == pb.CACHE_VERDICT_MISS:
+            ledger.cache = pb.CacheReport(verdict=verdict, similarity=similarity)
+            draft.stale = found.stale if found.HasField("stale") else None
+            return
+        exact = verdict == pb.CACHE_VERDICT_EXACT
+        self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
+        if exact and not found.local_only:  # else a removal by others would not be heard of
+            l1.put(draft.key, found.answer, draft.tenant.name, draft.known, found.key, found.ttl_ms)
+
+    def _take(
+        self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None
+    ) -> None:
+        self.draft.ledger.cache = pb.CacheReport(verdict=verdict, key=key, similarity=similarity)
+        self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
+
+
+def _is_storable(final: pb.Final) -> bool:
+    """Only what is new, complete and undegraded is kept."""
+    fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
+    whole = final.finish_reason in WHOLE and all(label in LOCAL for label in final.degraded)
+    return fresh and whole and bool(final.text.strip())

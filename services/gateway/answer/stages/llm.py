@@ -1,0 +1,177 @@
+"""The text, from a model or from what stands in for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.question import prompt_tokens
+from services.gateway.answer.decisions import Decisions
+from services.gateway.answer.labels import Degraded, Policy
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.generation.job import Job, Report
+from services.gateway.generation.shared import Reading
+from services.gateway.policies.priority import score
+from services.gateway.policies.ticket import Ticket
+from services.gateway.upstream.stubs import whose
+from services.runtime import telemetry
+from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
+from services.runtime.routing import Choice
+
+_COALESCING_S = 0.002  # how long the plan waits for a first token to travel with
+
+
+class LlmStage(AnswerStage):
+    """Reads a generation, its own or an equal question's."""
+
+    name, after = "llm", ("audio", "vision", "cache", "router")
+
+    @classmethod
+    def required(cls, needs: Needs) -> bool:
+        return True
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        draft, ledger = self.draft, self.draft.ledger
+        draft.identify()
+        choice = draft.choice
+        if choice is None:
+            raise Unavailable("router: no model was chosen")
+        with ledger.stage(self.name) as stage:
+            reading = self._read(choice, stage)
+            reader, report = reading.reader, reading.report
+            try:
+                if draft.has_news and not await reader.begins(_COALESCING_S):
+                    yield
+                while not ledger.finish_reason and (items := await reader.take()):
+                    self._take_text(items, report)
+                    if not ledger.finish_reason:
+                        yield
+                if not ledger.finish_reason:
+                    raise Unavailable(f"{report.model}: ended without saying why")
+            except ServiceError as problem:
+                self.fallback(problem, stage, report)
+            finally:
+                reader.leave()
+                self._account(reading, stage)
+                ledger.billed_tokens = self._due(report)
+
+    def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
+        """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
+        ledger, late = self.draft.ledger, isinstance(problem, TooLate)
+        ledger.model = report.model
+        stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+        stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
+        if not ledger.text and self._stands_in(problem, stage):
+            return
+        if not ledger.text and not late:
+            raise problem
+        ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED
+        ledger.degraded.append(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
+        policy, action = (Policy.BUDGET, "cut") if late else (Policy.FAILOVER, "impossible")
+        ledger.decide(policy, action, self.name, stage.detail)
+
+    def _stands_in(self, problem: ServiceError, stage: Running) -> bool:
+        """Whether something takes the place of a text that did not come. A refusal of load stays one: callers must
+        hear of it; and what is wrong with a request nothing mends. The fixed text is for what is late: of what is
+        broken callers must hear, too, and who asked for an answer of a certain form can do nothing with a text."""
+        draft = self.draft
+        if isinstance(problem, InvalidInput):
+            return False
+        formed = draft.question.request.HasField("response_format")
+        for name in draft.backends.fallbacks.order:
+            if name == "stale" and (old := draft.stale):
+                draft.take_whole(old.text, old.model, old.finish_reason)
+                draft.ledger.degraded.append(Degraded.LLM_STALE)
+                draft.ledger.decide(Policy.FALLBACK, name, self.name, problem.outline)
+            elif name == "template" and isinstance(problem, TooLate) and not formed:
+                draft.take_template(self.name, problem.outline)
+            else:
+                continue
+            stage.outcome = pb.STAGE_OUTCOME_REPLACED
+            return True
+        return False
+
+    def _read(self, choice: Choice, stage: Running) -> Reading:
+        draft, job = self.draft, self._job(choice, stage)
+        reading = draft.backends.models.read(draft.key, job, stage.budget_s)
+        draft.generation = reading.generation
+        if reading.joined:
+            draft.ledger.decisions += job.report.decisions
+            if draft.placed:  # it needs no place of its own
+                draft.placed()
+        return reading
+
+    def _job(self, choice: Choice, stage: Running) -> Job:
+        draft, ledger, tenant = self.draft, self.draft.ledger, self.draft.tenant
+        request = draft.question.request
+        question = llm_pb2.GenerateRequest(
+            messages=draft.asked.for_model(),
+            sampling=request.sampling if request.HasField("sampling") else None,
+            response_format=request.response_format if request.HasField("response_format") else None,
+            cache_salt=tenant.prefix_salt,
+        )
+        deadline, batch = Deadline.after(stage.budget_s, ledger.clock), draft.placed is not None
+        rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
+        return Job(
+            question,
+            (choice.model, *choice.alternatives),
+            deadline,
+            Ticket(rank, tenant.name, tenant.weight, deadline, draft.placed),
+            Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock),
+            Report(Decisions(ledger.clock)),
+            self._told(stage),
+            once=request.single_attempt,
+            others_when_late="smaller" in draft.backends.fallbacks.order,
+            known=draft.known,
+        )
+
+    def _told(self, stage: Running) -> telemetry.Metadata:
+        """What the llm service is told beside the request: a constraint is work, which it shares among tenants."""
+        told, formed = telemetry.propagate(stage.span), self.draft.question.request.HasField("response_format")
+        return (*told, whose(self.draft.tenant.name)) if formed else told
+
+    def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:
+        ledger, last = self.draft.ledger, items[-1]
+        text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
+        ledger.model = report.model
+        if text:
+            ledger.add_text(text, tokens)
+            self.draft.outbox.append(pb.Event(delta=pb.TextDelta(text=text, tokens=tokens)))
+        if last.HasField("finish"):
+            ledger.finish_reason = last.finish.reason
+            ledger.usage.CopyFrom(last.finish.usage)
+            ledger.usage.completion_tokens += report.carried_tokens
+
+    def _account(self, reading: Reading, stage: Running) -> None:
+        """What the generation's policies did belongs to everyone who read it; its cost to who started it."""
+        ledger, report = self.draft.ledger, reading.report
+        ledger.decisions += report.decisions
+        if report.problems and report.model:
+            stage.outcome = pb.STAGE_OUTCOME_REPLACED
+            ledger.degraded.append(Degraded.LLM_REPLACED)
+        if report.resumed:
+            ledger.degraded.append(Degraded.LLM_RESUMED)
+        if not stage.detail:
+            stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"
+        if report.model:
+            stage.detail = "; ".join([*report.problems, stage.detail])
+        model = self.draft.backends.routes.model(report.model)
+        if model and not reading.joined:
+            prompt = ledger.usage.prompt_tokens or self.draft.prompt_tokens
+            completion = ledger.usage.completion_tokens or ledger.tokens
+            ledger.cost_usd = model.cost_usd(prompt * report.prompts, completion)
+
+    def _due(self, report: Report) -> int:
+        """What the generation has cost by now, in tokens, and nobody has paid: every prompt that a model has read,
+        however the answer ended, and what it wrote. All who read it are one tenant's, so whoever leaves pays."""
+        ledger = self.draft.ledger
+        if not report.calls:
+            return 0
+        prompt = ledger.usage.prompt_tokens or prompt_tokens(self.draft.asked.for_model())
+        cost = prompt * report.prompts + max(ledger.tokens, ledger.usage.completion_tokens)
+        due, report.paid = max(cost - report.paid, 0), max(cost, report.paid)
+        return due

@@ -1,0 +1,217 @@
+"""What a request shows and says: its pictures become labels and its recording becomes words, side by side, each under
+its slice.
+
+A recording is the question itself, or context for one that is written; pictures are always context. Pictures that are
+late are left out, and the answer is degraded. The look goes on meanwhile: when it ends before the answer does, its
+labels come as a patch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.vision.v1 import vision_pb2
+from services.gateway.answer.asked import picture_lines
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.labels import Degraded, Policy
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.upstream.media import Hearing, Seeing
+from services.runtime import telemetry
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
+
+T = TypeVar("T")
+
+
+class _MediaStage(AnswerStage):
+    """A stage that works beside others."""
+
+    late: Degraded
+    gone: Degraded
+
+    def __init__(self, draft: Draft):
+        super().__init__(draft)
+        self._work: asyncio.Task[None] | None = None
+
+    def begin(self, work: Any) -> None:
+        self._work = asyncio.create_task(work)
+        self._work.add_done_callback(_retrieve)
+        self.draft.working.add(self._work)
+
+    def leave(self) -> None:
+        if self._work:
+            self._work.cancel()
+
+    async def attempt(
+        self, breaker: SharedBreaker, work: Callable[[Running], Awaitable[T]]
+    ) -> tuple[T | None, ServiceError | None]:
+        """The result of the stage, or why there is none. Raises what is wrong with the request."""
+        ledger, tenant = self.draft.ledger, self.draft.tenant.name
+        with ledger.stage(self.name) as stage:
+            if not ledger.worth_starting(self.name, stage):
+                return None, TooLate(f"{self.name}: {stage.detail}")
+            permit = breaker.enter(tenant)
+            if permit is None:
+                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why(tenant)
+                ledger.decide(Policy.BREAKER, "skipped", self.name, stage.detail)
+                return None, breaker.refusal(tenant)
+            try:
+                result = await work(stage)
+                permit.replied()
+                return result, None
+            except ServiceError as error:
+                permit.ended(error)
+                if isinstance(error, InvalidInput):
+                    raise
+                problem = error
+            finally:
+                permit.withdrawn()  # unless it has reported
+            late = isinstance(problem, TooLate)
+            stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+            stage.detail = problem.outline
+            ledger.decide(Policy.BUDGET if late else Policy.FALLBACK, "skipped", self.name, problem.outline)
+            return None, problem
+
+    def fallback(self, problem: ServiceError) -> None:
+        """The answer can do without."""
+        self.draft.miss(self.late if isinstance(problem, TooLate) else self.gone)
+
+
+class AudioStage(_MediaStage):
+    """Takes down what the recording says."""
+
+    name, late, gone = "audio", Degraded.AUDIO_BUDGET, Degraded.AUDIO_UNAVAILABLE
+
+    @classmethod
+    def wanted(cls, needs: Needs) -> bool:
+        return bool(needs.audio)
+
+    @classmethod
+    def required(cls, needs: Needs) -> bool:
+        return needs.audio == "question"
+
+    def start(self) -> None:
+        if hearing := self.draft.question.hearing:
+            self.begin(self._listen(hearing))
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        if self.draft.has_news:
+            yield
+        try:
+            if self._work:
+                await self.draft.done(self._work)
+        except TooLate as problem:
+            self._end_unheard(problem)
+        if heard := self.draft.heard:
+            transcript = pb.Transcript(text=heard, confirmed_words=len(heard.split()), final=True)
+            self.draft.outbox.append(pb.Event(transcript=transcript))
+            yield
+
+    async def _listen(self, hearing: Hearing) -> None:
+        async def hear(stage: Running) -> str:
+            recording = self.draft.question.request.audio.data
+            summary = await hearing.client.transcribe(recording, stage.budget_s, telemetry.propagate(stage.span))
+            stage.detail = f"{summary.audio_s:.1f} s, {summary.speech_s:.1f} s of it speech"
+            return summary.text.strip()
+
+        required = self.draft.question.recording == "question"
+        heard, problem = await self.attempt(hearing.breaker, hear)
+        if problem and required:
+            raise problem
+        if problem:
+            self.fallback(problem)
+        elif required and not heard:
+            raise InvalidInput("audio", "a recording in which somebody speaks", "silence")
+        else:
+            self.draft.take_heard(heard or "")
+
+    def _end_unheard(self, problem: TooLate) -> None:
+        """The time for hearing the question is over: there is nothing that could be answered."""
+        draft = self.draft
+        draft.miss(Degraded.AUDIO_BUDGET)
+        draft.ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET
+        if "template" in draft.backends.fallbacks.order:
+            draft.take_template(self.name, problem.outline)
+
+
+class VisionStage(_MediaStage):
+    """Looks at the pictures."""
+
+    name, late, gone = "vision", Degraded.VISION_BUDGET, Degraded.VISION_UNAVAILABLE
+
+    def __init__(self, draft: Draft):
+        super().__init__(draft)
+        self._look: asyncio.Task[vision_pb2.ClassifyResponse] | None = None
+
+    @classmethod
+    def wanted(cls, needs: Needs) -> bool:
+        return needs.images
+
+    def start(self) -> None:
+        if seeing := self.draft.question.seeing:
+            self.begin(self._see(seeing))
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        if self.draft.has_news:
+            yield
+        if self._work:
+            await self.draft.done(self._work)
+        if self.draft.sights:
+            self.draft.outbox.append(pb.Event(sights=self.draft.sights))
+            yield
+
+    def patch(self) -> pb.Event | None:
+        if self.draft.sights or not self._look or not self._look.done() or self._look.cancelled():
+            return None
+        if self._look.exception():
+            return None
+        self._take(self._look.result())
+        return pb.Event(patch=pb.Patch(stage=self.name, text="\n".join(picture_lines(self.draft.sights))))
+
+    def leave(self) -> None:
+        super().leave()
+        if self._look:
+            self._look.cancel()
+
+    async def _see(self, seeing: Seeing) -> None:
+        async def look(stage: Running) -> vision_pb2.ClassifyResponse:
+            metadata, left_s = telemetry.propagate(stage.span), self.draft.ledger.remaining()
+            call = seeing.client.classify(self._wanted(seeing), left_s, metadata)
+            self._look = asyncio.create_task(_reply(call.reply()))
+            self._look.add_done_callback(_retrieve)
+            done, _ = await asyncio.wait({self._look}, timeout=stage.budget_s)
+            if not done:
+                raise TooLate(f"vision: longer than its {stage.budget_s * 1000:.0f} ms")
+            seen = self._look.result()
+            named = sum(bool(shown.labels) for shown in seen.results)  # not as what: that is for the caller
+            stage.detail = f"{seen.model}: {named} of {len(seen.results)} named"
+            return seen
+
+        seen, problem = await self.attempt(seeing.breaker, look)
+        if problem:
+            self.fallback(problem)
+        elif seen:
+            self._take(seen)
+
+    def _wanted(self, seeing: Seeing) -> vision_pb2.ClassifyRequest:
+        images = [vision_pb2.Image(data=image.data) for image in self.draft.question.request.images]
+        return vision_pb2.ClassifyRequest(model=seeing.model, images=images, top_k=seeing.top_k)
+
+    def _take(self, seen: vision_pb2.ClassifyResponse) -> None:
+        self.draft.take_sights(pb.Sights(pictures=seen.results))
+
+
+async def _reply(reply: Awaitable[T]) -> T:
+    return await reply
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """It may fail when nobody waits for it any more."""
+    with suppress(asyncio.CancelledError):
+        task.exception()

@@ -1,0 +1,57 @@
+"""The choice of a model, on the table that the router pushed: microseconds, while the cache is asked."""
+
+from __future__ import annotations
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.labels import Degraded
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.stages.stage import AnswerStage
+from services.runtime.routing import Choice, Complexity, Demand, Tier, affordable
+
+
+class RouterStage(AnswerStage):
+    """Chooses."""
+
+    name, after = "router", ("audio",)
+
+    def start(self) -> None:
+        with self.draft.ledger.stage(self.name) as stage:
+            self.draft.choice = self._choose(stage)
+
+    def _choose(self, stage: Running) -> Choice:
+        draft, demand = self.draft, self._demand()
+        request, routes = draft.question.request, draft.backends.routes
+        if request.model:
+            if model := routes.model(request.model):
+                affordable([model], demand)
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{request.model}: asked for by name"
+            return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
+        choice = routes.choose(demand)
+        if choice is None:
+            return self.fallback(stage)
+        away = "" if routes.live else " (the router is away: its last table)"
+        stage.detail = f"{choice.model}: {choice.reason}{away}"
+        if choice.fallback:
+            draft.ledger.degraded.append(Degraded.ROUTER_FALLBACK)
+        return choice
+
+    def fallback(self, stage: Running) -> Choice:
+        """Without a table, the models in the order of the settings."""
+        first, *others = self.draft.backends.fleet.pools
+        if self.draft.backends.routes.expected:
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, f"no table yet: {first} stands in"
+            self.draft.ledger.degraded.append(Degraded.ROUTER_UNAVAILABLE)
+        else:
+            stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{first}: there is no router"
+        return Choice(first, tuple(others), Complexity.UNSPECIFIED, fallback=True, reason=stage.detail)
+
+    def _demand(self) -> Demand:
+        request, messages = self.draft.question.request, self.draft.asked.messages
+        return Demand(
+            tier=Tier(request.tier),
+            question=messages[-1].content,
+            budget_ms=self.draft.ledger.plan["llm"].budget_ms,
+            prompt_tokens=self.draft.prompt_tokens,
+            max_tokens=request.sampling.max_tokens,
+            max_cost_usd=request.max_cost_usd if request.HasField("max_cost_usd") else None,
+        )

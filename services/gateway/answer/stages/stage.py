@@ -1,0 +1,58 @@
+"""What a stage of an answer is: a claim on the budget, and what it does with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import ClassVar, NamedTuple
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.question import Recording
+from services.gateway.answer.draft import Draft
+from services.gateway.config import StageBudget
+
+
+class Needs(NamedTuple):
+    """What decides on the stages of a request: whether the cache may be asked, and what it brings besides text."""
+
+    cached: bool
+    images: bool = False
+    audio: Recording = ""
+
+
+class AnswerStage:
+    """One stage of one answer. `budget`: its claim, where the settings do not say; `after`: those it waits for."""
+
+    name: ClassVar[str]
+    budget: ClassVar[StageBudget] = StageBudget(share=0.1, cap_ms=100)
+    after: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, draft: Draft):
+        self.draft = draft
+
+    @classmethod
+    def wanted(cls, needs: Needs) -> bool:
+        """Whether a request has this stage."""
+        return True
+
+    @classmethod
+    def required(cls, needs: Needs) -> bool:
+        """Whether there is no answer without it: then no time is kept from it."""
+        return False
+
+    def start(self) -> None:
+        """Begin, without waiting. A stage that starts beside others lets them work meanwhile."""
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        """Wait for it. Each `yield` sends what is in the outbox. Raises what ends the answer."""
+        return
+        yield
+
+    def patch(self) -> pb.Event | None:
+        """What it has brought after its time was over."""
+        return None
+
+    def after_final(self, final: pb.Final) -> None:
+        """Done once the client has everything."""
+
+    def leave(self) -> None:
+        """Nobody waits any more."""

@@ -1,0 +1,34 @@
+"""The services that see and hear, where there are any, and what stands before each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.upstream.stubs import Audio, Vision
+
+
+@dataclass(frozen=True, slots=True)
+class Seeing:
+    """Who looks at pictures: `top_k` labels of each, by `model`; empty is the service's default."""
+
+    client: Vision
+    breaker: SharedBreaker
+    model: str = ""
+    top_k: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """Who listens to recordings and live audio."""
+
+    client: Audio
+    breaker: SharedBreaker
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """What this gateway can do with pictures and recordings; None: nothing."""
+
+    seeing: Seeing | None = None
+    hearing: Hearing | None = None
