@@ -62,8 +62,9 @@ proto: setup  ## Generate the stubs from protos/ and record what callers may rel
 	$(BIN)/python -m protos.generate
 	$(BIN)/python -m protos.snapshot
 
-docs: setup  ## Write docs/settings.md from the services' config classes
+docs: setup  ## Write docs/settings.md and the tables of labels from the code
 	$(BIN)/python -m docs.settings
+	$(BIN)/python -m docs.labels
 
 lock: setup  ## Resolve requirements.lock anew
 	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(TORCH) --no-header --no-annotate \

@@ -23,8 +23,8 @@ from services.audio.streams import Reader
 from services.audio.turns import Turns
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.errors import InvalidInput, Unavailable
+from services.runtime.rpc.authorization import GATEWAY, TENANT_HEADER
 from services.runtime.rpc.boundary import Call
-from services.runtime.security.authorization import GATEWAY, TENANT_HEADER
 
 _PARTING_S = 0.5  # before a deadline or the end of the grace, calls are ended, so that what they have still arrives
 _LEAVE_S = 60.0  # for a client to take its last answers

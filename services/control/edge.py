@@ -24,8 +24,8 @@ from services.control import edge_filters, edge_routes
 from services.control.edge_filters import TRACE_ID
 from services.control.routes import ads, packed
 from services.control.topology import Edge, EdgeLimits, Topology
+from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 from services.runtime.rpc.boundary import TRACE_ID_HEADER
-from services.runtime.security.authorization import EXPIRES_HEADER, TENANT_HEADER
 
 NAME = "edge"  # of the listener, of its routes and of the certificate's secret
 OTLP_CLUSTER = "otlp"  # in Envoy's bootstrap

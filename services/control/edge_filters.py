@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from services.control.routes import packed
 from services.control.topology import Edge, Jwt
-from services.runtime.security.authorization import EXPIRES_HEADER, TENANT_HEADER
+from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 
 HEALTH_PATH = "/healthz"  # of Envoy itself
 HEALTH_SERVICE = "/grpc.health.v1.Health/"  # of the gateway; who asks it has no token (a load balancer)

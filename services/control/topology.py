@@ -40,7 +40,7 @@ from pydantic import (
 
 from services.runtime.errors import shorten
 from services.runtime.process.config import is_loopback
-from services.runtime.security.authorization import TENANT_HEADER
+from services.runtime.rpc.authorization import TENANT_HEADER
 
 
 def _has_a_port(address: str) -> str:

@@ -27,12 +27,13 @@ from services.gateway.generation.stack import make_stack
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.usual import Usual
 from services.gateway.shared import sharing
+from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.discovery import SCHEME, BadBootstrap, Bootstrap, Discovery, bootstrap
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.gateway.upstream.media import Hearing, Media, Seeing
 from services.gateway.upstream.members import Members
 from services.gateway.upstream.routes import Routes
-from services.gateway.upstream.stubs import Audio, Cache, Control, Llm, Router, Vision, keep_up, watch
+from services.gateway.upstream.stubs import Audio, Cache, Control, Router, Vision, keep_up, watch
 from services.runtime.process import serve
 from services.runtime.security import tls
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.llm.v1 import llm_pb2
+from services.llm import engines
 from services.llm.config import LlmSettings
 from services.llm.engine import Engine
 from services.llm.errors import BadEngineSettings
@@ -45,14 +46,7 @@ async def assemble(settings: LlmSettings) -> AsyncIterator[Mapping[ServiceDescri
 
 async def _start(settings: LlmSettings) -> Engine:
     try:
-        if settings.engine == "openai":
-            from services.llm.openai_engine import OpenAIEngine
-
-            return OpenAIEngine(settings)
-        from services.llm.vllm_engine import VllmEngine  # vLLM takes seconds to import, and is not always installed
-
-        engine: Engine = await VllmEngine.start(settings, _log.info)
-        return engine
+        return await engines.start(settings, _log.info)
     except BadEngineSettings as error:
         _log.error("%s", error)
         raise SystemExit(2) from None

@@ -114,7 +114,12 @@ class LlmSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_LLM_", protected_namespaces=())
 
     address: str = Field("127.0.0.1:50053", description="Where to serve gRPC, host:port.")
-    engine: Literal["vllm", "openai"] = Field("vllm", description="What generates.")
+    engine: str = Field(
+        "vllm",
+        pattern=r"^(vllm|openai|[\w.]+:\w+)$",
+        description="What generates: `vllm`, `openai`, or an engine of your own as `package.module:function`, which is "
+        "given these settings.",
+    )
     model_name: str = Field(
         "", description="The name callers see. Empty: the last part of the engine's own name for it."
     )
@@ -127,7 +132,7 @@ class LlmSettings(ServiceSettings):
 
     @property
     def _engine_model(self) -> str:
-        return self.vllm.model if self.engine == "vllm" else self.openai.model
+        return {"vllm": self.vllm.model, "openai": self.openai.model}.get(self.engine, self.engine.partition(":")[0])
 
     @property
     def public_name(self) -> str:

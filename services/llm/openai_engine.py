@@ -130,6 +130,11 @@ class OpenAIEngine:
                     return
 
 
+async def start(settings: LlmSettings, progress: Progress) -> OpenAIEngine:
+    """See `engines.py`. There is nothing to load."""
+    return OpenAIEngine(settings)
+
+
 def _wire(own: OpenAISettings) -> Wire:
     options = Options(
         max_connections=own.max_connections,

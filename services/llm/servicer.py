@@ -12,8 +12,8 @@ from services.llm import validation
 from services.llm.engine import Chunk, Constraint, Engine, Finish, FinishReason, Message, Request, Sampling
 from services.llm.genai import Recorder
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
-from services.runtime.security.authorization import TENANT_HEADER
 
 _ROLES = {chat_pb2.ROLE_SYSTEM: "system", chat_pb2.ROLE_USER: "user", chat_pb2.ROLE_ASSISTANT: "assistant"}
 _REASONS = {

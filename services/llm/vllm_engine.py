@@ -140,6 +140,11 @@ class VllmEngine:
         return prompt
 
 
+async def start(settings: LlmSettings, progress: Progress) -> VllmEngine:
+    """See `engines.py`."""
+    return await VllmEngine.start(settings, progress)
+
+
 class _Tally:
     """Turns vLLM's outputs into chunks, and counts."""
 

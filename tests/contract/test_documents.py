@@ -42,8 +42,8 @@ def test_variables_are_settings(document: Path) -> None:
     known = {setting.variable for cls in settings_classes() for setting in settings(cls)}
     known |= {f"HEDGEROW_<SERVICE>_{setting.variable}" for setting in settings(ServiceSettings)}
     known |= {"HEDGEROW_<SERVICE>_CONFIG"}
-    known |= {name for path in COMMANDS for name in re.findall(r"\"(HEDGEROW_[A-Z_]+)\"", path.read_text())}
-    assert set(re.findall(r"HEDGEROW_[A-Z<>_]+[A-Z](?![A-Z<>_])", document.read_text())) <= known
+    known |= {name for path in COMMANDS for name in re.findall(r"\"(HEDGEROW_[A-Z0-9_]+)\"", path.read_text())}
+    assert set(re.findall(r"HEDGEROW_[A-Z0-9<>_]+[A-Z0-9](?![A-Z0-9<>_])", document.read_text())) <= known
 
 
 @each_document

@@ -26,7 +26,7 @@ from services.control.clusters import PROVIDER
 from services.gateway.upstream.discovery import bootstrap
 from services.runtime.process.config import load
 from services.runtime.process.workers import SLACK_S
-from services.runtime.security.authorization import CALLERS
+from services.runtime.rpc.authorization import CALLERS
 from tests.contract.manifests import (
     KUBECTL,
     ROOT,

@@ -28,7 +28,7 @@ from hedgerow.cli.processes import ServiceProcess, ServiceSpec, check_health, fr
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 from services.llm.config import VllmSettings
 from services.llm.vllm_args import environment
-from services.runtime.security.authorization import TENANT_HEADER
+from services.runtime.rpc.authorization import TENANT_HEADER
 from tests import hostile
 from tests.waiting import until
 

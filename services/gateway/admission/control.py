@@ -16,9 +16,9 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import CONVERSATION, REQUEST, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.admission.shared_quotas import SharedQuotas
-from services.gateway.answer.decisions import Decisions
-from services.gateway.answer.labels import Policy
 from services.gateway.config import ShedSettings
+from services.gateway.decisions import Decisions
+from services.gateway.labels import Act
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Shed
 from services.runtime.deadline import Deadline
@@ -95,6 +95,6 @@ def _explain(refusal: Exhausted, tenant: Tenant, trace_id: str) -> None:
     if isinstance(refusal, QuotaExceeded):
         _REFUSED.labels(tenant.name, refusal.metadata["quota"]).inc()
     decisions = Decisions()
-    policy: Policy = Policy.SHED if isinstance(refusal, Shed) else Policy.QUOTA
-    decisions.add(policy, "refused", tenant.name, refusal.message)
+    act = Act.SHED_REFUSED if isinstance(refusal, Shed) else Act.QUOTA_REFUSED
+    decisions.add(act, tenant.name, refusal.message)
     decisions.explain(refusal, time.monotonic(), trace_id)

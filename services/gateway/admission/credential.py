@@ -11,8 +11,8 @@ from typing import NoReturn
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.errors import CredentialExpired, KeyUnknown
 from services.runtime.deadline import Clock
+from services.runtime.rpc.authorization import EDGE, EXPIRES_HEADER, TENANT_HEADER
 from services.runtime.rpc.boundary import header
-from services.runtime.security.authorization import EDGE, EXPIRES_HEADER, TENANT_HEADER
 
 _LOOK_S = 0.5
 _SKEW_S = 60.0  # Envoy's: so long after it has expired, the edge still takes a token

@@ -27,7 +27,7 @@ from services.gateway.admission.quota import Allowance
 from services.gateway.config import KEY_WANTED, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.runtime.errors import shorten
-from services.runtime.process.stamps import Stamps
+from services.runtime.stamps import Stamps
 
 LOCAL = "local"  # the one tenant of a gateway without keys
 _OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) lets everybody in"

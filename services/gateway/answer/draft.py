@@ -14,14 +14,14 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked, picture_lines
 from services.gateway.answer.l1_cache import L1Cache
-from services.gateway.answer.labels import Degraded, Policy
 from services.gateway.answer.ledger import Ledger
-from services.gateway.answer.removals import Known
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.config import TEMPLATE
 from services.gateway.generation.shared import Generation, Shared
+from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.fleet import Fleet
+from services.gateway.upstream.removals import Known
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache
 from services.runtime.errors import ServiceError
@@ -150,7 +150,7 @@ class Draft:
         """The fixed text in the place of what `stage` would have brought."""
         self.take_whole(self.backends.fallbacks.template, "", chat_pb2.FINISH_REASON_BUDGET)
         self.ledger.degraded.append(Degraded.LLM_TEMPLATE)
-        self.ledger.decide(Policy.FALLBACK, "template", stage, why)
+        self.ledger.decide(Act.FALLBACK_TEMPLATE, stage, why)
 
     def _put_together(self) -> Asked:
         request, recording = self.question.request, self.question.recording

@@ -17,7 +17,7 @@ from prometheus_client import Gauge
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.answer.fair_lru import Room
-from services.gateway.answer.removals import Known, Removals
+from services.gateway.upstream.removals import Known, Removals
 from services.gateway.upstream.stubs import Cache
 from services.runtime.deadline import Clock
 

@@ -15,10 +15,10 @@ from prometheus_client import Counter, Histogram
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.decisions import Decisions
-from services.gateway.answer.labels import Policy
 from services.gateway.answer.plan import Plan
 from services.gateway.answer.targets import Targets
+from services.gateway.decisions import Decisions
+from services.gateway.labels import Act
 from services.gateway.policies.ticket import Shed
 from services.runtime import telemetry
 from services.runtime.deadline import Clock
@@ -103,16 +103,16 @@ class Ledger:
         """Seconds that stages may still use."""
         return max(0.0, self.plan.budget_ms / 1000 - self.reserve_s - self.elapsed())
 
-    def decide(self, policy: Policy, action: str, subject: str, reason: str) -> None:
+    def decide(self, act: Act, subject: str, reason: str) -> None:
         """Note what a policy did."""
-        self.decisions.add(policy, action, subject, reason)
+        self.decisions.add(act, subject, reason)
 
     def worth_starting(self, name: str, stage: Running) -> bool:
         """Whether an optional stage has any time at all; a call that ends before it begins is only a cost."""
         if stage.budget_s >= _LEAST_S:
             return True
         stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"a budget of {stage.budget_s * 1000:.2f} ms"
-        self.decide(Policy.BUDGET, "skipped", name, stage.detail)
+        self.decide(Act.BUDGET_SKIPPED, name, stage.detail)
         return False
 
     @contextmanager
@@ -210,7 +210,7 @@ class Ledger:
     def failed(self, error: ServiceError) -> None:
         """There is no answer: the error tells why."""
         if isinstance(error, Shed):
-            self.decide(Policy.SHED, "refused", error.metadata.get("why", ""), error.outline)
+            self.decide(Act.SHED_REFUSED, error.metadata.get("why", ""), error.outline)
         self.decisions.explain(error, self.opened, telemetry.trace_id(self.span))
         self._trace_decisions()
 
@@ -275,4 +275,4 @@ class Ledger:
         if self.ttft_s is not None:
             spent_ms["ttft"] = self.ttft_s * 1000
         for name, percentile, text in self.targets.missed(spent_ms):
-            self.decide(Policy.TARGET, f"missed_{percentile}", name, text)
+            self.decide(Act[f"TARGET_MISSED_{percentile.upper()}"], name, text)

@@ -17,7 +17,7 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.answer.fair_lru import Room
 from services.gateway.answer.l1_cache import L1Cache
-from services.gateway.answer.removals import Known
+from services.gateway.upstream.removals import Known
 from services.gateway.upstream.stubs import Cache, Router, keep_up
 from services.runtime.errors import ServiceError
 

@@ -22,7 +22,6 @@ from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.admission.validation import validate, validate_conversation
 from services.gateway.answer.answer import Answer, Messages
 from services.gateway.answer.draft import Backends, Draft
-from services.gateway.answer.labels import Degraded, Policy
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import answer_stages
@@ -32,6 +31,7 @@ from services.gateway.api.conversation import Conversation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BudgetSpent
+from services.gateway.labels import Act, Degraded
 from services.gateway.policies.pace import Turn
 from services.gateway.upstream.media import Media
 from services.gateway.upstream.stubs import Audio, whose
@@ -93,7 +93,7 @@ class GatewayServicer:
             reservation = await self._admission.admit_in_time(question, tenant, trace_id, deadline)
             ledger = self._open(question, max(deadline.remaining() * 1000, _LEAST_MS), call.span, time.monotonic())
             if (waited_ms := (ledger.opened - began) * 1000) > _LEAST_MS:
-                ledger.decide(Policy.LIMIT, "waited", "batch", f"{waited_ms:.0f} ms for its turn")
+                ledger.decide(Act.LIMIT_WAITED, "batch", f"{waited_ms:.0f} ms for its turn")
             return self._make(Draft(question, tenant, ledger, self._backends, turn.over), reservation)
 
         async with aclosing(Batch(allow, begin, _tell).results(request.requests)) as results:
@@ -187,7 +187,7 @@ class GatewayServicer:
     def _make(self, draft: Draft, reservation: Reservation) -> Messages:
         if reservation.local:
             draft.ledger.degraded.append(Degraded.QUOTA_LOCAL)
-            draft.ledger.decide(Policy.QUOTA, "local", draft.tenant.name, reservation.local)
+            draft.ledger.decide(Act.QUOTA_LOCAL, draft.tenant.name, reservation.local)
         return Answer(draft, reservation).messages()
 
     def _budget_ms(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> float:

@@ -11,9 +11,9 @@ from prometheus_client import Counter
 
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Observe, Sent
 from services.gateway.generation.stream import Text
+from services.gateway.labels import Act
 from services.gateway.policies.limit import Sample
 from services.gateway.policies.shared_breaker import Blame
 from services.gateway.upstream.drill import Fault
@@ -115,10 +115,10 @@ class Call:
         decisions, pool = self._report.decisions, self.pool
         self._report.model = pool.model
         if self.kind == "hedge":
-            decisions.add(Policy.HEDGE, "won", self.replica, f"after {self.age_s() * 1000:.0f} ms")
+            decisions.add(Act.HEDGE_WON, self.replica, f"after {self.age_s() * 1000:.0f} ms")
         if pool.sag.sagging:
             rate = f"tokens come at {pool.sag.ratio():.2f} of the usual rate"
-            decisions.add(Policy.LIMIT, "sagging", pool.model, rate)
+            decisions.add(Act.LIMIT_SAGGING, pool.model, rate)
         asyncio.get_running_loop().call_soon(pool.answered, self._first_s or 0.0)
         if self._permit.probe:  # no need to wait for the end of a long answer
             self._permit.succeeded(self._first_s)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from services.gateway.answer.labels import Policy
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.job import Job
 from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.labels import Act
 from services.gateway.policies.breaker import BreakerOpen
 from services.gateway.policies.ticket import Shed
 from services.runtime.deadline import Deadline
@@ -45,7 +45,7 @@ def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
     if job.once and not isinstance(problem, _NOT_SENT):
         raise problem
     job.report.problems.append(problem.outline)
-    job.report.decisions.add(Policy.FALLBACK, "started", other, problem.outline)
+    job.report.decisions.add(Act.FALLBACK_STARTED, other, problem.outline)
     return replace(job, first_text=Deadline.never(job.first_text.clock))
 
 

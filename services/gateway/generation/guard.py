@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job
 from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.errors import Unavailable
 
@@ -19,9 +19,9 @@ class Guard:
         pool, decisions = self._fleet.pools[job.model], job.report.decisions
         if pool.is_open(job.ticket.tenant):
             refusal = pool.refusal(job.ticket.tenant)
-            decisions.add(Policy.BREAKER, "refused", pool.model, refusal.outline)
+            decisions.add(Act.BREAKER_REFUSED, pool.model, refusal.outline)
             raise refusal
         if pool.drop_share and pool.rng.random() < pool.drop_share:
-            decisions.add(Policy.DRILL, "dropped", pool.model, f"a drill drops {pool.drop_share:.0%} of calls")
+            decisions.add(Act.DRILL_DROPPED, pool.model, f"a drill drops {pool.drop_share:.0%} of calls")
             raise Unavailable(f"{pool.model}: dropped by a drill")
         return await self._inner(job)

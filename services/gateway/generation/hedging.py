@@ -7,10 +7,10 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Placed, Race
 from services.gateway.generation.patience import Patience
 from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.labels import Act
 from services.gateway.policies.hedge import race
 from services.gateway.upstream.fleet import Fleet, Pool
 
@@ -91,7 +91,7 @@ class _Runners:
         """It may be asked for again: the first refusal is told."""
         if not self._told:
             self._told = True
-            self._placed.job.report.decisions.add(Policy.HEDGE, "skipped", pool.model, why)
+            self._placed.job.report.decisions.add(Act.HEDGE_SKIPPED, pool.model, why)
 
     async def _send(self, placed: Placed) -> TextStream:
         try:

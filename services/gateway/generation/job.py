@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Literal
 
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.answer.decisions import Decisions
-from services.gateway.answer.removals import Known
+from services.gateway.decisions import Decisions
 from services.gateway.policies.limiter import Slot
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.ticket import Ticket
 from services.gateway.upstream.fleet import Pool, Replica
 from services.gateway.upstream.prefix import Blocks
+from services.gateway.upstream.removals import Known
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from services.runtime.telemetry import Metadata

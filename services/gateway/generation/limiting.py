@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job, Placed
 from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 
@@ -34,7 +34,7 @@ class Limiting:
 
 def _after(job: Job, waited_s: float) -> Job:
     """The job after its wait. Nobody waits for the first text of a batch's item before it is asked for."""
-    job.report.decisions.add(Policy.LIMIT, "waited", job.model, f"{waited_s * 1000:.0f} ms for a place")
+    job.report.decisions.add(Act.LIMIT_WAITED, job.model, f"{waited_s * 1000:.0f} ms for a place")
     if not job.ticket.placed:
         return job
     return replace(job, first_text=Deadline(job.first_text.at + waited_s, job.first_text.clock))

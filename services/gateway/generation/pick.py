@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job, Placed, Sent
 from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.labels import Act
 from services.gateway.upstream import prefix
 from services.gateway.upstream.fleet import Fleet, Pool
 
@@ -25,7 +25,7 @@ class Pick:
             raise pool.refusal(tenant)
         replica, permit = picked
         if known := replica.prefixes.matched(prompt):
-            job.report.decisions.add(Policy.PREFIX, "matched", replica, f"{known} of {len(prompt)} blocks")
+            job.report.decisions.add(Act.PREFIX_MATCHED, replica, f"{known} of {len(prompt)} blocks")
         return await self._inner(Sent(placed, pool, replica, permit, prompt))
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job, Placed
 from services.gateway.generation.retrying import RETRIES
 from services.gateway.generation.stream import Generate, Text, TextStream
+from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 from services.runtime.errors import ServiceError, TooLate
 
@@ -49,7 +49,7 @@ class Resumable:
                 rest.slot.release()
                 if len(report.calls) == sent:  # nobody to ask
                     break
-                report.decisions.add(Policy.FAILOVER, "failed", report.calls[-1].replica, another.outline)
+                report.decisions.add(Act.FAILOVER_FAILED, report.calls[-1].replica, another.outline)
                 cause = another
                 failed.append(report.calls[-1].replica)
             else:

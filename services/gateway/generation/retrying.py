@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job
 from services.gateway.generation.stream import Generate, TextStream
+from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 from services.runtime.errors import ServiceError, TooLate
 
@@ -35,7 +35,7 @@ class Retrying:
             pause_s = self._pause_s(job, pool, failed, problem)
             if pause_s is None:
                 raise problem
-            job.report.decisions.add(Policy.RETRY, "started", pool.model, problem.outline)
+            job.report.decisions.add(Act.RETRY_STARTED, pool.model, problem.outline)
             await asyncio.sleep(pause_s)
 
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
-from services.gateway.answer.labels import Policy
 from services.gateway.generation.call import Call
-from services.gateway.generation.job import Observe, Sent
+from services.gateway.generation.job import Kind, Observe, Sent
+from services.gateway.labels import Act
 from services.gateway.upstream import balance
 from services.runtime.errors import ServiceError
+
+_STARTED: Mapping[Kind, Act] = {"hedge": Act.HEDGE_STARTED, "failover": Act.FAILOVER_STARTED}
 
 
 class Send:
@@ -25,9 +28,9 @@ class Send:
         call = Call(sent, self._observe, self._stall_s)
         placed.job.report.calls.append(call)
         if fault := pool.drill.fault(pool.rng):
-            decisions.add(Policy.DRILL, "aborted" if fault.code else "delayed", replica, fault.words())
-        if placed.kind != "first":
-            decisions.add(Policy[placed.kind.upper()], "started", replica, placed.why)
+            decisions.add(Act.DRILL_ABORTED if fault.code else Act.DRILL_DELAYED, replica, fault.words())
+        if act := _STARTED.get(placed.kind):
+            decisions.add(act, replica, placed.why)
         try:
             await call.begin(fault)
         except asyncio.CancelledError:

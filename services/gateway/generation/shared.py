@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer.labels import Policy
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.resume import Resumable
 from services.gateway.generation.stream import Text
+from services.gateway.labels import Act
 from services.gateway.policies.single_flight import Flight, Reader, SingleFlight
 
 _STILL_WORTH_IT = 0.8  # of the time that a newcomer has: a generation with less would cut its answer short
@@ -61,7 +61,7 @@ class Shared:
         shared = self._shared and bool(key) and not job.once
         found = self._under_way.get(key) if shared else None
         if found and found.suits(job):
-            job.report.decisions.add(Policy.SINGLE_FLIGHT, "joined", job.model, "the same is being generated")
+            job.report.decisions.add(Act.SINGLE_FLIGHT_JOINED, job.model, "the same is being generated")
             return Reading(found, found.text.subscribe(within_s), joined=True)
         generation = Generation(job, Flight[llm_pb2.GenerateResponse]())
         reader, execution = generation.text.subscribe(within_s), self._inner(job, generation.text)

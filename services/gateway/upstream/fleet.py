@@ -20,9 +20,9 @@ from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.usual import MIN_ANSWERS, Usual
 from services.gateway.upstream import balance
 from services.gateway.upstream.balance import Place, Policy
+from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.drill import Drill
 from services.gateway.upstream.prefix import Blocks, Prefixes
-from services.gateway.upstream.stubs import Llm
 from services.runtime.deadline import Clock
 from services.runtime.routing import Model
 

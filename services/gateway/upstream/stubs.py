@@ -1,7 +1,6 @@
 """The services behind the gateway, as the rest of it sees them: calls that start at once, and errors of our own tree.
 
-The one module of the gateway that knows gRPC. Text from a model crosses it as raw bytes, read one message at a time:
-gRPC's own deserializer and iterator cost more than the relay itself (docs/benchmarks.md).
+With `completion.py`, the modules of the gateway that know gRPC's calls.
 """
 
 from __future__ import annotations
@@ -9,94 +8,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import quote
 
 import grpc
 from envoy.service.discovery.v3 import discovery_pb2
-from google.protobuf.message import DecodeError, Message
-from google.rpc import error_details_pb2, status_pb2
+from google.protobuf.message import Message
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
-from hedgerow.channel import RESET, done_sending, send
-from hedgerow.chat.v1 import chat_pb2
-from hedgerow.llm.v1 import llm_pb2
+from hedgerow.channel import done_sending, send
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.policies.shared_breaker import SharedBreaker
-from services.gateway.upstream.drill import Fault
+from services.gateway.upstream.translate import Refused, translate
 from services.runtime.errors import (
-    CallerRefused,
-    Exhausted,
-    Faulty,
-    InvalidInput,
-    Missing,
     ServiceError,
-    ShareUsed,
-    TooLate,
     Unavailable,
 )
-from services.runtime.rpc.boundary import DOMAIN
-from services.runtime.security.authorization import TENANT_HEADER
+from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.telemetry import Metadata
 
 _log = logging.getLogger(__name__)
 _DETAILS = "grpc-status-details-bin"
 _OF_CONNECTIONS = ("failed to connect", "DNS resolution failed", "empty address list", "no healthy upstream")
 _PIECE_BYTES = 256 * 1024  # of a recording, in one message
-_ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
-    grpc.StatusCode.UNAVAILABLE: Unavailable,
-    grpc.StatusCode.DEADLINE_EXCEEDED: TooLate,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: Exhausted,
-    grpc.StatusCode.NOT_FOUND: Missing,
-    grpc.StatusCode.INTERNAL: Faulty,
-    grpc.StatusCode.UNKNOWN: Faulty,
-    grpc.StatusCode.DATA_LOSS: Faulty,
-}
-WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)  # the model's own ends
-
-
-class Refused(InvalidInput):
-    """A service behind the gateway refused the request; its words are for the caller."""
-
-    def __init__(self, message: str):
-        ServiceError.__init__(self, message)
-
-
-def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
-    """What a failed call to `who` means. Codes without a meaning of their own here are a broken backend.
-
-    Callers are told the text where it is one of our services' own, which are written for them. Any other may hold
-    addresses: what gRPC itself says of a connection is for the log, and so is who may call whom.
-    """
-    info, retry_delay_s = _details(error)
-    details, code = error.details() or "", error.code()
-    cls = _ERRORS.get(code, Unavailable)
-    if code is grpc.StatusCode.INTERNAL and RESET in details:
-        cls = Unavailable  # the way broke, not the service
-    if cls is Exhausted and info.reason == ShareUsed.reason:
-        cls = ShareUsed
-    if info.domain != DOMAIN or info.reason == CallerRefused.reason:
-        if details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN:
-            _log.info("%s: %s: %s", who, code.name, details)
-        details = ""
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return Refused(details or f"{who}: {code.name}")
-    return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
-
-
-def _details(error: grpc.aio.AioRpcError) -> tuple[error_details_pb2.ErrorInfo, float | None]:
-    """Who wrote an error and why, and when to come back, as far as it says so (google.rpc.ErrorInfo, RetryInfo)."""
-    raw = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
-    info, retry, retry_delay_s = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo(), None
-    with suppress(DecodeError):
-        for detail in status_pb2.Status.FromString(cast(bytes, raw)).details:
-            if not detail.Unpack(info) and detail.Unpack(retry):
-                retry_delay_s = retry.retry_delay.ToNanoseconds() / 1e9
-    return info, retry_delay_s
 
 
 class Pending:
@@ -185,74 +123,6 @@ class Control:
     ) -> AsyncGenerator[discovery_pb2.DiscoveryResponse, None]:
         """Resources as they change; waits for the control plane, ends with `ServiceError` when it goes."""
         return _both_ways(self._discover(wait_for_ready=True), requests, "control")
-
-
-class Completion:
-    """An answer that a model is writing. `finish` is there with the last message."""
-
-    def __init__(self, call: grpc.aio.UnaryStreamCall[bytes, bytes], who: str):
-        self._call, self._who = call, who
-        self._problem: ServiceError | None = None  # what the next to read gets
-        self.finish: llm_pb2.Finish | None = None
-
-    async def read(self) -> llm_pb2.GenerateResponse:
-        """The next message. Raises `ServiceError` also where it ends without its last."""
-        if self._problem:
-            raise self._problem
-        try:
-            raw = await self._call.read()
-            if raw is grpc.aio.EOF:
-                raise Unavailable(f"{self._who}: ended without saying why")
-            message = llm_pb2.GenerateResponse.FromString(cast(bytes, raw))
-        except asyncio.CancelledError:
-            if self._problem:
-                raise self._problem from None
-            raise
-        except grpc.aio.AioRpcError as error:
-            raise translate(error, self._who) from None
-        except DecodeError:
-            self._call.cancel()
-            raise Unavailable(f"{self._who}: sent what is not a message") from None
-        if message.HasField("finish"):
-            self._take_finish(message)
-        return message
-
-    async def ended(self) -> None:
-        """Wait for the status, which comes after the last message and tells nothing new."""
-        with suppress(grpc.aio.AioRpcError):
-            await self._call.read()
-
-    def cancel(self, problem: ServiceError | None = None) -> None:
-        """Stop the engine. Who reads now, or later, gets the `problem`."""
-        self._problem = problem
-        self._call.cancel()
-
-    async def suffer(self, fault: Fault) -> None:
-        """Have done to it what a drill asks for."""
-        await asyncio.sleep(fault.delay_s)
-        if fault.code is not None:
-            self._call.cancel()
-            raise _ERRORS.get(fault.code, Unavailable)(f"{self._who}: {fault.code.name}: a drill")
-
-    def _take_finish(self, message: llm_pb2.GenerateResponse) -> None:
-        if message.finish.reason in WHOLE:
-            self.finish = message.finish
-        else:
-            self._problem = Unavailable(f"{self._who}: the engine stopped in mid-answer")
-            message.ClearField("finish")
-
-
-class Llm:
-    """The llm service of one model."""
-
-    def __init__(self, channel: grpc.aio.Channel, model: str):
-        self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
-        self._model = model
-
-    def generate(self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata) -> Completion:
-        """Start an answer that ends after `timeout_s` at the latest."""
-        call = self._generate(request.SerializeToString(), timeout=timeout_s, metadata=metadata)
-        return Completion(call, self._model)
 
 
 class Vision:

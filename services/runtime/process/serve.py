@@ -39,8 +39,8 @@ from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.private import keep_to_oneself
 from services.runtime.process.workers import Worker
 from services.runtime.rpc import boundary, first_message, wrapped
+from services.runtime.rpc.authorization import CALLERS, anyone, callers_of, probes_of
 from services.runtime.security import tls
-from services.runtime.security.authorization import CALLERS, anyone, callers_of, probes_of
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
 _SERVING = health_pb2.HealthCheckResponse.SERVING

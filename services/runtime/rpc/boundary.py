@@ -33,8 +33,8 @@ from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Unavailable
 from services.runtime.rpc import first_message
+from services.runtime.rpc.authorization import Admit, anyone
 from services.runtime.rpc.malformed import explain
-from services.runtime.security.authorization import Admit, anyone
 
 TRACE_ID_HEADER = "x-hedgerow-trace-id"
 DOMAIN = "hedgerow"  # of google.rpc.ErrorInfo

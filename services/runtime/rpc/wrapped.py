@@ -20,8 +20,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from services.runtime.deadline import until_set
 from services.runtime.rpc import first_message
+from services.runtime.rpc.authorization import Admit, anyone
 from services.runtime.rpc.boundary import parser, to_status, trailers
-from services.runtime.security.authorization import Admit, anyone
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 Authorize = Callable[[Metadata, str], None]  # (metadata, identity); raises a ServiceError for a caller who may not

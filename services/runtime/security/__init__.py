@@ -1,0 +1,1 @@
+"""Certificates, and what must not be shown."""

@@ -25,8 +25,8 @@ from prometheus_client import Gauge
 from hedgerow import Tls
 from hedgerow.channel import open_channel
 from hedgerow.identities import identity_of, server_name_of
-from services.runtime.process.stamps import Stamps
 from services.runtime.rpc.reloading_channel import ReloadingChannel
+from services.runtime.stamps import Stamps
 
 _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S = 0.5

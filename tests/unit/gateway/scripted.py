@@ -15,12 +15,12 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
-from services.gateway.answer.removals import Known
 from services.gateway.config import BreakerSettings, GatewaySettings
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.usual import Usual
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.gateway.upstream.media import Hearing, Media, Seeing
+from services.gateway.upstream.removals import Known
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer.decisions import Decisions
+from services.gateway.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.stack import make_stack

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from services.gateway.answer.removals import Known, Removals
+from services.gateway.upstream.removals import Known, Removals
 from tests.clock import PausedClock
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.answer.l1_cache import L1Cache
-from services.gateway.answer.removals import Known
 from services.gateway.answer.write_behind import WriteBehind
+from services.gateway.upstream.removals import Known
 from services.runtime.errors import Unavailable
 from tests.clock import PausedClock
 from tests.waiting import until

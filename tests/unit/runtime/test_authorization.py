@@ -10,8 +10,8 @@ from google.rpc import code_pb2
 from hedgerow.cli.authority import IDENTITIES
 from hedgerow.identities import identity_of
 from services.runtime.errors import CallerRefused
+from services.runtime.rpc.authorization import CALLERS, anyone, callers_of, probes_of
 from services.runtime.rpc.boundary import to_status
-from services.runtime.security.authorization import CALLERS, anyone, callers_of, probes_of
 
 
 class Context:

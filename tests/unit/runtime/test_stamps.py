@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from services.runtime.process.stamps import Stamps
+from services.runtime.stamps import Stamps
 
 
 def test_a_file_is_read_again_once_it_has_stopped_changing_and_then_not_again(tmp_path: Path):

@@ -9,11 +9,12 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import Copy
-from services.gateway.answer.labels import LOCAL, Degraded, Policy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.labels import LOCAL, Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit
-from services.gateway.upstream.stubs import WHOLE, Cache, Pending
+from services.gateway.upstream.completion import WHOLE
+from services.gateway.upstream.stubs import Cache, Pending
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 
@@ -74,12 +75,12 @@ class CacheStage(AnswerStage):
         stage.detail = problem.outline
         if isinstance(problem, InvalidInput):  # the cache works, and this question is none that it can keep
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, problem.message
-            ledger.decide(Policy.FALLBACK, "bypassed", self.name, problem.message)
+            ledger.decide(Act.FALLBACK_BYPASSED, self.name, problem.message)
             return
         late = isinstance(problem, TooLate)
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
         ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
-        ledger.decide(Policy.BUDGET if late else Policy.FALLBACK, "skipped", self.name, problem.outline)
+        ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, problem.outline)
 
     def after_final(self, final: pb.Final) -> None:
         """Have it stored, by the first of those who share it."""
@@ -111,7 +112,7 @@ class CacheStage(AnswerStage):
         if permit is None:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why(tenant)
             ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
-            ledger.decide(Policy.BREAKER, "skipped", self.name, stage.detail)
+            ledger.decide(Act.BREAKER_SKIPPED, self.name, stage.detail)
             return None
         policy = self.draft.question.request.cache
         similarity = policy.min_similarity if policy.HasField("min_similarity") else None
@@ -134,7 +135,7 @@ class CacheStage(AnswerStage):
         draft, ledger, l1 = self.draft, self.draft.ledger, self.draft.backends.l1
         if found.local_only:
             ledger.degraded.append(Degraded.CACHE_LOCAL)
-            ledger.decide(Policy.FALLBACK, "local", self.name, "Redis is away: the replica's own memory was asked")
+            ledger.decide(Act.FALLBACK_LOCAL, self.name, "Redis is away: the replica's own memory was asked")
         verdict = _VERDICTS.get(found.verdict, pb.CACHE_VERDICT_MISS)
         similarity = found.similarity if found.HasField("similarity") else None
         stage.detail = cache_pb2.Verdict.Name(found.verdict).removeprefix("VERDICT_").lower()

@@ -8,12 +8,12 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.question import prompt_tokens
-from services.gateway.answer.decisions import Decisions
-from services.gateway.answer.labels import Degraded, Policy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Reading
+from services.gateway.labels import Act, Degraded
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Ticket
 from services.gateway.upstream.stubs import whose
@@ -71,8 +71,7 @@ class LlmStage(AnswerStage):
             raise problem
         ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED
         ledger.degraded.append(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
-        policy, action = (Policy.BUDGET, "cut") if late else (Policy.FAILOVER, "impossible")
-        ledger.decide(policy, action, self.name, stage.detail)
+        ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
 
     def _stands_in(self, problem: ServiceError, stage: Running) -> bool:
         """Whether something takes the place of a text that did not come. A refusal of load stays one: callers must
@@ -86,7 +85,7 @@ class LlmStage(AnswerStage):
             if name == "stale" and (old := draft.stale):
                 draft.take_whole(old.text, old.model, old.finish_reason)
                 draft.ledger.degraded.append(Degraded.LLM_STALE)
-                draft.ledger.decide(Policy.FALLBACK, name, self.name, problem.outline)
+                draft.ledger.decide(Act.FALLBACK_STALE, self.name, problem.outline)
             elif name == "template" and isinstance(problem, TooLate) and not formed:
                 draft.take_template(self.name, problem.outline)
             else:

@@ -18,9 +18,9 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.answer.asked import picture_lines
 from services.gateway.answer.draft import Draft
-from services.gateway.answer.labels import Degraded, Policy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.media import Hearing, Seeing
 from services.runtime import telemetry
@@ -59,7 +59,7 @@ class _MediaStage(AnswerStage):
             permit = breaker.enter(tenant)
             if permit is None:
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, breaker.why(tenant)
-                ledger.decide(Policy.BREAKER, "skipped", self.name, stage.detail)
+                ledger.decide(Act.BREAKER_SKIPPED, self.name, stage.detail)
                 return None, breaker.refusal(tenant)
             try:
                 result = await work(stage)
@@ -75,7 +75,7 @@ class _MediaStage(AnswerStage):
             late = isinstance(problem, TooLate)
             stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
             stage.detail = problem.outline
-            ledger.decide(Policy.BUDGET if late else Policy.FALLBACK, "skipped", self.name, problem.outline)
+            ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, problem.outline)
             return None, problem
 
     def fallback(self, problem: ServiceError) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.labels import Degraded
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
+from services.gateway.labels import Degraded
 from services.runtime.routing import Choice, Complexity, Demand, Tier, affordable
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from prometheus_client import Counter
 
-from services.gateway.answer.labels import Policy
+from services.gateway.labels import Act, Policy
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError
 
@@ -49,10 +49,11 @@ class Decisions(list[Decision]):
         super().__init__()
         self._clock = clock
 
-    def add(self, policy: Policy, action: str, subject: str | Backend, reason: str) -> None:
+    def add(self, act: Act, subject: str | Backend, reason: str) -> None:
+        said = act.value
         name, address = (subject, "") if isinstance(subject, str) else (subject.name, subject.address)
-        self.append(Decision(policy, action, name, reason, self._clock(), address))
-        _decisions(policy, action).inc()
+        self.append(Decision(said.policy, said.action, name, reason, self._clock(), address))
+        _decisions(said.policy, said.action).inc()
 
     def told(self, opened: float) -> list[dict[str, Any]]:
         """As the contract has them, with times in milliseconds since `opened`. Those of a generation that somebody else

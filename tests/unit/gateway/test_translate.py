@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from services.gateway.upstream.stubs import Refused, translate
+from services.gateway.upstream.translate import Refused, translate
 from services.runtime.errors import Exhausted, Faulty, InvalidInput, ServiceError, ShareUsed, TooLate, Unavailable
 from services.runtime.rpc import boundary
 

@@ -1,0 +1,38 @@
+"""Writes the tables of labels in `operations.md` from the enums that the gateway uses. Run it with `make docs`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from services.gateway.labels import Act, Degraded
+
+PAGE = Path(__file__).with_name("operations.md")
+
+
+def main() -> None:
+    PAGE.write_text(render(PAGE.read_text()))
+    print(f"{PAGE.name}: {len(Degraded)} labels, {len(Act)} decisions")
+
+
+def render(page: str) -> str:
+    """The page with its tables as they should be."""
+    degraded = [f"| `{label}` | {label.means[0].upper()}{label.means[1:]}. |" for label in Degraded]
+    acts = [
+        f"| `{act.value.policy}` | `{act.value.action}` | {act.value.means} | {act.value.settings} |" for act in Act
+    ]
+    page = _table(page, "| label | what happened |", degraded)
+    return _table(page, "| policy | action | what it means | setting |", acts)
+
+
+def _table(page: str, head: str, rows: list[str]) -> str:
+    """The page, with the rows under `head` replaced."""
+    found = re.search(rf"^{re.escape(head)}\n\|[-|]+\|\n(\|.*\n)*", page, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{PAGE.name}: no table under {head}")
+    columns = head.count("|") - 1
+    return page.replace(found[0], "\n".join([head, "|" + "---|" * columns, *rows, ""]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""The words that answers, traces and metrics use, each said once: `make docs` writes their tables from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Self
+
+
+class Label(StrEnum):
+    """A stable word, and what it `means`."""
+
+    means: str
+
+    def __new__(cls, word: str, means: str) -> Self:
+        label = str.__new__(cls, word)
+        label._value_, label.means = word, means
+        return label
+
+
+class Degraded(Label):
+    """In what way an answer is less than it could be (`Final.degraded`): a stage, and what became of it."""
+
+    AUDIO_BUDGET = "audio:budget", "the recording was not heard within its slice"
+    AUDIO_UNAVAILABLE = "audio:unavailable", "the recording could not be heard"
+    VISION_BUDGET = "vision:budget", "the pictures were not seen within their slice; a patch may still come"
+    VISION_UNAVAILABLE = "vision:unavailable", "the pictures could not be seen"
+    CACHE_LOCAL = "cache:local", "Redis was away: one replica's own memory was asked"
+    QUOTA_LOCAL = "quota:local", "Redis was away: this gateway alone decided on the quota"
+    ROUTER_UNAVAILABLE = "router:unavailable", "no table from the router yet: the first model was taken"
+    ROUTER_FALLBACK = "router:fallback", "no model met the demand: the fastest was taken"
+    LLM_BUDGET = "llm:budget", "the text was cut off at the budget"
+    LLM_INTERRUPTED = "llm:interrupted", "the model broke in mid-answer, and no other could go on"
+    LLM_REPLACED = "llm:replaced", "another model than the one chosen has answered"
+    LLM_RESUMED = "llm:resumed", "the model broke in mid-answer, and another call went on from its text"
+    LLM_STALE = "llm:stale", "an answer from the cache whose time is over, in place of the model's"
+    LLM_TEMPLATE = "llm:template", "the fixed text, in place of the model's"
+
+
+LOCAL = (Degraded.CACHE_LOCAL, Degraded.QUOTA_LOCAL)  # that shared state was away says nothing of the text
+
+
+class Policy(StrEnum):
+    """Who has decided something about a request (`Decision.policy`)."""
+
+    HEDGE = "hedge"
+    RETRY = "retry"
+    FAILOVER = "failover"
+    FALLBACK = "fallback"
+    BREAKER = "breaker"
+    LIMIT = "limit"
+    SHED = "shed"
+    QUOTA = "quota"
+    SINGLE_FLIGHT = "single_flight"
+    BUDGET = "budget"
+    PREFIX = "prefix"
+    DRILL = "drill"
+    TARGET = "target"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A policy and what it did (`Decision.action`), what that `means`, and the `settings` it goes by."""
+
+    policy: Policy
+    action: str
+    means: str
+    settings: str
+
+
+class Act(Enum):
+    """What a policy may do for a request."""
+
+    HEDGE_STARTED = Said(
+        Policy.HEDGE,
+        "started",
+        "The first text was late; a second replica was called. The reason says what the moment goes by: recent first "
+        "texts, those of ten minutes, or what is expected.",
+        "`hedge`, `expected`",
+    )
+    HEDGE_WON = Said(Policy.HEDGE, "won", "The second call was first.", "`hedge`")
+    HEDGE_SKIPPED = Said(
+        Policy.HEDGE,
+        "skipped",
+        "It was late, but there was no budget, no place to spare, or no healthy replica.",
+        "`hedge.max_share`",
+    )
+    RETRY_STARTED = Said(
+        Policy.RETRY,
+        "started",
+        "A call was UNAVAILABLE before its first text, or silent; another was made.",
+        "`retry`, `kept_share`",
+    )
+    FAILOVER_STARTED = Said(
+        Policy.FAILOVER, "started", "A stream broke; another replica goes on from its text.", "`retry`, `stall_ms`"
+    )
+    FAILOVER_FAILED = Said(Policy.FAILOVER, "failed", "The other replica broke too.", "`retry`")
+    FAILOVER_IMPOSSIBLE = Said(Policy.FAILOVER, "impossible", "A stream broke, and nobody can go on.", "`retry`")
+    FALLBACK_STARTED = Said(Policy.FALLBACK, "started", "Another model was asked.", "`fallbacks`")
+    FALLBACK_STALE = Said(Policy.FALLBACK, "stale", "An expired answer of the cache stood in.", "`fallbacks`")
+    FALLBACK_TEMPLATE = Said(Policy.FALLBACK, "template", "The fixed text stood in.", "`fallbacks`, `template`")
+    FALLBACK_SKIPPED = Said(Policy.FALLBACK, "skipped", "An optional stage failed.", "`stages`")
+    FALLBACK_LOCAL = Said(
+        Policy.FALLBACK, "local", "Redis was away: one cache replica's own memory was asked.", "the cache's `redis_url`"
+    )
+    FALLBACK_BYPASSED = Said(
+        Policy.FALLBACK,
+        "bypassed",
+        "The cache does not keep questions like this one; its detail says why.",
+        "the cache's `max_question_bytes`",
+    )
+    BREAKER_REFUSED = Said(Policy.BREAKER, "refused", "No replica of the model is called for now.", "`breaker`")
+    BREAKER_SKIPPED = Said(Policy.BREAKER, "skipped", "An optional stage's backend is not called for now.", "`breaker`")
+    LIMIT_WAITED = Said(
+        Policy.LIMIT, "waited", "It waited for a place at the model, or an item of a batch for its turn.", "`limit`"
+    )
+    LIMIT_SAGGING = Said(Policy.LIMIT, "sagging", "The model's tokens come much more slowly than usual.", "`limit`")
+    SHED_REFUSED = Said(
+        Policy.SHED,
+        "refused",
+        "It was refused so that others hold: by load, pressure, a full queue.",
+        "`shed`, `limit.queue_ms`",
+    )
+    QUOTA_REFUSED = Said(Policy.QUOTA, "refused", "Its tenant is over a quota.", "`tenants`")
+    QUOTA_LOCAL = Said(
+        Policy.QUOTA,
+        "local",
+        "Redis did not decide on its tenant's quota in time; this gateway did.",
+        "`redis_url`, `redis_timeout_ms`",
+    )
+    SINGLE_FLIGHT_JOINED = Said(
+        Policy.SINGLE_FLIGHT, "joined", "The same was being generated; this request reads along.", "`single_flight`"
+    )
+    BUDGET_SKIPPED = Said(
+        Policy.BUDGET, "skipped", "An optional stage overran or had no time.", "`stages`, `floor_share`"
+    )
+    BUDGET_CUT = Said(Policy.BUDGET, "cut", "The text was cut at the budget.", "`stages`")
+    PREFIX_MATCHED = Said(
+        Policy.PREFIX,
+        "matched",
+        "The replica was sent this prompt's beginning before, by this tenant or its `prefix_group`, and may have it in "
+        "its key-value cache.",
+        "`balance`, `tenants`",
+    )
+    DRILL_DROPPED = Said(
+        Policy.DRILL, "dropped", "A drill refuses a share of the calls on purpose.", "the topology's `drill`"
+    )
+    DRILL_DELAYED = Said(Policy.DRILL, "delayed", "It holds one back.", "the topology's `drill`")
+    DRILL_ABORTED = Said(Policy.DRILL, "aborted", "It ends one.", "the topology's `drill`")
+    TARGET_MISSED_P50 = Said(Policy.TARGET, "missed_p50", "A stage took longer than its target at p50.", "`targets`")
+    TARGET_MISSED_P95 = Said(Policy.TARGET, "missed_p95", "The same at p95.", "`targets`")
+    TARGET_MISSED_P99 = Said(Policy.TARGET, "missed_p99", "The same at p99.", "`targets`")

@@ -1,0 +1,91 @@
+"""The llm service of one model, and an answer that it is writing.
+
+Text crosses as raw bytes, read one message at a time: gRPC's own deserializer and iterator cost more than the relay
+itself (docs/benchmarks.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, cast
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.upstream.drill import Fault
+from services.gateway.upstream.translate import ERRORS, translate
+from services.runtime.errors import ServiceError, Unavailable
+from services.runtime.telemetry import Metadata
+
+WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)  # the model's own ends
+
+
+class Completion:
+    """An answer that a model is writing. `finish` is there with the last message."""
+
+    def __init__(self, call: grpc.aio.UnaryStreamCall[bytes, bytes], who: str):
+        self._call, self._who = call, who
+        self._problem: ServiceError | None = None  # what the next to read gets
+        self.finish: llm_pb2.Finish | None = None
+
+    async def read(self) -> llm_pb2.GenerateResponse:
+        """The next message. Raises `ServiceError` also where it ends without its last."""
+        if self._problem:
+            raise self._problem
+        try:
+            raw = await self._call.read()
+            if raw is grpc.aio.EOF:
+                raise Unavailable(f"{self._who}: ended without saying why")
+            message = llm_pb2.GenerateResponse.FromString(cast(bytes, raw))
+        except asyncio.CancelledError:
+            if self._problem:
+                raise self._problem from None
+            raise
+        except grpc.aio.AioRpcError as error:
+            raise translate(error, self._who) from None
+        except DecodeError:
+            self._call.cancel()
+            raise Unavailable(f"{self._who}: sent what is not a message") from None
+        if message.HasField("finish"):
+            self._take_finish(message)
+        return message
+
+    async def ended(self) -> None:
+        """Wait for the status, which comes after the last message and tells nothing new."""
+        with suppress(grpc.aio.AioRpcError):
+            await self._call.read()
+
+    def cancel(self, problem: ServiceError | None = None) -> None:
+        """Stop the engine. Who reads now, or later, gets the `problem`."""
+        self._problem = problem
+        self._call.cancel()
+
+    async def suffer(self, fault: Fault) -> None:
+        """Have done to it what a drill asks for."""
+        await asyncio.sleep(fault.delay_s)
+        if fault.code is not None:
+            self._call.cancel()
+            raise ERRORS.get(fault.code, Unavailable)(f"{self._who}: {fault.code.name}: a drill")
+
+    def _take_finish(self, message: llm_pb2.GenerateResponse) -> None:
+        if message.finish.reason in WHOLE:
+            self.finish = message.finish
+        else:
+            self._problem = Unavailable(f"{self._who}: the engine stopped in mid-answer")
+            message.ClearField("finish")
+
+
+class Llm:
+    """The llm service of one model."""
+
+    def __init__(self, channel: grpc.aio.Channel, model: str):
+        self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
+        self._model = model
+
+    def generate(self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata) -> Completion:
+        """Start an answer that ends after `timeout_s` at the latest."""
+        call = self._generate(request.SerializeToString(), timeout=timeout_s, metadata=metadata)
+        return Completion(call, self._model)

@@ -1,0 +1,78 @@
+"""What a failed call to a backend means, in our own error tree."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import cast
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from hedgerow.channel import RESET
+from services.runtime.errors import (
+    CallerRefused,
+    Exhausted,
+    Faulty,
+    InvalidInput,
+    Missing,
+    ServiceError,
+    ShareUsed,
+    TooLate,
+    Unavailable,
+)
+from services.runtime.rpc.boundary import DOMAIN
+
+_log = logging.getLogger(__name__)
+_DETAILS = "grpc-status-details-bin"
+_OF_CONNECTIONS = ("failed to connect", "DNS resolution failed", "empty address list", "no healthy upstream")
+ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: TooLate,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: Exhausted,
+    grpc.StatusCode.NOT_FOUND: Missing,
+    grpc.StatusCode.INTERNAL: Faulty,
+    grpc.StatusCode.UNKNOWN: Faulty,
+    grpc.StatusCode.DATA_LOSS: Faulty,
+}
+
+
+class Refused(InvalidInput):
+    """A service behind the gateway refused the request; its words are for the caller."""
+
+    def __init__(self, message: str):
+        ServiceError.__init__(self, message)
+
+
+def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
+    """What a failed call to `who` means. Codes without a meaning of their own here are a broken backend.
+
+    Callers are told the text where it is one of our services' own, which are written for them. Any other may hold
+    addresses: what gRPC itself says of a connection is for the log, and so is who may call whom.
+    """
+    info, retry_delay_s = _details(error)
+    details, code = error.details() or "", error.code()
+    cls = ERRORS.get(code, Unavailable)
+    if code is grpc.StatusCode.INTERNAL and RESET in details:
+        cls = Unavailable  # the way broke, not the service
+    if cls is Exhausted and info.reason == ShareUsed.reason:
+        cls = ShareUsed
+    if info.domain != DOMAIN or info.reason == CallerRefused.reason:
+        if details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN:
+            _log.info("%s: %s: %s", who, code.name, details)
+        details = ""
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return Refused(details or f"{who}: {code.name}")
+    return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
+
+
+def _details(error: grpc.aio.AioRpcError) -> tuple[error_details_pb2.ErrorInfo, float | None]:
+    """Who wrote an error and why, and when to come back, as far as it says so (google.rpc.ErrorInfo, RetryInfo)."""
+    raw = next((value for key, value in error.trailing_metadata() or () if key == _DETAILS), b"")
+    info, retry, retry_delay_s = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo(), None
+    with suppress(DecodeError):
+        for detail in status_pb2.Status.FromString(cast(bytes, raw)).details:
+            if not detail.Unpack(info) and detail.Unpack(retry):
+                retry_delay_s = retry.retry_delay.ToNanoseconds() / 1e9
+    return info, retry_delay_s
