@@ -69,7 +69,6 @@ def up(
     with needs("demo"):
         from launcher.mesh import MeshError, PortInUse
         from launcher.processes import ServiceFailed
-        from launcher.replicas import ReplicatedMesh  # noqa: F401  # brings what the others leave out
 
     if not mesh and tls:
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
@@ -106,8 +105,11 @@ def _alone(base_port: int, state_dir: Path, otlp_endpoint: str) -> _Plan:
 
 def _with_replicas(base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool) -> _Plan:
     """`replicas` of each, who find each other through the control plane."""
-    from launcher.mesh import default_models_dir
-    from launcher.replicas import ReplicatedMesh, ports_from
+    from hedgerow.cli.failures import needs
+
+    with needs("demo"):
+        from launcher.mesh import default_models_dir
+        from launcher.replicas import ReplicatedMesh, ports_from
 
     ports = ports_from(base_port, replicas)
     planned = ReplicatedMesh(ports, state_dir.resolve(), default_models_dir(), replicas, otlp_endpoint, tls)

@@ -17,12 +17,13 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 SDK = sorted(path for path in (REPOSITORY / "hedgerow").rglob("*.py") if "cli" not in path.parts)
 SERVICES = sorted((REPOSITORY / "services").rglob("*.py"))
-LAUNCHER = re.compile(r"(python -m )?(launcher|hedgerow\.cli)(\.\w+)*")
-SERVICE = re.compile(r"(python -m )?services\.\w+(\.\w+)*")
+# Whole, or as the beginning of an f-string.
+LAUNCHER = re.compile(r"(python -m )?(launcher|hedgerow\.cli)(\.\w+)*\.?")
+SERVICE = re.compile(r"(python -m )?services\.(\w+\.?)*")
 
 
 def strings(path: Path) -> Iterator[str]:
-    """Every string of a module but its docstrings: what `import_module`, `python -m` or an entry point is told."""
+    """Every string of a module, also the pieces of f-strings: what `import_module` or `python -m` may be told."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -41,8 +42,11 @@ def test_no_string_of_a_service_names_the_launcher() -> None:
 
 
 def test_a_name_in_a_string_is_found(tmp_path: Path) -> None:
-    (tmp_path / "sly.py").write_text("""import_module("launcher.mesh"); run([python, "-m", "hedgerow.cli"])""")
-    assert len(naming(LAUNCHER, [tmp_path / "sly.py"])) == 2
+    sly = tmp_path / "sly.py"
+    sly.write_text("""import_module("launcher.mesh"); import_module(f"launcher.{name}"); run("hedgerow.cli")""")
+    assert len(naming(LAUNCHER, [sly])) == 3
+    sly.write_text("""import_module(f"services.{name}"); import_module("services.llm")""")
+    assert len(naming(SERVICE, [sly])) == 2
 
 
 def test_the_commands_load_no_launcher_before_they_run() -> None:

@@ -123,8 +123,9 @@ def test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is(do
     assert f"HEDGEROW_{service.upper()}_ADDRESS=0.0.0.0:{port}" in " ".join(instructions(dockerfile, "ENV"))
 
 
-def test_the_command_lines_image_runs_it_as_nobody_in_particular() -> None:
+def test_the_command_lines_image_has_the_launcher_and_runs_as_nobody_in_particular() -> None:
     (dockerfile,) = set(DOCKERFILES) - set(SERVICE_IMAGES)
+    assert "launcher launcher" in instructions(dockerfile, "COPY")
     assert instructions(dockerfile, "USER") == ["10001"]
     assert instructions(dockerfile, "ENTRYPOINT") == ['["hedgerow"]']
 
