@@ -13,7 +13,7 @@ UV := $(BIN)/uv
 UV_VERSION := 0.13.8
 BUF := npx --yes --loglevel=error @bufbuild/buf@1.75.0
 
-.PHONY: help setup demo up test faults mutants check format proto docs lock clean
+.PHONY: help setup demo up test faults mutants check format proto sync docs lock clean
 
 help:  ## This list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ format: setup  ## Format and fix what can be fixed
 proto: setup  ## Generate the stubs from protos/ and record what callers may rely on
 	$(BIN)/python -m protos.generate
 	$(BIN)/python -m protos.snapshot
+
+sync: setup  ## Derive the SDK's blocking clients from its asyncio ones
+	@$(BIN)/python -m scripts.unasync
 
 docs: setup  ## Write docs/settings.md and the tables of labels from the code
 	$(BIN)/python -m docs.settings

@@ -27,7 +27,7 @@ from bench.spoken import RATE, Recording, compare, recording
 from bench.stats import percentiles
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import open_channel
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
 
 SENTENCES = 200  # of the recording
 SECONDS = 120.0  # of each stream, at least

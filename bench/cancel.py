@@ -19,9 +19,9 @@ from rich.table import Table
 import hedgerow
 from bench.stats import percentiles
 from hedgerow.channel import open_channel
-from hedgerow.cli.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
-from hedgerow.cli.processes import free_ports
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
+from launcher.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
+from launcher.processes import free_ports
 
 SAMPLES = 30
 _STORY = "Tell me a long story about a fox."

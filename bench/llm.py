@@ -23,8 +23,8 @@ from rich.table import Table
 
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
 
 NAME = "llm"
 STORIES = 20  # per path

@@ -24,7 +24,7 @@ from rich.table import Table
 from bench.provider.__main__ import TOKENS
 from bench.provider.clients import Aiohttp, Client, Engine, HttpxToTheEnd, HttpxUntilDone, Pyqwest
 from bench.stats import percentiles
-from hedgerow.cli.authority import make_authority, write_identity
+from launcher.certificate_authority import make_authority, write_identity
 
 NAME = "llm_provider"
 TURNS, WARM_UP = 40, 2  # of each client

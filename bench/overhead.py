@@ -21,9 +21,9 @@ from rich.table import Table
 from bench.stats import percentiles
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_ports
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
+from launcher.processes import ServiceProcess, ServiceSpec, free_ports
 
 NAME = "overhead"
 TOKENS = 4  # messages of a measured answer

@@ -25,10 +25,10 @@ from bench.load import Arrival, Ask, OpenLoop, Outcome, Sample, ask_gateway, ask
 from bench.stats import percentiles
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.mesh import Mesh
-from hedgerow.cli.processes import ServiceSpec, free_ports
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
+from launcher.mesh import Mesh
+from launcher.processes import ServiceSpec, free_ports
 
 SLOTS = 12
 PROFILE = Profile(Mixture(median_ms=120, sigma=0.25), each_ms=9)

@@ -76,9 +76,9 @@ if TYPE_CHECKING:
     from hedgerow._aio import AsyncAnswerStream, AsyncClient, AsyncConversation
     from hedgerow._audio import AudioClient
     from hedgerow._audio_aio import AsyncAudioClient
-    from hedgerow._base import EventStream
-    from hedgerow._base_aio import AsyncEventStream
     from hedgerow._client import AnswerStream, Client, Conversation
+    from hedgerow._streams import EventStream
+    from hedgerow._streams_aio import AsyncEventStream
     from hedgerow._vision import VisionClient
     from hedgerow._vision_aio import AsyncVisionClient
 
@@ -155,12 +155,12 @@ _LAZY = {
     "AsyncAudioClient": "_audio_aio",
     "AsyncClient": "_aio",
     "AsyncConversation": "_aio",
-    "AsyncEventStream": "_base_aio",
+    "AsyncEventStream": "_streams_aio",
     "AsyncVisionClient": "_vision_aio",
     "AudioClient": "_audio",
     "Client": "_client",
     "Conversation": "_client",
-    "EventStream": "_base",
+    "EventStream": "_streams",
     "VisionClient": "_vision",
 }
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
-from inspect import isawaitable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Unpack
 
 import grpc
 
-from hedgerow._base_aio import AsyncEventStream, AsyncServiceClient
-from hedgerow._conversation import INTERRUPT, IncomingTurns, spoken_aio
+from hedgerow._base_aio import AsyncServiceClient, settle
+from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Event, Final
 from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch
 from hedgerow._options import Media, Messages, Options, Request
 from hedgerow._outgoing import DEFAULT_TARGET, Caller
 from hedgerow._peer import Peer
+from hedgerow._request import live_blocks
 from hedgerow._sending_aio import AsyncDuplexStream
 from hedgerow._speech import AudioFormat
 from hedgerow._status import from_rpc_error
+from hedgerow._streams_aio import AsyncEventStream
 from hedgerow._tls import Tls
 from hedgerow._turns import ConversationEvent
-from hedgerow.gateway.v1 import gateway_pb2_grpc
+from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 
 
 class AsyncClient(AsyncServiceClient):
@@ -81,9 +82,7 @@ class AsyncClient(AsyncServiceClient):
             async for event in events:
                 if isinstance(event, Final):
                     answer = event.answer
-                for result in callbacks.notify(event):
-                    if isawaitable(result):
-                        await result
+                await settle(callbacks.notify(event))
         assert answer is not None  # a stream without a final event raises
         return answer
 
@@ -122,12 +121,13 @@ class AsyncClient(AsyncServiceClient):
 
         Each time the speaker pauses (for `pause_ms`, 100 to 5,000), what was said is answered like a question, with
         `images`, `options` and the turns before it; `messages` come before the first. `audio` gives blocks of any
-        length as they are recorded, in `format`. When it ends, the last answer is finished.
+        length as they are recorded, in `format`, and is read in a task of its own. When it ends, the last answer is
+        finished.
         """
         asked: Request = {"messages": messages, "images": images, "audio": None, **options}
         opening = self._caller.converse(asked, format, pause_ms)
-        call = self._stub.Converse(metadata=self._peer.metadata())
-        return AsyncConversation(call, spoken_aio(opening, audio, format), IncomingTurns(self._peer))
+        requests, incoming = _spoken(opening, audio, format), IncomingTurns(self._peer)
+        return AsyncConversation.begin(self._stub.Converse, requests, incoming, self._peer.metadata())
 
 
 class AsyncAnswerStream(AsyncEventStream[Event]):
@@ -144,8 +144,18 @@ class AsyncConversation(AsyncDuplexStream[tuple[int, ConversationEvent]]):
     """
 
     async def interrupt(self) -> bool:
-        """Cut off the answer that is being given, as speaking would.
+        """Cut off the answer that is being given, as speaking would; may be called from another task.
 
         False when it cannot be said any more, because the audio or the conversation is over: `cancel()` still ends it.
         """
-        return await self._sender.send(INTERRUPT)
+        return await self._send(INTERRUPT)
+
+
+async def _spoken(
+    opening: gateway_pb2.ConverseRequest, audio: AsyncIterable[bytes], form: AudioFormat
+) -> AsyncGenerator[gateway_pb2.ConverseRequest, None]:
+    """What is sent of a conversation."""
+    yield opening
+    async for block in audio:
+        for part in live_blocks(block, form):
+            yield gateway_pb2.ConverseRequest(audio=part)

@@ -1,22 +1,29 @@
 """The audio service's client for programs without an event loop."""
 
+# Written by `make sync` from _audio_aio.py; change that.
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hedgerow import _audio_messages as messages
-from hedgerow._base import EventStream, ServiceClient
+from hedgerow._base import ServiceClient, settle
 from hedgerow._options import Media
 from hedgerow._peer import Peer
-from hedgerow._sending import DuplexStream, Outbox
+from hedgerow._request import live_blocks
+from hedgerow._sending import DuplexStream
 from hedgerow._speech import AudioFormat, Heard, Policy, Recording, Segment, SpeechModel, Transcription
+from hedgerow._streams import EventStream
 from hedgerow._tls import Tls
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 
 
 class AudioClient(ServiceClient):
-    """An audio service, over one pooled connection that is opened when first used. Safe to share between threads."""
+    """An audio service, over one pooled connection that is opened when first used.
+
+    Safe to share between threads.
+    """
 
     def __init__(
         self,
@@ -41,16 +48,21 @@ class AudioClient(ServiceClient):
     ) -> Transcription:
         """What a recording says: the bytes of a WAV, FLAC, MP3 or Ogg Opus file, or its path. It is sent in pieces.
 
-        `language` is ISO 639-1; with `words`, segments carry the time of each. The callbacks are called in the caller's
-        thread: `on_recording` once the file is decoded, `on_segment` with each segment as it is done.
+        `language` is ISO 639-1; with `words`, segments carry the time of each. `on_recording` is called once the file
+        is decoded, `on_segment` with each segment as it is done. Callbacks are called in the caller's thread.
         """
         notices, result = messages.Notices(on_recording, on_segment), None
         requests, timeout_s = messages.recording(audio, language, words), budget_ms / 1000
-        incoming, outbox = messages.IncomingRecording(self._peer, timeout_s), Outbox()
-        call = self._stub.Transcribe(outbox, timeout=timeout_s, metadata=self._peer.metadata())
-        with DuplexStream(call, outbox, requests, incoming) as events:
+        call = DuplexStream.begin(
+            self._stub.Transcribe,
+            _one_by_one(requests),
+            messages.IncomingRecording(self._peer, timeout_s),
+            self._peer.metadata(),
+            timeout_s,
+        )
+        with call as events:
             for event in events:
-                notices.notify(event)
+                settle([notices.notify(event)])
                 result = event
         assert isinstance(result, Transcription)  # a stream without its summary raises
         return result
@@ -67,11 +79,27 @@ class AudioClient(ServiceClient):
         """Text while it is spoken. `audio` gives blocks of any length as they are recorded, in `format`, and is read in
         a thread of its own; `policy` says when a word counts as sure, `pause_ms` (100 to 5,000) closes a segment.
         """
-        opening, outbox = messages.live_opening(format, language, policy, pause_ms), Outbox()
-        call = self._stub.TranscribeStream(outbox, metadata=self._peer.metadata())
-        return DuplexStream(call, outbox, messages.live(opening, audio, format), messages.IncomingSpeech(self._peer))
+        opening = messages.live_opening(format, language, policy, pause_ms)
+        requests, incoming = _live(opening, audio, format), messages.IncomingSpeech(self._peer)
+        return DuplexStream.begin(self._stub.TranscribeStream, requests, incoming, self._peer.metadata())
 
     def model(self) -> SpeechModel:
         """The model, and how busy it is."""
         request = audio_pb2.GetModelRequest()
         return messages.model(self._call(self._stub.GetModel, request, messages.MODEL_TIMEOUT_S))
+
+
+def _one_by_one(
+    requests: Iterable[audio_pb2.TranscribeRequest],
+) -> Iterator[audio_pb2.TranscribeRequest]:
+    yield from requests
+
+
+def _live(
+    opening: audio_pb2.TranscribeStreamRequest, audio: Iterable[bytes], form: AudioFormat
+) -> Iterator[audio_pb2.TranscribeStreamRequest]:
+    """What is sent of live audio."""
+    yield opening
+    for block in audio:
+        for part in live_blocks(block, form):
+            yield audio_pb2.TranscribeStreamRequest(audio=part)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable
-from inspect import isawaitable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from typing import Any
 
 from hedgerow import _audio_messages as messages
-from hedgerow._base_aio import AsyncEventStream, AsyncServiceClient
+from hedgerow._base_aio import AsyncServiceClient, settle
 from hedgerow._options import Media
 from hedgerow._peer import Peer
+from hedgerow._request import live_blocks
 from hedgerow._sending_aio import AsyncDuplexStream
 from hedgerow._speech import AudioFormat, Heard, Policy, Recording, Segment, SpeechModel, Transcription
+from hedgerow._streams_aio import AsyncEventStream
 from hedgerow._tls import Tls
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 
@@ -45,17 +46,21 @@ class AsyncAudioClient(AsyncServiceClient):
     ) -> Transcription:
         """What a recording says: the bytes of a WAV, FLAC, MP3 or Ogg Opus file, or its path. It is sent in pieces.
 
-        `language` is ISO 639-1; with `words`, segments carry the time of each. The callbacks are functions or
-        coroutine functions: `on_recording` once the file is decoded, `on_segment` with each segment as it is done.
+        `language` is ISO 639-1; with `words`, segments carry the time of each. `on_recording` is called once the file
+        is decoded, `on_segment` with each segment as it is done. Callbacks are functions or coroutine functions.
         """
         notices, result = messages.Notices(on_recording, on_segment), None
         requests, timeout_s = messages.recording(audio, language, words), budget_ms / 1000
-        call = self._stub.Transcribe(timeout=timeout_s, metadata=self._peer.metadata())
-        incoming = messages.IncomingRecording(self._peer, timeout_s)
-        async with AsyncDuplexStream(call, messages.one_by_one(requests), incoming) as events:
+        call = AsyncDuplexStream.begin(
+            self._stub.Transcribe,
+            _one_by_one(requests),
+            messages.IncomingRecording(self._peer, timeout_s),
+            self._peer.metadata(),
+            timeout_s,
+        )
+        async with call as events:
             async for event in events:
-                if isawaitable(told := notices.notify(event)):
-                    await told
+                await settle([notices.notify(event)])
                 result = event
         assert isinstance(result, Transcription)  # a stream without its summary raises
         return result
@@ -69,15 +74,31 @@ class AsyncAudioClient(AsyncServiceClient):
         policy: Policy | None = None,
         pause_ms: int | None = None,
     ) -> AsyncEventStream[Heard]:
-        """Text while it is spoken. `audio` gives blocks of any length as they are recorded, in `format`; `policy` says
-        when a word counts as sure, `pause_ms` (100 to 5,000) closes a segment.
+        """Text while it is spoken. `audio` gives blocks of any length as they are recorded, in `format`, and is read in
+        a task of its own; `policy` says when a word counts as sure, `pause_ms` (100 to 5,000) closes a segment.
         """
         opening = messages.live_opening(format, language, policy, pause_ms)
-        call = self._stub.TranscribeStream(metadata=self._peer.metadata())
-        requests = messages.live_aio(opening, audio, format)
-        return AsyncDuplexStream(call, requests, messages.IncomingSpeech(self._peer))
+        requests, incoming = _live(opening, audio, format), messages.IncomingSpeech(self._peer)
+        return AsyncDuplexStream.begin(self._stub.TranscribeStream, requests, incoming, self._peer.metadata())
 
     async def model(self) -> SpeechModel:
         """The model, and how busy it is."""
         request = audio_pb2.GetModelRequest()
         return messages.model(await self._call(self._stub.GetModel, request, messages.MODEL_TIMEOUT_S))
+
+
+async def _one_by_one(
+    requests: Iterable[audio_pb2.TranscribeRequest],
+) -> AsyncGenerator[audio_pb2.TranscribeRequest, None]:
+    for request in requests:
+        yield request
+
+
+async def _live(
+    opening: audio_pb2.TranscribeStreamRequest, audio: AsyncIterable[bytes], form: AudioFormat
+) -> AsyncGenerator[audio_pb2.TranscribeStreamRequest, None]:
+    """What is sent of live audio."""
+    yield opening
+    async for block in audio:
+        for part in live_blocks(block, form):
+            yield audio_pb2.TranscribeStreamRequest(audio=part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import grpc
@@ -11,7 +11,7 @@ from hedgerow._errors import Internal
 from hedgerow._media import pieces
 from hedgerow._options import Media
 from hedgerow._peer import Peer
-from hedgerow._request import audio_format, live_blocks, one_of, set_fields
+from hedgerow._request import audio_format, one_of, set_fields
 from hedgerow._speech import (
     AudioFormat,
     Behind,
@@ -48,12 +48,6 @@ def _recording(opening: pb.TranscribeRequest, parts: Iterable[bytes]) -> Iterato
         yield pb.TranscribeRequest(data=part)
 
 
-async def one_by_one(requests: Iterable[pb.TranscribeRequest]) -> AsyncGenerator[pb.TranscribeRequest, None]:
-    """The same in an event loop."""
-    for request in requests:
-        yield request
-
-
 def live_opening(
     form: AudioFormat, language: str | None, policy: str | None, pause_ms: int | None
 ) -> pb.TranscribeStreamRequest:
@@ -63,26 +57,6 @@ def live_opening(
     if policy is not None:
         options.policy = _POLICIES[one_of("policy", policy, _POLICIES)]
     return pb.TranscribeStreamRequest(options=options)
-
-
-def live(
-    opening: pb.TranscribeStreamRequest, audio: Iterable[bytes], form: AudioFormat
-) -> Iterator[pb.TranscribeStreamRequest]:
-    """What is sent of live audio."""
-    yield opening
-    for block in audio:
-        for part in live_blocks(block, form):
-            yield pb.TranscribeStreamRequest(audio=part)
-
-
-async def live_aio(
-    opening: pb.TranscribeStreamRequest, audio: AsyncIterable[bytes], form: AudioFormat
-) -> AsyncGenerator[pb.TranscribeStreamRequest, None]:
-    """What is sent of live audio."""
-    yield opening
-    async for block in audio:
-        for part in live_blocks(block, form):
-            yield pb.TranscribeStreamRequest(audio=part)
 
 
 class IncomingRecording:

@@ -1,19 +1,15 @@
-"""What the clients without an event loop share: a connection, and streams of events."""
+"""What the clients without an event loop share: a connection, and what waiting for one means."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, Self
 
 import grpc
 
-from hedgerow._incoming import Incoming
 from hedgerow._peer import Peer
 from hedgerow._status import from_rpc_error, nobody_at
 from hedgerow.channel import open_blocking_channel
-
-E = TypeVar("E")
 
 
 class ServiceClient:
@@ -52,49 +48,13 @@ class ServiceClient:
             raise from_rpc_error(error, self._peer, timeout_s) from error
 
 
-class EventStream(Generic[E]):
-    """Events as they arrive: `for event in stream`.
+def settle(results: Iterable[Any]) -> None:
+    """Call the callbacks whose results these are: an iterator calls each when it is asked for the next."""
+    for _ in results:
+        pass
 
-    Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine.
-    """
 
-    def __init__(self, call: Any, incoming: Incoming[E]):
-        self._call, self._incoming = call, incoming
-        self._waiting: deque[E] = deque()  # events that came in one message with an earlier one
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> E:
-        if not self._waiting:
-            self._fill()
-        if not self._waiting:
-            raise StopIteration
-        return self._waiting.popleft()
-
-    def _fill(self) -> None:
-        """Read on to the next message that holds an event, or to the end."""
-        try:
-            for message in self._call:
-                self._waiting.extend(self._incoming.events(message))
-                if self._waiting:
-                    return
-        except grpc.RpcError as error:
-            self._incoming.failed(error)
-        except BaseException:  # Ctrl-C while waiting
-            self.cancel()
-            raise
-        self._incoming.ended()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
-        """End the call, if it has not ended. May be called from another thread."""
-        self._call.cancel()
-
-    def __del__(self) -> None:
-        self._call.cancel()
+def broken_off(call: Any) -> NoReturn:
+    """Inside `except BaseException`, while waiting for `call`: Ctrl-C ends it too."""
+    call.cancel()
+    raise  # noqa: PLE0704

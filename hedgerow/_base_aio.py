@@ -1,22 +1,19 @@
-"""What the asyncio clients share: a connection, and streams of events."""
+"""What the asyncio clients share: a connection, and what waiting for one means."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+import sys
+from collections.abc import Callable, Iterable
+from inspect import isawaitable
+from typing import Any, NoReturn, Self
 
 import grpc
 
 from hedgerow._errors import Cancelled
-from hedgerow._incoming import Incoming
 from hedgerow._peer import Peer
 from hedgerow._status import from_rpc_error, nobody_at
 from hedgerow.channel import open_channel
-
-E = TypeVar("E")
 
 
 class AsyncServiceClient:
@@ -71,52 +68,18 @@ class AsyncServiceClient:
             raise_cancelled()
 
 
-class AsyncEventStream(Generic[E]):
-    """Events as they arrive: `async for event in stream`.
+async def settle(results: Iterable[Any]) -> None:
+    """Call the callbacks whose results these are, and wait for each result that can be waited for."""
+    for result in results:
+        if isawaitable(result):
+            await result
 
-    Leaving `async with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine.
-    """
 
-    def __init__(self, call: Any, incoming: Incoming[E]):
-        self._call, self._incoming = call, incoming
-        self._messages = aiter(call)
-        self._waiting: deque[E] = deque()  # events that came in one message with an earlier one
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> E:
-        if not self._waiting:
-            await self._fill()
-        if not self._waiting:
-            raise StopAsyncIteration
-        return self._waiting.popleft()
-
-    async def _fill(self) -> None:
-        """Read on to the next message that holds an event, or to the end."""
-        try:
-            async for message in self._messages:
-                self._waiting.extend(self._incoming.events(message))
-                if self._waiting:
-                    return
-        except grpc.RpcError as error:
-            self._incoming.failed(error)
-        except asyncio.CancelledError:
-            raise_cancelled()
-        self._incoming.ended()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, exc: object, trace: TracebackType | None) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
-        """End the call, if it has not ended."""
-        self._call.cancel()
-
-    def __del__(self) -> None:
-        self._call.cancel()
+def broken_off(call: Any) -> NoReturn:
+    """Inside `except BaseException`, while waiting for `call`: raise what it means for the caller."""
+    if isinstance(sys.exception(), asyncio.CancelledError):
+        raise_cancelled()
+    raise  # noqa: PLE0704
 
 
 def raise_cancelled() -> NoReturn:

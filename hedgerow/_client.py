@@ -1,5 +1,7 @@
 """The gateway's client for programs without an event loop."""
 
+# Written by `make sync` from _aio.py; change that.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,20 +9,22 @@ from typing import Any, Unpack
 
 import grpc
 
-from hedgerow._base import EventStream, ServiceClient
-from hedgerow._conversation import INTERRUPT, IncomingTurns, spoken
+from hedgerow._base import ServiceClient, settle
+from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Event, Final
 from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch
 from hedgerow._options import Media, Messages, Options, Request
 from hedgerow._outgoing import DEFAULT_TARGET, Caller
 from hedgerow._peer import Peer
-from hedgerow._sending import DuplexStream, Outbox
+from hedgerow._request import live_blocks
+from hedgerow._sending import DuplexStream
 from hedgerow._speech import AudioFormat
 from hedgerow._status import from_rpc_error
+from hedgerow._streams import EventStream
 from hedgerow._tls import Tls
 from hedgerow._turns import ConversationEvent
-from hedgerow.gateway.v1 import gateway_pb2_grpc
+from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 
 
 class Client(ServiceClient):
@@ -80,8 +84,7 @@ class Client(ServiceClient):
             for event in events:
                 if isinstance(event, Final):
                     answer = event.answer
-                for _ in callbacks.notify(event):
-                    pass
+                settle(callbacks.notify(event))
         assert answer is not None  # a stream without a final event raises
         return answer
 
@@ -98,7 +101,8 @@ class Client(ServiceClient):
         incoming = IncomingBatch(len(out.request.requests))
         call = self._stub.GenerateBatch(out.request, timeout=out.timeout_s, metadata=out.metadata)
         try:
-            yield from map(incoming.result, call)
+            for message in call:
+                yield incoming.result(message)
         except grpc.RpcError as error:
             raise from_rpc_error(error, self._peer, out.timeout_s) from error
         finally:
@@ -124,9 +128,8 @@ class Client(ServiceClient):
         """
         asked: Request = {"messages": messages, "images": images, "audio": None, **options}
         opening = self._caller.converse(asked, format, pause_ms)
-        outbox = Outbox()
-        call = self._stub.Converse(outbox, metadata=self._peer.metadata())
-        return Conversation(call, outbox, spoken(opening, audio, format), IncomingTurns(self._peer))
+        requests, incoming = _spoken(opening, audio, format), IncomingTurns(self._peer)
+        return Conversation.begin(self._stub.Converse, requests, incoming, self._peer.metadata())
 
 
 class AnswerStream(EventStream[Event]):
@@ -147,4 +150,14 @@ class Conversation(DuplexStream[tuple[int, ConversationEvent]]):
 
         False when it cannot be said any more, because the audio or the conversation is over: `cancel()` still ends it.
         """
-        return self._outbox.put(INTERRUPT, at_once=True)
+        return self._send(INTERRUPT)
+
+
+def _spoken(
+    opening: gateway_pb2.ConverseRequest, audio: Iterable[bytes], form: AudioFormat
+) -> Iterator[gateway_pb2.ConverseRequest]:
+    """What is sent of a conversation."""
+    yield opening
+    for block in audio:
+        for part in live_blocks(block, form):
+            yield gateway_pb2.ConverseRequest(audio=part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from collections.abc import Iterator
 
 import grpc
 
@@ -11,31 +11,12 @@ from hedgerow._errors import error_for
 from hedgerow._events import Final, Transcript
 from hedgerow._incoming import IncomingAnswer
 from hedgerow._peer import Peer
-from hedgerow._request import live_blocks
-from hedgerow._speech import AudioFormat, SpeechStarted
+from hedgerow._speech import SpeechStarted
 from hedgerow._status import from_rpc_error
 from hedgerow._turns import ConversationEvent, Interrupted, TurnFailed
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 
 INTERRUPT = pb.ConverseRequest(interrupt=pb.Interrupt())
-
-
-def spoken(opening: pb.ConverseRequest, audio: Iterable[bytes], form: AudioFormat) -> Iterator[pb.ConverseRequest]:
-    """What is sent."""
-    yield opening
-    for block in audio:
-        for part in live_blocks(block, form):
-            yield pb.ConverseRequest(audio=part)
-
-
-async def spoken_aio(
-    opening: pb.ConverseRequest, audio: AsyncIterable[bytes], form: AudioFormat
-) -> AsyncGenerator[pb.ConverseRequest, None]:
-    """What is sent."""
-    yield opening
-    async for block in audio:
-        for part in live_blocks(block, form):
-            yield pb.ConverseRequest(audio=part)
 
 
 class IncomingTurns:

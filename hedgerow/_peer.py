@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hedgerow._errors import InvalidArgument
 from hedgerow._propagation import trace_headers
 from hedgerow._target import stays_here
 from hedgerow._tls import Tls
+
+Metadata: TypeAlias = tuple[tuple[str, str], ...]  # what travels with a call, as gRPC takes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Peer:
                 metadata={"field": "tls", "limit": "required to send an API key", "value": "none"},
             )
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
+    def metadata(self) -> Metadata:
         """What travels with a call: who calls, and the caller's span."""
         key = (("authorization", f"Bearer {self.api_key}"),) if self.api_key else ()
         return (*key, *trace_headers())

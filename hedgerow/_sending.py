@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
-from hedgerow._base import EventStream
 from hedgerow._errors import Cancelled
 from hedgerow._incoming import Incoming
+from hedgerow._peer import Metadata
+from hedgerow._streams import EventStream
 
 E = TypeVar("E")
 _ROOM = 4  # requests that may wait: live audio that waits is late
@@ -85,6 +86,23 @@ class DuplexStream(EventStream[E]):
             outbox.close()
         arguments = (requests, call.cancel)
         threading.Thread(target=outbox.fill, args=arguments, name="hedgerow-sending", daemon=True).start()
+
+    @classmethod
+    def begin(
+        cls,
+        method: Any,
+        requests: Iterable[Any],
+        incoming: Incoming[E],
+        metadata: Metadata,
+        timeout_s: float | None = None,
+    ) -> Self:
+        """Make the call."""
+        outbox = Outbox()
+        return cls(method(outbox, timeout=timeout_s, metadata=metadata), outbox, requests, incoming)
+
+    def _send(self, request: Any) -> bool:
+        """Send one between the others, at once; False when nothing can be sent any more."""
+        return self._outbox.put(request, at_once=True)
 
     def _fill(self) -> None:
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from hedgerow._base_aio import AsyncEventStream
 from hedgerow._errors import Cancelled
 from hedgerow._incoming import Incoming
+from hedgerow._peer import Metadata
+from hedgerow._streams_aio import AsyncEventStream
 from hedgerow.channel import done_sending, send
 
 E = TypeVar("E")
@@ -58,6 +58,22 @@ class AsyncDuplexStream(AsyncEventStream[E]):
         self._sender = Sender(call)
         self._sending = asyncio.create_task(self._sender.run(requests))
 
+    @classmethod
+    def begin(
+        cls,
+        method: Any,
+        requests: AsyncGenerator[Any, None],
+        incoming: Incoming[E],
+        metadata: Metadata,
+        timeout_s: float | None = None,
+    ) -> Self:
+        """Make the call."""
+        return cls(method(timeout=timeout_s, metadata=metadata), requests, incoming)
+
+    async def _send(self, request: Any) -> bool:
+        """Send one between the others, at once; False when nothing can be sent any more."""
+        return await self._sender.send(request)
+
     async def _fill(self) -> None:
         try:
             await super()._fill()
@@ -69,7 +85,7 @@ class AsyncDuplexStream(AsyncEventStream[E]):
             if not self._waiting:  # it is over
                 self._sending.cancel()
 
-    async def __aexit__(self, kind: type[BaseException] | None, exc: object, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         self.cancel()
         await asyncio.wait([self._sending])
 

@@ -1,21 +1,27 @@
 """The vision service's client for programs without an event loop."""
 
+# Written by `make sync` from _vision_aio.py; change that.
+
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 
 from hedgerow import _vision_messages as messages
-from hedgerow._base import EventStream, ServiceClient
+from hedgerow._base import ServiceClient
 from hedgerow._options import Media
 from hedgerow._peer import Peer
-from hedgerow._sending import DuplexStream, Outbox
+from hedgerow._sending import DuplexStream
 from hedgerow._sight import Array, Classification, Embeddings, FrameLabels, Inference, VisionModel
+from hedgerow._streams import EventStream
 from hedgerow._tls import Tls
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
 
 
 class VisionClient(ServiceClient):
-    """A vision service, over one pooled connection that is opened when first used. Safe to share between threads.
+    """A vision service, over one pooled connection that is opened when first used.
+
+    Safe to share between threads.
 
     Images are the bytes of PNG, JPEG or WebP files, or paths; `model` is the service's default where none is named.
     `budget_ms` is the time a call may take, the client's `default_budget_ms` where not given.
@@ -72,10 +78,8 @@ class VisionClient(ServiceClient):
 
         `frames` is read in a thread of its own.
         """
-        outbox = Outbox()
-        call = self._stub.ClassifyFrames(outbox, metadata=self._peer.metadata())
-        requests = messages.frames(frames, model, top_k)
-        return DuplexStream(call, outbox, requests, messages.IncomingFrames(self._peer))
+        requests, incoming = _frames(frames, model, top_k), messages.IncomingFrames(self._peer)
+        return DuplexStream.begin(self._stub.ClassifyFrames, requests, incoming, self._peer.metadata())
 
     def models(self, *, budget_ms: int | None = None) -> tuple[VisionModel, ...]:
         """The models that are loaded, by name."""
@@ -84,3 +88,11 @@ class VisionClient(ServiceClient):
 
     def _timeout_s(self, budget_ms: int | None) -> float:
         return (self._default_budget_ms if budget_ms is None else budget_ms) / 1000
+
+
+def _frames(given: Iterable[Media], model: str | None, top_k: int | None) -> Iterator[vision_pb2.ClassifyFramesRequest]:
+    """How to look, then the frames, numbered from 0."""
+    yield messages.frames_opening(model, top_k)
+    numbers = count()
+    for frame in given:
+        yield messages.frame_request(next(numbers), frame)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping, Sequence
+from itertools import count
 
 from hedgerow import _vision_messages as messages
-from hedgerow._base_aio import AsyncEventStream, AsyncServiceClient
+from hedgerow._base_aio import AsyncServiceClient
 from hedgerow._options import Media
 from hedgerow._peer import Peer
 from hedgerow._sending_aio import AsyncDuplexStream
 from hedgerow._sight import Array, Classification, Embeddings, FrameLabels, Inference, VisionModel
+from hedgerow._streams_aio import AsyncEventStream
 from hedgerow._tls import Tls
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
 
@@ -70,10 +72,12 @@ class AsyncVisionClient(AsyncServiceClient):
     def classify_frames(
         self, frames: AsyncIterable[Media], *, model: str | None = None, top_k: int | None = None
     ) -> AsyncEventStream[FrameLabels]:
-        """What the frames of a video show, as fast as the model can; of frames that wait, it looks at the newest."""
-        call = self._stub.ClassifyFrames(metadata=self._peer.metadata())
-        requests = messages.frames_aio(frames, model, top_k)
-        return AsyncDuplexStream(call, requests, messages.IncomingFrames(self._peer))
+        """What the frames of a video show, as fast as the model can; of frames that wait, it looks at the newest.
+
+        `frames` is read in a task of its own.
+        """
+        requests, incoming = _frames(frames, model, top_k), messages.IncomingFrames(self._peer)
+        return AsyncDuplexStream.begin(self._stub.ClassifyFrames, requests, incoming, self._peer.metadata())
 
     async def models(self, *, budget_ms: int | None = None) -> tuple[VisionModel, ...]:
         """The models that are loaded, by name."""
@@ -82,3 +86,13 @@ class AsyncVisionClient(AsyncServiceClient):
 
     def _timeout_s(self, budget_ms: int | None) -> float:
         return (self._default_budget_ms if budget_ms is None else budget_ms) / 1000
+
+
+async def _frames(
+    given: AsyncIterable[Media], model: str | None, top_k: int | None
+) -> AsyncGenerator[vision_pb2.ClassifyFramesRequest, None]:
+    """How to look, then the frames, numbered from 0."""
+    yield messages.frames_opening(model, top_k)
+    numbers = count()
+    async for frame in given:
+        yield messages.frame_request(next(numbers), frame)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Mapping, Sequence
 
 import grpc
 
@@ -59,21 +58,18 @@ def infer_request(inputs: Mapping[str, Array], outputs: Sequence[str], model: st
     return request
 
 
-def frames(given: Iterable[Media], model: str | None, top_k: int | None) -> Iterator[pb.ClassifyFramesRequest]:
-    """How to look, then the frames, numbered from 0."""
-    yield _opening(model, top_k)
-    for number, frame in enumerate(given):
-        yield _frame(number, frame)
+def frames_opening(model: str | None, top_k: int | None) -> pb.ClassifyFramesRequest:
+    """How to look."""
+    opening = pb.ClassifyFramesRequest()
+    set_fields(opening, "", model=model, top_k=top_k)
+    return opening
 
 
-async def frames_aio(
-    given: AsyncIterable[Media], model: str | None, top_k: int | None
-) -> AsyncGenerator[pb.ClassifyFramesRequest, None]:
-    """How to look, then the frames, numbered from 0."""
-    yield _opening(model, top_k)
-    numbers = count()
-    async for frame in given:
-        yield _frame(next(numbers), frame)
+def frame_request(number: int, frame: Media) -> pb.ClassifyFramesRequest:
+    """One frame, by its number."""
+    request = pb.ClassifyFramesRequest(id=number, frame=pb.Image(data=read(f"frames[{number}]", frame)))
+    refuse_too_large(request)
+    return request
 
 
 def classification(message: pb.ClassifyResponse) -> Classification:
@@ -135,18 +131,6 @@ def _images(given: Media | Sequence[Media]) -> list[pb.Image]:
 def _tensor(name: str, array: Array) -> pb.Tensor:
     data_type = _TYPES[one_of(f"inputs.{name}.dtype", str(array.dtype), _TYPES)]
     return pb.Tensor(name=name, data_type=data_type, shape=array.shape, data=array.tobytes())
-
-
-def _opening(model: str | None, top_k: int | None) -> pb.ClassifyFramesRequest:
-    opening = pb.ClassifyFramesRequest()
-    set_fields(opening, "", model=model, top_k=top_k)
-    return opening
-
-
-def _frame(number: int, frame: Media) -> pb.ClassifyFramesRequest:
-    request = pb.ClassifyFramesRequest(id=number, frame=pb.Image(data=read(f"frames[{number}]", frame)))
-    refuse_too_large(request)
-    return request
 
 
 def _timing(message: pb.Timing) -> VisionTiming:

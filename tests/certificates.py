@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hedgerow import Tls
-from hedgerow.cli.authority import IDENTITIES, Authority, make_authority, write_authority, write_identity
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.certificate_authority import IDENTITIES, Authority, make_authority, write_authority, write_identity
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
 
 
 class Certificates:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
 
 # Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -14,7 +14,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from hedgerow.cli.processes import free_port
+from launcher.processes import free_port
 
 _READY_WITHIN_S = 20
 

@@ -14,7 +14,7 @@ from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 
-from hedgerow.cli.processes import ServiceSpec
+from launcher.processes import ServiceSpec
 
 _ADDRESS = re.compile(
     r'sin6?_port=htons\((\d+)\).*?(?:inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)"[^)]*\))', re.DOTALL

@@ -18,8 +18,8 @@ from bench.jagged.latency import ARTICLES, ARTICLES_TIMEOUT_S, ARTICLES_TOKENS
 from bench.jagged.questions import to_gateway, to_llm
 from bench.load import Ask, ask_gateway, ask_llm
 from hedgerow.channel import open_channel
-from hedgerow.cli.mesh import Mesh
-from hedgerow.cli.processes import ServiceSpec, free_ports
+from launcher.mesh import Mesh
+from launcher.processes import ServiceSpec, free_ports
 
 MODEL = "jagged"
 PROMPT_USD_PER_MTOK, COMPLETION_USD_PER_MTOK = 0.25, 0.50

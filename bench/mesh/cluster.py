@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from hedgerow.cli import envoy
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_ports
-from hedgerow.cli.replicas import xds_bootstrap
+from launcher import envoy
+from launcher.processes import ServiceProcess, ServiceSpec, free_ports
+from launcher.replicas import xds_bootstrap
 
 Progress = Callable[[str], None]
 MODEL = "simulated"

@@ -20,8 +20,8 @@ from bench.mesh.cluster import MODEL, Cluster, Progress
 from bench.stats import percentiles
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import ServiceProcess
 from hedgerow.gateway.v1 import gateway_pb2
+from launcher.processes import ServiceProcess
 
 RATE, SECONDS, KILL_AT_S = 20.0, 20.0, 8.0
 TOKENS, EACH_MS = 40, 10.0

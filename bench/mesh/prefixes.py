@@ -20,7 +20,7 @@ from typing import Any
 from bench.mesh.cluster import Cluster, Progress
 from bench.stats import percentiles
 from hedgerow import AsyncClient, Final, TextDelta
-from hedgerow.cli.mesh import default_models_dir
+from launcher.mesh import default_models_dir
 
 POLICIES = {"round_robin": "round_robin", "prefix_aware": "prefix"}
 PREFIXES, REQUESTS, PHASES = 8, 64, 3  # requests and phases of each policy

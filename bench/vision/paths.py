@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import yaml
 
 from hedgerow.channel import open_channel
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
 from hedgerow.vision.v1 import vision_pb2
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
 
 REPOSITORY = Path(__file__).parents[2]
 DEMO = REPOSITORY / "models" / "demo-vision"

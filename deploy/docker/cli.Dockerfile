@@ -6,9 +6,10 @@ ENV VIRTUAL_ENV=/opt/hedgerow
 WORKDIR /src
 # The packages first: they change less often than the code.
 COPY pyproject.toml requirements.lock ./
-RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra cli
+RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra cli --extra launcher
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
+COPY launcher launcher
 COPY services/__init__.py services/
 RUN uv pip install --no-cache --no-deps .
 

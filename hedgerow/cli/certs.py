@@ -10,7 +10,7 @@ import typer
 from hedgerow.cli import options
 
 if TYPE_CHECKING:
-    from hedgerow.cli.authority import Authority
+    from launcher.certificate_authority import Authority
 
 
 def certs(
@@ -53,7 +53,10 @@ def certs(
     """
     import json
 
-    from hedgerow.cli.authority import IDENTITIES, ForeignAuthority
+    from hedgerow.cli.failures import needs
+
+    with needs("launcher", as_json):
+        from launcher.certificate_authority import IDENTITIES, ForeignAuthority
 
     wanted = identity or list(IDENTITIES)
     _refuse_wrong_use(days, wanted, ip or [])
@@ -84,7 +87,7 @@ def _fail(message: str, as_json: bool) -> NoReturn:
 def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str]) -> None:
     from ipaddress import ip_address
 
-    from hedgerow.cli.authority import IDENTITIES
+    from launcher.certificate_authority import IDENTITIES
 
     if not 0 < days <= 3_650:
         raise typer.BadParameter(f"more than 0, at most 3650, got {days:g}", param_hint="--days")
@@ -100,7 +103,7 @@ def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str]) -> N
 
 def _authority(folder: Path, renew: bool) -> tuple[Authority, bool]:
     """The CA of the folder, and whether it is new. Raises `ForeignAuthority` and OSError."""
-    from hedgerow.cli.authority import make_authority, read_authority, write_authority
+    from launcher.certificate_authority import make_authority, read_authority, write_authority
 
     if authority := read_authority(folder):
         return authority, False
@@ -113,7 +116,7 @@ def _authority(folder: Path, renew: bool) -> tuple[Authority, bool]:
 
 def _make(authority: Authority, folder: Path, identity: str, days: float, names: list[str]) -> dict[str, str]:
     """Write one identity's folder; what there is to say of it."""
-    from hedgerow.cli.authority import write_identity
+    from launcher.certificate_authority import write_identity
 
     issued = authority.issue(identity, days, names if identity == "edge" else ())
     write_identity(folder / identity, authority.pem(), issued)

@@ -66,7 +66,7 @@ def explain(
     if budget_ms is not None and service is not ServiceName.GATEWAY:
         raise typer.BadParameter("only the gateway splits a budget", param_hint="--budget-ms")
     with TemporaryDirectory(prefix="hedgerow-explain-") as folder:
-        environment = _demo_environment(service, Path(folder))
+        environment = _demo_environment(service, Path(folder), as_json)
         said, problem = _ask(service, budget_ms, environment)
     if problem:
         _refuse(problem, as_json)
@@ -79,15 +79,17 @@ def explain(
         _print(said)
 
 
-def _demo_environment(service: ServiceName, folder: Path) -> Mapping[str, str]:
+def _demo_environment(service: ServiceName, folder: Path, as_json: bool) -> Mapping[str, str]:
     """What `hedgerow up` tells the service (of the two models: the larger); nothing when this shell says something.
 
     The control plane reads its topology before it accepts its settings: that of the demo is written into `folder`.
     """
     import os
 
-    from hedgerow.cli.failures import fail
-    from hedgerow.cli.mesh import DEFAULT_BASE_PORT, DEFAULT_STATE_DIR, MeshError, default_models_dir, demo_mesh
+    from hedgerow.cli.failures import fail, needs
+
+    with needs("demo", as_json):
+        from launcher.mesh import DEFAULT_BASE_PORT, DEFAULT_STATE_DIR, MeshError, default_models_dir, demo_mesh
 
     if any(name.upper().startswith(f"HEDGEROW_{service.upper()}_") for name in os.environ):
         return {}
@@ -101,8 +103,8 @@ def _demo_environment(service: ServiceName, folder: Path) -> Mapping[str, str]:
 
 
 def _control_environment(folder: Path) -> Mapping[str, str]:
-    from hedgerow.cli.mesh import DEFAULT_BASE_PORT, default_models_dir
-    from hedgerow.cli.replicas import TOPOLOGY_FILE, ReplicatedMesh, ports_from
+    from launcher.mesh import DEFAULT_BASE_PORT, default_models_dir
+    from launcher.replicas import TOPOLOGY_FILE, ReplicatedMesh, ports_from
 
     planned = ReplicatedMesh(ports_from(DEFAULT_BASE_PORT, replicas=2), folder, default_models_dir())
     (folder / TOPOLOGY_FILE).write_text(planned.topology())
@@ -111,7 +113,7 @@ def _control_environment(folder: Path) -> Mapping[str, str]:
 
 def _as_up_does(row: dict[str, Any], service: ServiceName, folder: str) -> None:
     """Name the command in the place of the environment, and its state folder in the place of ours."""
-    from hedgerow.cli.mesh import DEFAULT_STATE_DIR
+    from launcher.mesh import DEFAULT_STATE_DIR
 
     row["source"] = "hedgerow up --mesh" if service is ServiceName.CONTROL else "hedgerow up"
     if isinstance(row["value"], str):

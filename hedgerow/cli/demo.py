@@ -110,9 +110,11 @@ def demo() -> None:
 
     from rich.console import Console
 
-    from hedgerow.cli.failures import fail, reported
-    from hedgerow.cli.mesh import MeshError
-    from hedgerow.cli.processes import ServiceFailed
+    from hedgerow.cli.failures import fail, needs, reported
+
+    with needs("demo"):
+        from launcher.mesh import MeshError
+        from launcher.processes import ServiceFailed
 
     with TemporaryDirectory(prefix="hedgerow-demo-") as folder, reported():
         try:
@@ -128,17 +130,17 @@ def demo() -> None:
 async def _run(folder: Path, console: Console) -> list[str] | None:
     """What fell short; None when it was told to stop."""
     from hedgerow import AsyncClient
-    from hedgerow.cli.board import Board, started
-    from hedgerow.cli.mesh import SERVICES, default_models_dir, demo_mesh
-    from hedgerow.cli.processes import free_ports
     from hedgerow.cli.signals import cancelled_by_signals
+    from launcher.mesh import SERVICES, default_models_dir, demo_mesh
+    from launcher.processes import free_ports
+    from launcher.progress import Progress, started
 
     specs = demo_mesh(free_ports(len(SERVICES)), folder, default_models_dir())
-    board = Board(console, [spec.name for spec in specs])
+    progress = Progress(console, [spec.name for spec in specs])
     console.print("Starting seven services: a gateway, a cache, a router, two language models, an eye and an ear.")
     with cancelled_by_signals():
-        async with started(specs, folder, board) as mesh, AsyncClient(specs[-1].address) as client:
-            console.print(board.services(mesh))
+        async with started(specs, folder, progress) as mesh, AsyncClient(specs[-1].address) as client:
+            console.print(progress.services(mesh))
             await client.prewarm()
             return [shortfall for step in STEPS if (shortfall := await _ask(client, step, console))]
     return None
@@ -155,8 +157,8 @@ async def _stored(client: AsyncClient, question: str) -> None:
 
 
 async def _ask(client: AsyncClient, step: Step, console: Console) -> str:
-    from hedgerow.cli.mesh import default_models_dir
     from hedgerow.cli.screen import print_account, written_as_it_comes
+    from launcher.mesh import default_models_dir
 
     if step.stored:
         await _stored(client, step.stored)

@@ -30,6 +30,21 @@ def reported(as_json: bool = False) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
+@contextmanager
+def needs(extra: str, as_json: bool = False) -> Iterator[None]:
+    """Ends the command when what is imported inside is not installed, and says which extra brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        message = f"there is no {missing} here; install it with: pip install 'hedgerow[{extra}]'"
+        if not as_json:
+            fail(message)
+        told = {"code": "FAILED_PRECONDITION", "reason": "NOT_INSTALLED", "message": message}
+        print(json.dumps({"error": told}))
+        raise typer.Exit(1) from None
+
+
 def as_object(error: HedgerowError) -> dict[str, Any]:
     """The error for programs."""
     told = {"code": error.code, "reason": error.reason, "message": explain(error)}

@@ -71,7 +71,10 @@ def known_control(state_dir: Path) -> str:
     """The control plane of the mesh that runs in `state_dir`, else the default address."""
     from hedgerow.cli.status import known_addresses
 
-    return known_addresses(state_dir).get("control", DEFAULT_CONTROL)
+    try:
+        return known_addresses(state_dir).get("control", DEFAULT_CONTROL)
+    except ModuleNotFoundError:  # without the launcher no mesh runs there
+        return DEFAULT_CONTROL
 
 
 async def get_mesh(peer: Peer) -> control_pb2.GetMeshResponse:

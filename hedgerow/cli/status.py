@@ -30,7 +30,10 @@ def status(
     import asyncio
     import json
 
-    services = known_services(state_dir)
+    from hedgerow.cli.failures import needs
+
+    with needs("launcher", as_json):
+        services = known_services(state_dir)
     for service, health in zip(services, asyncio.run(_ask_all(services, tls_dir)), strict=True):
         del service["speaks"]
         service["health"] = health
@@ -50,7 +53,7 @@ def known_services(state_dir: Path) -> list[dict[str, str]]:
     """`name`, `address`, and the protocol that it `speaks`: of the mesh that runs in `state_dir`, else the defaults."""
     import json
 
-    from hedgerow.cli.mesh import DEFAULT_BASE_PORT, MESH_FILE, SERVICES
+    from launcher.mesh import DEFAULT_BASE_PORT, MESH_FILE, SERVICES
 
     try:
         services = json.loads((state_dir / MESH_FILE).read_text())["services"]
@@ -64,7 +67,7 @@ async def _ask_all(services: Sequence[Mapping[str, Any]], tls_dir: Path | None) 
     import asyncio
 
     from hedgerow import Tls
-    from hedgerow.cli.processes import check
+    from launcher.processes import check
 
     def tls(name: str) -> Tls | None:
         identity = "edge" if name == "envoy" else name.partition("-")[0]

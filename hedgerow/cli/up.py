@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hedgerow.cli.mesh import Mesh
-    from hedgerow.cli.processes import ServiceSpec
+    from launcher.mesh import Mesh
+    from launcher.processes import ServiceSpec
 
 DEFAULT_TARGET = "127.0.0.1:50050"
 
@@ -64,9 +64,11 @@ def up(
 
     from rich.console import Console
 
-    from hedgerow.cli.failures import fail
-    from hedgerow.cli.mesh import MeshError, PortInUse
-    from hedgerow.cli.processes import ServiceFailed
+    from hedgerow.cli.failures import fail, needs
+
+    with needs("demo"):
+        from launcher.mesh import MeshError, PortInUse
+        from launcher.processes import ServiceFailed
 
     if not mesh and tls:
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
@@ -95,7 +97,7 @@ class _Plan:
 
 def _alone(base_port: int, state_dir: Path, otlp_endpoint: str) -> _Plan:
     """One of each, who know each other's addresses."""
-    from hedgerow.cli.mesh import default_models_dir, demo_mesh
+    from launcher.mesh import default_models_dir, demo_mesh
 
     specs = demo_mesh(base_port, state_dir, default_models_dir(), otlp_endpoint=otlp_endpoint)
     return _Plan(specs, lambda _: _next_steps(specs[-1].address))
@@ -103,8 +105,11 @@ def _alone(base_port: int, state_dir: Path, otlp_endpoint: str) -> _Plan:
 
 def _with_replicas(base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool) -> _Plan:
     """`replicas` of each, who find each other through the control plane."""
-    from hedgerow.cli.mesh import default_models_dir
-    from hedgerow.cli.replicas import ReplicatedMesh, ports_from
+    from hedgerow.cli.failures import needs
+
+    with needs("demo"):
+        from launcher.mesh import default_models_dir
+        from launcher.replicas import ReplicatedMesh, ports_from
 
     ports = ports_from(base_port, replicas)
     planned = ReplicatedMesh(ports, state_dir.resolve(), default_models_dir(), replicas, otlp_endpoint, tls)
@@ -117,17 +122,17 @@ async def _run(plan: _Plan, state_dir: Path, console: Console) -> None:
     import asyncio
     import os
 
-    from hedgerow.cli.board import Board, started
     from hedgerow.cli.signals import cancelled_by_signals
     from hedgerow.private import UMASK
+    from launcher.progress import Progress, started
 
     os.umask(UMASK)  # what it writes into the state folder, be that where it may
-    board = Board(console, [spec.name for spec in plan.specs])
+    progress = Progress(console, [spec.name for spec in plan.specs])
     if plan.opening:
         console.print(plan.opening)
     with cancelled_by_signals():
-        async with started(plan.specs, state_dir, board, plan.write_files) as mesh:
-            console.print(board.services(mesh))
+        async with started(plan.specs, state_dir, progress, plan.write_files) as mesh:
+            console.print(progress.services(mesh))
             console.print(plan.next_steps(mesh), markup=False, soft_wrap=True)
             await asyncio.Event().wait()
 
@@ -144,8 +149,8 @@ Ctrl-C stops everything.
 
 
 def _mesh_steps(mesh: Mesh, state_dir: Path, tls: bool) -> str:
-    from hedgerow.cli.mesh import DEFAULT_STATE_DIR
-    from hedgerow.cli.replicas import CERTIFICATES, TOPOLOGY_FILE
+    from launcher.mesh import DEFAULT_STATE_DIR
+    from launcher.replicas import CERTIFICATES, TOPOLOGY_FILE
 
     certificates = state_dir / CERTIFICATES
     where = _option("--gateway", mesh.services[-1].spec.address, DEFAULT_TARGET)

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from docs.settings import settings_classes
-from hedgerow.cli.authority import IDENTITIES
-from hedgerow.cli.mesh import DEMO_MODELS
 from hedgerow.identities import server_name_of
+from launcher.certificate_authority import IDENTITIES
+from launcher.mesh import DEMO_MODELS
 from services.control import topology
 from services.gateway.upstream.discovery import bootstrap
 from services.runtime.process.config import load

@@ -13,7 +13,7 @@ from services.runtime.process.config import ServiceSettings
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
 SOURCES = {path: path.read_text() for path in (REPOSITORY / "services").rglob("*.py")}
-COMMANDS = list((REPOSITORY / "hedgerow/cli").glob("*.py"))
+COMMANDS = [path for folder in ("hedgerow/cli", "launcher") for path in (REPOSITORY / folder).glob("*.py")]
 OPERATIONS = (REPOSITORY / "docs/operations.md").read_text()
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
@@ -48,7 +48,8 @@ def test_variables_are_settings(document: Path) -> None:
 
 @each_document
 def test_files_named_in_code_style_exist(document: Path) -> None:
-    for name in re.findall(r"`((?:services|protos|tests|bench|docs|deploy)/[\w/.-]+)`", document.read_text()):
+    folders = "hedgerow|launcher|services|protos|tests|bench|docs|deploy"
+    for name in re.findall(rf"`((?:{folders})/[\w/.-]+)`", document.read_text()):
         assert (REPOSITORY / name).exists(), name
 
 

@@ -94,7 +94,8 @@ def test_services_without_a_model_carry_no_model_library(service: str) -> None:
 @each_image
 def test_an_image_installs_an_extra_that_exists(dockerfile: Path) -> None:
     extras = re.findall(r"--extra (\S+)|\"\.\[(\S+)\]\"", dockerfile.read_text())
-    assert ["".join(found) for found in extras] == [dockerfile.stem]
+    launching = ["launcher"] if dockerfile.stem == "cli" else []  # `hedgerow certs` and `status` are part of it
+    assert ["".join(found) for found in extras] == [dockerfile.stem, *launching]
     assert dockerfile.stem in PROJECT["optional-dependencies"]
 
 
@@ -122,8 +123,9 @@ def test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is(do
     assert f"HEDGEROW_{service.upper()}_ADDRESS=0.0.0.0:{port}" in " ".join(instructions(dockerfile, "ENV"))
 
 
-def test_the_command_lines_image_runs_it_as_nobody_in_particular() -> None:
+def test_the_command_lines_image_has_the_launcher_and_runs_as_nobody_in_particular() -> None:
     (dockerfile,) = set(DOCKERFILES) - set(SERVICE_IMAGES)
+    assert "launcher launcher" in instructions(dockerfile, "COPY")
     assert instructions(dockerfile, "USER") == ["10001"]
     assert instructions(dockerfile, "ENTRYPOINT") == ['["hedgerow"]']
 

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from docs.settings import settings_classes
-from hedgerow.cli.envoy import write_bootstrap
-from hedgerow.cli.mesh import DEMO_MODELS
+from launcher.envoy import write_bootstrap
+from launcher.mesh import DEMO_MODELS
 from services.control import topology
 from services.control.clusters import PROVIDER
 from services.gateway.upstream.discovery import bootstrap

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
 from services.runtime.process.quiet import SILENT
 from tests.fault.markers import MARK, Provider, echoing_provider
 from tests.fault.mesh import Processes

@@ -14,7 +14,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from hedgerow.cli.processes import free_port
+from launcher.processes import free_port
 
 MARK = "zqxmarkerxqz"
 _TEXTS = {FieldDescriptor.TYPE_STRING: MARK, FieldDescriptor.TYPE_BYTES: MARK.encode()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hedgerow.cli.processes import ServiceProcess
+from launcher.processes import ServiceProcess
 
 
 def forget_peak(process: ServiceProcess) -> None:

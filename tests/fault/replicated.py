@@ -18,10 +18,10 @@ from typing import Any
 import yaml
 
 from hedgerow.channel import open_channel
-from hedgerow.cli import envoy
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
-from hedgerow.cli.replicas import xds_bootstrap
 from hedgerow.control.v1 import control_pb2, control_pb2_grpc
+from launcher import envoy
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.replicas import xds_bootstrap
 from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.mesh import Processes, processes
 from tests.fault.proxy import FaultProxy

@@ -18,12 +18,12 @@ from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.mesh import default_models_dir
-from hedgerow.cli.processes import ServiceProcess, check_health
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
+from launcher.mesh import default_models_dir
+from launcher.processes import ServiceProcess, check_health
 from tests.fault.asking import question
 from tests.fault.malformed import malformed, parses
 from tests.fault.memory import forget_peak, peak_mib

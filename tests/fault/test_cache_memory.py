@@ -16,7 +16,7 @@ import yaml
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import ServiceProcess
+from launcher.processes import ServiceProcess
 from services.runtime.limits import QUESTION_BYTES
 from tests.fault.memory import peak_mib
 from tests.fault.mesh import Processes

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hedgerow
-from hedgerow.cli.processes import ServiceProcess, free_port
+from launcher.processes import ServiceProcess, free_port
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
 from tests.integration.command import run

@@ -20,10 +20,10 @@ import pytest_asyncio
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import ServiceProcess, free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
 from hedgerow.vision.v1 import vision_pb2
+from launcher.processes import ServiceProcess, free_port
 from services.gateway.config import GatewaySettings
 from services.runtime.rpc.boundary import Call
 from tests import hostile

@@ -18,10 +18,10 @@ from grpc_reflection.v1alpha import reflection
 
 from hedgerow import Tls
 from hedgerow.channel import open_channel
-from hedgerow.cli.authority import make_authority
-from hedgerow.cli.processes import ServiceProcess, free_port
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
+from launcher.certificate_authority import make_authority
+from launcher.processes import ServiceProcess, free_port
 from services.runtime.rpc.reloading_channel import ReloadingChannel
 from services.runtime.security import tls
 from tests.certificates import Certificates, mutual

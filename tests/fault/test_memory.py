@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from hedgerow.cli.processes import ServiceProcess, free_port
+from launcher.processes import ServiceProcess, free_port
 from tests.fault.asking import Asker, Outcome, asking
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.memory import forget_peak, peak_mib

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from hedgerow.channel import open_channel
-from hedgerow.cli.processes import ServiceProcess
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
+from launcher.processes import ServiceProcess
 from tests import hostile_models
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row

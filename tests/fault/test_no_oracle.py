@@ -21,9 +21,9 @@ from google.rpc import status_pb2
 
 from hedgerow.channel import done_sending, open_channel, send
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.gateway.v1 import gateway_pb2_grpc
+from launcher.processes import free_port
 from tests.fault.asking import MODEL, question
 from tests.fault.faulty_llm import Behaviour, FaultyLlm, faulty_llm
 from tests.fault.mesh import Processes

@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 
 from hedgerow.channel import open_channel
-from hedgerow.cli.processes import ServiceProcess
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
+from launcher.processes import ServiceProcess
 from tests.conftest import Start
 from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.report import Report

@@ -18,8 +18,8 @@ import pytest
 from bench.provider.server import Behaviour, Protocol, SimulatedProvider
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.authority import make_authority, write_identity
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
+from launcher.certificate_authority import make_authority, write_identity
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
 from tests.waiting import until

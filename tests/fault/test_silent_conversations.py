@@ -16,8 +16,8 @@ import pytest
 
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import done_sending, open_channel, send
-from hedgerow.cli.processes import ServiceProcess
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from launcher.processes import ServiceProcess
 from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.memory import forget_peak, peak_mib

@@ -17,8 +17,8 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from hedgerow.channel import done_sending, open_channel, send
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import check_health
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from launcher.processes import check_health
 from tests.fault.asking import Asker, asking, p99_ms, question
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.mesh import Processes, stats

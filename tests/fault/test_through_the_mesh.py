@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from hedgerow.cli.processes import check_health
 from hedgerow.control.v1 import control_pb2
+from launcher.processes import check_health
 from tests.fault.asking import Asker, Outcome, p99_ms
 from tests.fault.flood import flooding
 from tests.fault.proxy import Timeout

@@ -13,7 +13,7 @@ import pytest_asyncio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow.channel import open_channel
-from hedgerow.cli.processes import ServiceProcess, check_health
+from launcher.processes import ServiceProcess, check_health
 from tests.fault.asking import Asker, Outcome, asking, p99_ms
 from tests.fault.faulty_llm import faulty_llm
 from tests.fault.mesh import processes

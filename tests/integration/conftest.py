@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 import hedgerow
-from hedgerow.cli.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
-from hedgerow.cli.processes import free_ports
+from launcher.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
+from launcher.processes import free_ports
 from tests.integration.collector import Collector, collecting
 from tests.redis import RedisProcess, redis_server
 

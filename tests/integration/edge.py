@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from hedgerow.cli import envoy
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_ports
 from hedgerow.gateway.v1 import gateway_pb2_grpc
+from launcher import envoy
+from launcher.processes import ServiceProcess, ServiceSpec, free_ports
 from tests.integration.scripted_gateway import ScriptedGateway
 
 

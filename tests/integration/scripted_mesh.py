@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from hedgerow.cli.mesh import Mesh
-from hedgerow.cli.processes import ServiceSpec, free_ports
+from launcher.mesh import Mesh
+from launcher.processes import ServiceSpec, free_ports
 
 
 async def main(state_dir: Path) -> None:

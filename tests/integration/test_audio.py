@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import open_channel, send
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
 from tests.unit.audio.sounds import opus_packets
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]

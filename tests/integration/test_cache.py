@@ -21,7 +21,7 @@ from grpc_status.rpc_status import aio as rpc_status
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import ServiceProcess, free_port
+from launcher.processes import ServiceProcess, free_port
 from services.cache import engines
 from services.cache.database import Database
 from tests.conftest import Start

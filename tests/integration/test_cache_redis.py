@@ -13,7 +13,7 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
-from hedgerow.cli.processes import ServiceProcess
+from launcher.processes import ServiceProcess
 from tests.conftest import Start
 from tests.integration.test_cache import CAPITAL, REWORDED, lookup, store
 from tests.redis import RedisProcess, redis_server

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from launcher.processes import free_port
 from tests.integration.command import launch, run
 from tests.integration.running_up import ports_in_a_row
 from tests.integration.scripted import Hold, Refusal

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from hedgerow.cli.processes import free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
+from launcher.processes import free_port
 from tests.integration.command import launch, run
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_audio import ScriptedAudio, live, recording, segment, serve_audio, word

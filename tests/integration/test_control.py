@@ -20,9 +20,9 @@ from envoy.service.status.v3 import csds_pb2, csds_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow.channel import open_channel
-from hedgerow.cli.authority import make_authority, write_identity
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_ports
 from hedgerow.control.v1 import control_pb2, control_pb2_grpc
+from launcher.certificate_authority import make_authority, write_identity
+from launcher.processes import ServiceProcess, ServiceSpec, free_ports
 from services.control.snapshot import ASSIGNMENTS, CLUSTERS
 from tests.conftest import REPOSITORY, Start
 from tests.integration.xds_client import XdsClient, xds_client

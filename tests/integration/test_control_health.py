@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from hedgerow.channel import open_channel
-from hedgerow.cli.processes import free_port
+from launcher.processes import free_port
 from services.control.health import answers
 from services.control.members import Health
 

@@ -19,10 +19,10 @@ import pytest_asyncio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import hedgerow
-from hedgerow.cli import envoy
-from hedgerow.cli.authority import Authority
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.gateway.v1 import gateway_pb2_grpc
+from launcher import envoy
+from launcher.certificate_authority import Authority
 from tests.certificates import Certificates, mutual
 from tests.conftest import REPOSITORY
 from tests.integration.collector import Collector, collecting

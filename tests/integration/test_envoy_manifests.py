@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hedgerow.cli import envoy
-from hedgerow.cli.processes import free_port
-from hedgerow.cli.tether import tethered
+from launcher import envoy
+from launcher.parent_death_signal import killed_with_parent
+from launcher.processes import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 WAIT_S = 30
@@ -45,7 +45,9 @@ async def admin(tmp_path: Path) -> AsyncIterator[int]:
     port = free_port()
     address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
     (tmp_path / "envoy.yaml").write_text(json.dumps({"admin": {"address": address}}))
-    process = await asyncio.create_subprocess_exec(*tethered(envoy.command(tmp_path / "envoy.yaml")), stderr=PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *killed_with_parent(envoy.command(tmp_path / "envoy.yaml")), stderr=PIPE
+    )
     try:
         await envoy.wait_ready(f"127.0.0.1:{port}", WAIT_S)
         yield port

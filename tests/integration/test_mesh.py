@@ -13,8 +13,8 @@ import pytest
 
 import hedgerow
 from hedgerow.channel import open_channel
-from hedgerow.cli.mesh import Mesh
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
+from launcher.mesh import Mesh
 from tests.integration.collector import Collector
 from tests.integration.conftest import address
 

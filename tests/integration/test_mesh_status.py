@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.cli.processes import free_port
 from hedgerow.control.v1 import control_pb2 as pb
+from launcher.processes import free_port
 from tests.integration.command import launch, run
 from tests.integration.scripted import Refusal
 from tests.integration.scripted_control import ScriptedControl, serve_control

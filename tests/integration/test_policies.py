@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import hedgerow
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_ports
+from launcher.processes import ServiceProcess, ServiceSpec, free_ports
 from tests.conftest import Start
 from tests.integration.collector import Collector, collecting
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.cli.mesh import Mesh
-from hedgerow.cli.processes import ServiceSpec, check_health, free_port
+from launcher.mesh import Mesh
+from launcher.processes import ServiceSpec, check_health, free_port
 from services.cache.database import Database
 from tests.conftest import Start
 from tests.waiting import until

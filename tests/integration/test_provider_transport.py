@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from bench.provider.server import Behaviour, Protocol, SimulatedProvider
-from hedgerow.cli.authority import make_authority, write_identity
+from launcher.certificate_authority import make_authority, write_identity
 from services.llm.transport.http1 import Http1
 from services.llm.transport.http2 import Http2
 from services.llm.transport.wire import Broken, Options, Wire

@@ -18,7 +18,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from hedgerow.cli.processes import ServiceProcess
+from launcher.processes import ServiceProcess
 from tests.fault.asking import MODEL, Asker, Outcome, asking, question
 from tests.fault.mesh import processes
 from tests.fault.replicated import Replicated, address, bootstrap, start_envoy, write_topology

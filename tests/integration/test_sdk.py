@@ -11,8 +11,8 @@ import pytest
 import hedgerow
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
-from hedgerow.cli.processes import free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from launcher.processes import free_port
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_gateway import (
     TRACE_ID,

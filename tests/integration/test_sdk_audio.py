@@ -10,7 +10,7 @@ import pytest
 
 import hedgerow
 from hedgerow.audio.v1 import audio_pb2 as pb
-from hedgerow.cli.processes import free_port
+from launcher.processes import free_port
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_audio import ScriptedAudio, live, recording, segment, serve_audio, word
 

@@ -10,8 +10,8 @@ import pytest
 
 import hedgerow
 from hedgerow.audio.v1 import audio_pb2
-from hedgerow.cli.processes import free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from launcher.processes import free_port
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_gateway import (
     ScriptedGateway,

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hedgerow
-from hedgerow.cli.processes import free_port
 from hedgerow.vision.v1 import vision_pb2 as pb
+from launcher.processes import free_port
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_vision import TIMING, ScriptedVision, labels, serve_vision
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hedgerow
-from hedgerow.cli.mesh import default_models_dir
+from launcher.mesh import default_models_dir
 from tests.integration.collector import Collector
 from tests.integration.test_mesh import stored
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hedgerow.channel import open_channel
-from hedgerow.cli.processes import ServiceProcess
 from hedgerow.router.v1 import router_pb2 as pb
 from hedgerow.router.v1 import router_pb2_grpc
+from launcher.processes import ServiceProcess
 from services.router.config import ModelSettings
 from services.router.shared import KEY, SharedObservations
 from services.router.table import Table

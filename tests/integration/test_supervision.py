@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hedgerow.cli.mesh import MESH_FILE, Mesh, MeshError, PortInUse
-from hedgerow.cli.processes import ServiceFailed, ServiceSpec, check, check_health, free_ports
-from hedgerow.cli.replicas import redis_binary
-from hedgerow.cli.supervisor import Change
+from launcher.mesh import MESH_FILE, Mesh, MeshError, PortInUse
+from launcher.processes import ServiceFailed, ServiceSpec, check, check_health, free_ports
+from launcher.replicas import redis_binary
+from launcher.supervisor import Change
 from tests.integration.running_up import runs
 from tests.waiting import until
 

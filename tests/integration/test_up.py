@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hedgerow.cli.mesh import SERVICES
+from launcher.mesh import SERVICES
 from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
 
 pytestmark = pytest.mark.timeout(900)  # two engines load, on a machine that may be busy

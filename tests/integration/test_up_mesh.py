@@ -20,10 +20,10 @@ import pytest
 import pytest_asyncio
 
 import hedgerow
-from hedgerow.cli.mesh import Mesh, default_models_dir
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, check, check_health, free_ports
-from hedgerow.cli.replicas import ReplicatedMesh, ports_from
-from hedgerow.cli.supervisor import Supervisor
+from launcher.mesh import Mesh, default_models_dir
+from launcher.processes import ServiceProcess, ServiceSpec, check, check_health, free_ports
+from launcher.replicas import ReplicatedMesh, ports_from
+from launcher.supervisor import Supervisor
 from tests.integration.command import run
 from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
 

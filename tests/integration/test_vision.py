@@ -23,8 +23,8 @@ from grpc_status.rpc_status import aio as rpc_status
 from PIL import Image
 
 from hedgerow.channel import open_channel
-from hedgerow.cli.processes import ServiceProcess, free_port
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
+from launcher.processes import ServiceProcess, free_port
 from tests.conftest import Start
 
 Stub = Any  # vision_pb2_grpc.VisionServiceStub, whose asynchronous kind has no type

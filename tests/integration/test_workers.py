@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 import hedgerow
-from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
 from services.runtime.process.workers import PortTaken, claim
 from tests.conftest import Start
 from tests.waiting import until

@@ -21,7 +21,7 @@ import grpc
 import grpc.experimental
 
 from hedgerow.channel import CHANNEL_OPTIONS, open_channel
-from hedgerow.cli.replicas import xds_bootstrap
+from launcher.replicas import xds_bootstrap
 from tests.conftest import REPOSITORY
 
 _TIMEOUT_S = 10.0

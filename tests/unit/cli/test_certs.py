@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from typer.testing import CliRunner
 
 from hedgerow.cli.app import app
-from hedgerow.cli.authority import (
+from launcher.certificate_authority import (
     IDENTITIES,
     ForeignAuthority,
     make_authority,

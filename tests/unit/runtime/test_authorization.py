@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from google.rpc import code_pb2
 
-from hedgerow.cli.authority import IDENTITIES
 from hedgerow.identities import identity_of
+from launcher.certificate_authority import IDENTITIES
 from services.runtime.errors import CallerRefused
 from services.runtime.rpc.authorization import CALLERS, anyone, callers_of, probes_of
 from services.runtime.rpc.boundary import to_status

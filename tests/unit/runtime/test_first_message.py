@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from hedgerow.channel import done_sending, send
-from hedgerow.cli.processes import free_port
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.gateway.v1 import gateway_pb2_grpc
+from launcher.processes import free_port
 from services.runtime.errors import Unauthenticated
 from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings

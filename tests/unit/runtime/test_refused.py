@@ -14,7 +14,7 @@ from google.rpc import error_details_pb2
 from grpc_status.rpc_status import aio as rpc_status
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
-from hedgerow.cli.processes import free_port
+from launcher.processes import free_port
 from services.runtime.errors import Exhausted
 from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from hedgerow.cli.authority import make_authority
+from launcher.certificate_authority import make_authority
 from services.runtime.security.tls import BadTls, Folder, plain
 from services.runtime.security.tls import dial as dialled
 from tests.certificates import Certificates

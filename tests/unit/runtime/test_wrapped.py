@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hedgerow.cache.v1 import cache_pb2
-from hedgerow.cli.processes import free_port
+from launcher.processes import free_port
 from services.runtime.errors import Unauthenticated
 from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings

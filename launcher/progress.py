@@ -1,4 +1,4 @@
-"""What a mesh is doing: a live table in a terminal, a line for each change elsewhere."""
+"""How far the start of a mesh is: a live table in a terminal, a line for each change elsewhere."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.cli.mesh import Mesh
-from hedgerow.cli.processes import ServiceSpec
-from hedgerow.cli.supervisor import Change
+from launcher.mesh import Mesh
+from launcher.processes import ServiceSpec
+from launcher.supervisor import Change
 
 _COLOURS = {"serving": "green", "died": "red", "starting": "yellow"}
 
 
-class Board:
+class Progress:
     """Hears each change. Inside `with`, while services start, a terminal shows a table; outside, lines."""
 
     def __init__(self, console: Console, names: list[str]):
@@ -44,9 +44,7 @@ class Board:
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
-            self._live = Live(
-                console=self._console, get_renderable=self._progress, refresh_per_second=8, transient=True
-            )
+            self._live = Live(console=self._console, get_renderable=self._table, refresh_per_second=8, transient=True)
             self._live.start()
         return self
 
@@ -55,7 +53,7 @@ class Board:
             live, self._live = self._live, None
             live.stop()
 
-    def _progress(self) -> Table:
+    def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))
         for name, change in self._latest.items():
             waiting = change.state in ("starting", "stopping")
@@ -78,10 +76,10 @@ class Board:
 
 @asynccontextmanager
 async def started(
-    specs: Sequence[ServiceSpec], state_dir: Path, board: Board, prepare: Callable[[], None] = lambda: None
+    specs: Sequence[ServiceSpec], state_dir: Path, progress: Progress, prepare: Callable[[], None] = lambda: None
 ) -> AsyncIterator[Mesh]:
-    """A mesh whose start the board shows."""
+    """A mesh whose start is shown."""
     async with AsyncExitStack() as stack:
-        with board:
-            mesh = await stack.enter_async_context(Mesh(specs, state_dir, board, prepare))
+        with progress:
+            mesh = await stack.enter_async_context(Mesh(specs, state_dir, progress, prepare))
         yield mesh

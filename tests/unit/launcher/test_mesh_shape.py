@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.cli.mesh import DEMO_MODELS, SERVICES, MeshError, default_models_dir, demo_mesh
+from launcher.mesh import DEMO_MODELS, SERVICES, MeshError, default_models_dir, demo_mesh
 
 
 def test_services_take_ports_in_a_row_and_know_each_other(models: Path) -> None:

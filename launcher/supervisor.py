@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hedgerow.cli.processes import ServiceFailed, ServiceProcess, ServiceSpec
+from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec
 
 START_TIMEOUT_S = 600.0  # a large model on a slow disk
 FIRST_PAUSE_S = 0.1

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from hedgerow import Tls
-from hedgerow.cli import envoy
-from hedgerow.cli.authority import (
+from launcher import envoy
+from launcher.certificate_authority import (
     IDENTITIES,
     ForeignAuthority,
     make_authority,
@@ -25,8 +25,8 @@ from hedgerow.cli.authority import (
     write_authority,
     write_identity,
 )
-from hedgerow.cli.mesh import SERVICES, MeshError, demo_settings, found_at, service_spec
-from hedgerow.cli.processes import ServiceSpec
+from launcher.mesh import SERVICES, MeshError, demo_settings, found_at, service_spec
+from launcher.processes import ServiceSpec
 
 TOPOLOGY_FILE = "topology.yaml"
 CERTIFICATES = "certs"  # of the state folder

@@ -18,10 +18,10 @@ from urllib.request import Request, urlopen
 
 import yaml
 
-from hedgerow.cli.envoy_config import MAX_CONNECTIONS, MAX_HEAP_BYTES, bootstrap, secrets
+from launcher.envoy_bootstrap import MAX_CONNECTIONS, MAX_HEAP_BYTES, bootstrap, secrets
 
 BOOTSTRAP = "envoy.yaml"
-# What docker-compose.yml mounts: `python -m hedgerow.cli.envoy deploy/envoy` writes it.
+# What docker-compose.yml mounts: `python -m launcher.envoy deploy/envoy` writes it.
 COMPOSE: dict[str, Any] = {
     "node_id": "edge",
     "region": "local",
@@ -140,7 +140,7 @@ def _ask(request: Request) -> str:
 
 def _write(path: Path, content: dict[str, Any]) -> Path:
     text = yaml.dump(content, Dumper=_Repeating, sort_keys=False, width=120)
-    path.write_text(f"# Written by hedgerow/cli/envoy.py.\n{text}")
+    path.write_text(f"# Written by launcher/envoy.py.\n{text}")
     return path
 
 
@@ -152,8 +152,6 @@ class _Repeating(yaml.SafeDumper):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        prog="python -m hedgerow.cli.envoy", description="Write the compose mesh's bootstrap."
-    )
+    parser = argparse.ArgumentParser(prog="python -m launcher.envoy", description="Write the compose mesh's bootstrap.")
     parser.add_argument("folder", type=Path, help="deploy/envoy")
     write_bootstrap(parser.parse_args().folder, **COMPOSE)

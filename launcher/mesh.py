@@ -12,9 +12,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from hedgerow.cli.processes import ServiceFailed, ServiceSpec
-from hedgerow.cli.supervisor import Change, Report, Supervisor
 from hedgerow.private import open_private, private_folder
+from launcher.processes import ServiceFailed, ServiceSpec
+from launcher.supervisor import Change, Report, Supervisor
 
 DEFAULT_BASE_PORT = 50050
 DEFAULT_STATE_DIR = Path(".hedgerow")
@@ -58,7 +58,7 @@ class PortInUse(MeshError):
 def default_models_dir() -> Path:
     """`HEDGEROW_MODELS_DIR`, or `models/` beside the package in a source checkout."""
     given = os.environ.get("HEDGEROW_MODELS_DIR")
-    return Path(given).resolve() if given else Path(__file__).parents[2] / "models"
+    return Path(given).resolve() if given else Path(__file__).parents[1] / "models"
 
 
 def demo_mesh(

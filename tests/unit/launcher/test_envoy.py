@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hedgerow.cli import envoy
+from launcher import envoy
 from tests.conftest import REPOSITORY
 
 
@@ -25,7 +25,7 @@ def test_what_compose_mounts_is_what_is_written_here(tmp_path: Path) -> None:
     envoy.write_bootstrap(tmp_path, **envoy.COMPOSE)
     kept = {file.name: file.read_text() for file in (REPOSITORY / "deploy/envoy").iterdir()}
     written = {file.name: file.read_text() for file in tmp_path.iterdir()}
-    assert kept == written, "run `python -m hedgerow.cli.envoy deploy/envoy`"
+    assert kept == written, "run `python -m launcher.envoy deploy/envoy`"
 
 
 def test_the_control_plane_is_told_who_and_where_it_is(tmp_path: Path) -> None:

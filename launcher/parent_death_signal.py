@@ -1,8 +1,9 @@
 """A child process that ends when its parent does, however the parent ends: SIGKILL leaves no orphan behind.
 
-`Popen(tethered(command))` puts a line of Python before the command, which asks the kernel for that and then becomes the
-command, under the same pid (prctl(2), PR_SET_PDEATHSIG; it survives exec). A `preexec_fn` would do the same, but is not
-safe in a process with threads, which every process with gRPC is. Outside Linux the command runs as it is.
+`Popen(killed_with_parent(command))` puts a line of Python before the command, which asks the kernel for that and then
+becomes the command, under the same pid (prctl(2), PR_SET_PDEATHSIG; it survives exec). A `preexec_fn` would do the
+same, but is not safe in a process with threads, which every process with gRPC is. Outside Linux the command runs as it
+is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 _PR_SET_PDEATHSIG = 1
 
 
-def tethered(command: Sequence[str]) -> list[str]:
+def killed_with_parent(command: Sequence[str]) -> list[str]:
     """`command`, to be started by this process; it gets SIGKILL when the thread that starts it ends.
 
     Costs the child 20 ms. `command[0]` is looked up on PATH.

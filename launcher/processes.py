@@ -20,8 +20,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow import Tls
 from hedgerow.channel import open_channel
-from hedgerow.cli.tether import tethered
 from hedgerow.private import UMASK, open_private, private_folder
+from launcher.parent_death_signal import killed_with_parent
 
 Protocol = Literal["grpc", "redis"]
 
@@ -58,7 +58,7 @@ class ServiceProcess:
         private_folder(log_dir)
         with open(self.log, "ab", opener=open_private) as output:  # what it said before a restart stays
             self._process = subprocess.Popen(
-                tethered(spec.command or [sys.executable, "-m", spec.module]),
+                killed_with_parent(spec.command or [sys.executable, "-m", spec.module]),
                 cwd=spec.folder,
                 env={**os.environ, **spec.environment},
                 stdin=subprocess.DEVNULL,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hedgerow.cli import envoy, replicas
-from hedgerow.cli.mesh import SERVICES, MeshError
-from hedgerow.cli.processes import ServiceSpec
-from hedgerow.cli.replicas import ReplicatedMesh, names_of, ports_from, xds_bootstrap
+from launcher import envoy, replicas
+from launcher.mesh import SERVICES, MeshError
+from launcher.processes import ServiceSpec
+from launcher.replicas import ReplicatedMesh, names_of, ports_from, xds_bootstrap
 from services.control.topology import read
 from services.gateway.upstream.discovery import bootstrap
 

@@ -1,0 +1,63 @@
+"""The streams of the clients without an event loop."""
+
+# Written by `make sync` from _streams_aio.py; change that.
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Generic, Self, TypeVar
+
+import grpc
+
+from hedgerow._base import broken_off
+from hedgerow._incoming import Incoming
+
+E = TypeVar("E")
+
+
+class EventStream(Generic[E]):
+    """Events as they arrive: `for event in stream`.
+
+    Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine.
+    """
+
+    def __init__(self, call: Any, incoming: Incoming[E]):
+        self._call, self._incoming = call, incoming
+        self._messages = iter(call)
+        self._waiting: deque[E] = deque()  # events that came in one message with an earlier one
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> E:
+        if not self._waiting:
+            self._fill()
+        if not self._waiting:
+            raise StopIteration
+        return self._waiting.popleft()
+
+    def _fill(self) -> None:
+        """Read on to the next message that holds an event, or to the end."""
+        try:
+            for message in self._messages:
+                self._waiting.extend(self._incoming.events(message))
+                if self._waiting:
+                    return
+        except grpc.RpcError as error:
+            self._incoming.failed(error)
+        except BaseException:
+            broken_off(self._call)
+        self._incoming.ended()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """End the call, if it has not ended. May be called from another thread."""
+        self._call.cancel()
+
+    def __del__(self) -> None:
+        self._call.cancel()

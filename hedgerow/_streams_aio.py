@@ -1,0 +1,61 @@
+"""The streams of the asyncio clients."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Generic, Self, TypeVar
+
+import grpc
+
+from hedgerow._base_aio import broken_off
+from hedgerow._incoming import Incoming
+
+E = TypeVar("E")
+
+
+class AsyncEventStream(Generic[E]):
+    """Events as they arrive: `async for event in stream`.
+
+    Leaving `async with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine.
+    """
+
+    def __init__(self, call: Any, incoming: Incoming[E]):
+        self._call, self._incoming = call, incoming
+        self._messages = aiter(call)
+        self._waiting: deque[E] = deque()  # events that came in one message with an earlier one
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> E:
+        if not self._waiting:
+            await self._fill()
+        if not self._waiting:
+            raise StopAsyncIteration
+        return self._waiting.popleft()
+
+    async def _fill(self) -> None:
+        """Read on to the next message that holds an event, or to the end."""
+        try:
+            async for message in self._messages:
+                self._waiting.extend(self._incoming.events(message))
+                if self._waiting:
+                    return
+        except grpc.RpcError as error:
+            self._incoming.failed(error)
+        except BaseException:
+            broken_off(self._call)
+        self._incoming.ended()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """End the call, if it has not ended. May be called from another task."""
+        self._call.cancel()
+
+    def __del__(self) -> None:
+        self._call.cancel()

@@ -1,0 +1,1 @@
+"""What keeps the source tree: nothing of it is shipped."""

@@ -1,0 +1,69 @@
+"""Product and workshop apart, also where import-linter cannot look: names of modules in strings, imports at run time.
+
+What is imported by statement is held by the contracts in `pyproject.toml`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+SDK = sorted(path for path in (REPOSITORY / "hedgerow").rglob("*.py") if "cli" not in path.parts)
+SERVICES = sorted((REPOSITORY / "services").rglob("*.py"))
+# Whole, or as the beginning of an f-string.
+LAUNCHER = re.compile(r"(python -m )?(launcher|hedgerow\.cli)(\.\w+)*\.?")
+SERVICE = re.compile(r"(python -m )?services\.(\w+\.?)*")
+
+
+def strings(path: Path) -> Iterator[str]:
+    """Every string of a module, also the pieces of f-strings: what `import_module` or `python -m` may be told."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def naming(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
+    return [f"{path}: {text}" for path in paths for text in strings(path) if pattern.fullmatch(text.strip())]
+
+
+def test_no_string_of_the_sdk_names_the_launcher_or_a_service() -> None:
+    assert naming(LAUNCHER, SDK) + naming(SERVICE, SDK) == []
+
+
+def test_no_string_of_a_service_names_the_launcher() -> None:
+    assert naming(LAUNCHER, SERVICES) == []
+
+
+def test_a_name_in_a_string_is_found(tmp_path: Path) -> None:
+    sly = tmp_path / "sly.py"
+    sly.write_text("""import_module("launcher.mesh"); import_module(f"launcher.{name}"); run("hedgerow.cli")""")
+    assert len(naming(LAUNCHER, [sly])) == 3
+    sly.write_text("""import_module(f"services.{name}"); import_module("services.llm")""")
+    assert len(naming(SERVICE, [sly])) == 2
+
+
+def test_the_commands_load_no_launcher_before_they_run() -> None:
+    probe = "import sys, hedgerow.cli.app; sys.exit(any(name.startswith('launcher') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [("up", "demo"), ("up --mesh", "demo"), ("demo", "demo"), ("certs --dir x", "launcher"), ("status", "launcher")],
+)
+def test_without_the_launcher_a_command_that_needs_it_says_what_to_install(command: str, extra: str) -> None:
+    probe = "import sys; sys.modules['launcher'] = None; from hedgerow.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", probe, *command.split()], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"hedgerow: there is no launcher here; install it with: pip install 'hedgerow[{extra}]'"
+    ]
