@@ -11,6 +11,7 @@ from services.cache.config import CacheSettings
 from services.cache.engines import MODEL
 from services.cache.identity import Identity, identify
 from services.cache.room import Room
+from services.cache.tombstones import Removal
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
@@ -38,7 +39,7 @@ class CacheServicer:
             call.span.set_attribute("hedgerow.cache.similarity", found.similarity)
         if found.stale is not None:
             call.span.set_attribute("hedgerow.cache.stale", True)
-        if found.alone:
+        if found.local:
             call.span.set_attribute("hedgerow.cache.local_only", True)
         return _found(found, question, epoch)
 
@@ -48,18 +49,16 @@ class CacheServicer:
         ttl_ms = validation.check_ttl_ms(request, self._settings)
         answer = request.answer.SerializeToString()
         with self._room.hold(question.tenant, request.ByteSize()):
-            alone = await self._answers.store(question, answer, ttl_ms, call.deadline, request.epoch)
-        if alone:
-            call.span.set_attribute("hedgerow.cache.local_only", True)
-        return cache_pb2.StoreResponse(key=question.key, ttl_ms=ttl_ms, local_only=alone)
+            kept = await self._answers.store(question, answer, ttl_ms, call.deadline, request.epoch)
+        if kept:
+            return cache_pb2.StoreResponse(key=question.key, ttl_ms=ttl_ms)
+        call.span.set_attribute("hedgerow.cache.skipped", True)
+        return cache_pb2.StoreResponse(key=question.key, skipped=True)
 
     async def Invalidate(self, request: cache_pb2.InvalidateRequest, call: Call) -> cache_pb2.InvalidateResponse:
         validation.check_target(request)
-        by_key = request.WhichOneof("target") == "key"
-        made = await (self._answers.remove(request.key) if by_key else self._answers.remove_tenant(request.tenant))
-        if made.alone:
-            call.span.set_attribute("hedgerow.cache.local_only", True)
-        return cache_pb2.InvalidateResponse(removed=made.entries, local_only=made.alone)
+        removed = await self._answers.remove(Removal(key=request.key, tenant=request.tenant))
+        return cache_pb2.InvalidateResponse(removed=removed)
 
     async def WatchInvalidations(
         self, request: cache_pb2.WatchInvalidationsRequest, call: Call
@@ -100,7 +99,7 @@ class CacheServicer:
             bytes=entries.bytes,
             embedding_hits=embedder.hits,
             embedding_misses=embedder.misses,
-            local_only=stats.alone,
+            local_only=stats.local,
         )
 
     def drain(self) -> None:
@@ -118,7 +117,7 @@ def _found(found: Found, question: Identity, epoch: int) -> cache_pb2.LookupResp
         key=found.entry.key if found.entry else question.key,
         ttl_ms=found.ttl_ms,
         refused=found.refused,
-        local_only=found.alone,
+        local_only=found.local,
         epoch=epoch,
     )
     if found.similarity is not None:

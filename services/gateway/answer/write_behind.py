@@ -122,7 +122,9 @@ class Aftermath:
         except ServiceError:
             _DROPPED.labels("store").inc()
             return
-        if not stored.local_only:
+        if stored.skipped:  # the shared store is away: that is one replica's weather, and no fault of this answer
+            _DROPPED.labels("skipped").inc()
+        elif not stored.local_only:  # what a cache of an earlier version keeps for itself
             self._near.put(question, waiting.request.answer, tenant, waiting.known, stored.key, stored.ttl_ms)
 
     async def _next(self) -> _Waiting:
