@@ -13,11 +13,11 @@ import time
 from dataclasses import dataclass, field
 
 from services.cache.engines import Engine
-from services.cache.fair_lru import FairLru
 from services.cache.tokens import as_read
 from services.cache.turns import Turn, Turns
 from services.cache.vectors import Vector
 from services.runtime.deadline import Clock
+from services.runtime.policy.fair_lru import FairLru
 
 _OVERHEAD_BYTES = 700  # of one that is remembered: its digest, its array, its bookkeeping
 
@@ -48,7 +48,7 @@ class Embedder:
         self.name, self.unseen, self._max_characters = engine.name, engine.unseen, engine.max_characters
         self._forget_after_s, self._clock = forget_after_s, clock
         self._turns = Turns(engine)
-        self._memory: FairLru[bytes, _Remembered] = FairLru(sys.maxsize, memory_bytes)
+        self._memory: FairLru[bytes, _Remembered] = FairLru(memory_bytes)
         self._flights: dict[bytes, _Flight] = {}
         self.hits = self.misses = 0
 
@@ -99,6 +99,4 @@ class Embedder:
             return
         del self._flights[key]
         if not outcome.exception():
-            self._memory.put(key, _Remembered(tenant, outcome.result(), self._clock()))
-            while self._memory.full:
-                self._memory.pop(self._memory.next_to_go())
+            self._memory.replace(key, _Remembered(tenant, outcome.result(), self._clock()))

@@ -20,10 +20,10 @@ from services.cache.errors import Conflict, DatabaseRefused, NotKept
 from services.cache.group_commit import GroupCommit
 from services.cache.identity import Identity
 from services.cache.memory import Memory
-from services.cache.room import Room
 from services.cache.store import OpenStore, Store
 from services.cache.tombstones import Removal, Tombstones
 from services.cache.vectors import Vector
+from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.deadline import Deadline
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class FileStore:
         now_ms: Callable[[], int],
     ):
         self._file, self._memory, self._commits = file, memory, GroupCommit(file)
-        self._room = Room(max_waiting_bytes)
+        self._waiting = WaitingBytes(max_waiting_bytes)
         self._embedded_by, self._stale_ms, self._now_ms = embedded_by, stale_ms, now_ms
         self._touched: asyncio.Future[None] | None = None
         self.sequence = self._after(0)
@@ -55,10 +55,10 @@ class FileStore:
         tenant, size = entry.tenant, entry.size
         if self._tombstones.conflict(entry.key, tenant, epoch):
             raise Conflict
-        self._room.take(tenant, size)
+        self._waiting.take(tenant, size)
         evicted = self._memory.put(entry, vector)
         committed = self._commits.append(database.insert(entry, self._embedded_by, vector))
-        committed.add_done_callback(lambda _: self._room.give_back(tenant, size))
+        committed.add_done_callback(lambda _: self._waiting.give_back(tenant, size))
         self._delete(evicted)
         await self._memory.settled()
         try:

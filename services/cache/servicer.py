@@ -10,8 +10,8 @@ from services.cache.answers import Answers, Found, Verdict
 from services.cache.config import CacheSettings
 from services.cache.engines import MODEL
 from services.cache.identity import Identity, identify
-from services.cache.room import Room
 from services.cache.tombstones import Removal
+from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
@@ -27,12 +27,12 @@ class CacheServicer:
 
     def __init__(self, answers: Answers, settings: CacheSettings):
         self._answers, self._settings = answers, settings
-        self._room = Room(settings.max_waiting_bytes)
+        self._waiting = WaitingBytes(settings.max_waiting_bytes)
 
     async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
         threshold = validation.check_threshold(request, self._settings)
         question, epoch = self._identify(request.question), self._answers.epoch
-        with self._room.hold(question.tenant, request.ByteSize()):
+        with self._waiting.hold(question.tenant, request.ByteSize()):
             found = await self._answers.lookup(question, threshold, call.deadline)
         call.span.set_attribute("hedgerow.cache.verdict", found.verdict.value)
         if found.similarity is not None:
@@ -48,7 +48,7 @@ class CacheServicer:
         validation.check_answer(request.answer, self._settings)
         ttl_ms = validation.check_ttl_ms(request, self._settings)
         answer = request.answer.SerializeToString()
-        with self._room.hold(question.tenant, request.ByteSize()):
+        with self._waiting.hold(question.tenant, request.ByteSize()):
             kept = await self._answers.store(question, answer, ttl_ms, call.deadline, request.epoch)
         if kept:
             return cache_pb2.StoreResponse(key=question.key, ttl_ms=ttl_ms)
