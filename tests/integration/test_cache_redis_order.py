@@ -493,6 +493,17 @@ async def test_changes_that_nobody_understands_are_passed_over_by_a_snapshot(
     assert a.holds() == b.holds() == await kept(redis)
 
 
+async def test_replicas_of_the_first_version_can_read_the_stream(redis: RedisProcess) -> None:
+    async with replica(redis.url) as one:
+        await one.keep(CAPITAL, b"Paris")
+        await one.remove(CAPITAL)
+    async with redis.client() as client:
+        changes = [fields for _, fields in await client.xrange(CHANGES)]
+    names = {b"before", b"op", b"what", b"tenant", b"entries", b"origin", b"number"}
+    assert [fields.keys() for fields in changes] == [names, names]
+    assert [int(fields[b"number"]) for fields in changes] == [0, 0]  # nobody's
+
+
 async def test_vectors_come_back_as_they_were(redis: RedisProcess) -> None:
     vector = np.linspace(0, 1, DIMENSION, dtype=np.float32)
     async with redis.client() as client:
