@@ -14,10 +14,11 @@ from enum import Enum
 from services.cache import guard
 from services.cache.embedding import Embedder
 from services.cache.entries import Entry
-from services.cache.errors import EmbeddingTooLate, Overtaken
+from services.cache.errors import EmbeddingTooLate
 from services.cache.identity import Identity
 from services.cache.memory import Memory
-from services.cache.store import Made, Store
+from services.cache.store import Store
+from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedStateLost
@@ -37,7 +38,7 @@ class Verdict(Enum):
 class Found:
     """What a lookup found. `similarity` is that of the nearest question, None where none was compared.
 
-    `stale`, with a miss: the entry for this very question, whose time is over. `alone`: this process's memory was all
+    `stale`, with a miss: the entry for this very question, whose time is over. `local`: this process's memory was all
     that could be asked.
     """
 
@@ -47,7 +48,7 @@ class Found:
     similarity: float | None = None
     refused: str = ""
     stale: Entry | None = None
-    alone: bool = False
+    local: bool = False
 
 
 class Answers:
@@ -66,10 +67,10 @@ class Answers:
         found, unsaid = await self._exact(question, deadline)
         if found is None:
             found = await self._alike(question, threshold, deadline)
-        if not (unsaid or self._store.alone):
+        if not (unsaid or self._store.local):
             return found
-        self.stats.alone += 1
-        return replace(found, alone=True)
+        self.stats.local += 1
+        return replace(found, local=True)
 
     async def _exact(self, question: Identity, deadline: Deadline) -> tuple[Found | None, bool]:
         """The hit of this very question, and whether the store did not say if it has one."""
@@ -98,45 +99,39 @@ class Answers:
 
     @property
     def epoch(self) -> int:
-        """The last change that is known, for the store of an answer that is begun now."""
-        return max(self._store.known, 1)  # 0 stands for none
+        """The sequence number of the last change that is known, for the store of an answer that is begun now."""
+        return max(self._store.sequence, 1)  # 0 stands for none
 
     async def store(self, question: Identity, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int = 0) -> bool:
-        """Keep an answer for `ttl_ms`. When this returns it is kept; when it raises it is not kept at all. Returns
-        whether this process alone knows it so far. `epoch`: when the answer was begun; 0 for just now.
+        """Keep an answer for `ttl_ms`. Returns whether it is kept, or was skipped because the store is `local`; when
+        this raises it is not kept at all. `epoch`: when the answer was begun; 0 for just now.
 
-        Raises `Overtaken` when its entry or its tenant was removed since: what was removed must not come back.
+        Raises `Conflict` when its entry or its tenant was removed since: what was removed must not come back.
         """
-        known = epoch or self._store.known
-        with self._memory.on_its_way(question) as arriving:
-            vector = await self.embed(question.asked, question.tenant, deadline)
-        if arriving.overtaken or (epoch and self._store.overtaken(question, epoch)):
-            raise Overtaken
+        epoch = epoch or self._store.sequence
+        kept = not self._store.local and await self._insert(question, answer, ttl_ms, deadline, epoch)
+        self.stats.stores += kept
+        self.stats.skipped += not kept
+        return kept
+
+    async def _insert(self, question: Identity, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int) -> bool:
+        vector = await self.embed(question.asked, question.tenant, deadline)
         now_ms = self._now_ms()
         entry = Entry(
             question.key, question.tenant, question.partition, question.asked.encode(), answer, now_ms + ttl_ms, now_ms
         )
-        made = await self._store.insert(entry, vector, known)
-        self.stats.stores += 1
-        return made.alone
+        return await self._store.insert(entry, vector, epoch)
 
-    async def remove(self, key: str) -> Made:
-        """Remove an entry, for good when this returns. Returns how many there were: 0 or 1."""
-        return await self._store.delete(key)
-
-    async def remove_tenant(self, tenant: str) -> Made:
-        """Remove all entries of a tenant, for good when this returns. Returns how many there were."""
-        return await self._store.delete_tenant(tenant)
+    async def remove(self, removal: Removal) -> int:
+        """Remove an entry, or all of a tenant, for good when this returns. Returns how many there were."""
+        return await self._store.remove(removal)
 
     def sweep(self) -> None:
         """Remove what was kept long enough, and write down what was used since the last sweep."""
         self.embedder.sweep()
         gone = self._memory.expire(self._now_ms())
         used, self._used = self._used, set()
-        if held := [entry for key in used if (entry := self.entries.held(key))]:
-            self._store.touch(held)
-        if gone:
-            self._store.expired(gone)
+        self._store.sweep([entry for key in used if (entry := self.entries.held(key))], gone)
 
     def close(self) -> None:
         """End the threads. Nothing may be asked of the cache any more."""

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.cache.entries import OVERHEAD_BYTES
+from services.cache.stores import STORES
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings
 from services.runtime.security.secrets import Url
@@ -24,6 +25,11 @@ class CacheSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_CACHE_")
 
     address: str = Field("127.0.0.1:50051", description="Where to serve gRPC, host:port.")
+    store: str = Field(
+        "",
+        description=f"Where entries are kept: {' or '.join(f'`{name}`' for name in STORES)}. Empty: in Redis with a "
+        "`redis_url`, else in the file.",
+    )
     database: str = Field(
         "", description="SQLite file that keeps the entries, unless Redis does. Empty: forgotten when the process ends."
     )
@@ -33,12 +39,6 @@ class CacheSettings(ServiceSettings):
         ge=1,
         description="With `redis_url`: Redis counts as away when it takes longer for a call. A lookup waits half of "
         "the time it has left at most, and only after memory had to let entries go.",
-    )
-    max_queued: int = Field(
-        10_000,
-        ge=1,
-        description="Stores, and as many removals, that wait for Redis while it is away. The oldest stores make room; "
-        "a removal too many is refused.",
     )
     max_waiting_bytes: int = Field(
         64 * 1024 * 1024,
@@ -94,6 +94,19 @@ class CacheSettings(ServiceSettings):
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."
     )
     watch_queue: int = Field(4_096, ge=1, description="Removals a watcher may be behind before its stream is ended.")
+
+    @property
+    def store_used(self) -> str:
+        """The name of the store where entries are kept."""
+        return self.store or ("redis" if self.redis_url else "file")
+
+    @model_validator(mode="after")
+    def _the_store_is_known(self) -> Self:
+        if self.store_used not in STORES:
+            raise ValueError(f"store: one of {', '.join(STORES)}")
+        if self.store_used == "redis" and not self.redis_url:
+            raise ValueError("store: redis needs a redis_url")
+        return self
 
     @model_validator(mode="after")
     def _the_largest_fits(self) -> Self:

@@ -66,8 +66,8 @@ def touch(entries: Iterable[Entry]) -> Statement:
     return "UPDATE entries SET used_at_ms = ? WHERE key = ?", [(entry.used_at_ms, entry.key) for entry in entries]
 
 
-def position(last: int) -> Statement:
-    """Write the last position down, over any earlier one."""
+def sequence(last: int) -> Statement:
+    """Write the last sequence number down, over any earlier one."""
     return "INSERT OR REPLACE INTO position VALUES (0, ?)", [(last,)]
 
 
@@ -118,8 +118,8 @@ class Database:
             known = embedding is not None and made_by == embedded_by
             yield Entry(*columns), np.frombuffer(embedding, "<f4") if known else None
 
-    def position(self) -> int:
-        """The last position that was written down."""
+    def sequence(self) -> int:
+        """The last sequence number that was written down."""
         row = self._connection.execute("SELECT last FROM position").fetchone()
         return int(row[0]) if row else 0
 

@@ -13,11 +13,11 @@ import time
 from dataclasses import dataclass, field
 
 from services.cache.engines import Engine
-from services.cache.fair_lru import FairLru
+from services.cache.scheduler import Job, Scheduler
 from services.cache.tokens import as_read
-from services.cache.turns import Turn, Turns
 from services.cache.vectors import Vector
 from services.runtime.deadline import Clock
+from services.runtime.policy.fair_lru import FairLru
 
 _OVERHEAD_BYTES = 700  # of one that is remembered: its digest, its array, its bookkeeping
 
@@ -36,7 +36,7 @@ class _Remembered:
 
 @dataclass(slots=True)
 class _Flight:
-    turn: Turn
+    job: Job
     waiting: int = 0
 
 
@@ -47,8 +47,8 @@ class Embedder:
     def __init__(self, engine: Engine, memory_bytes: int, forget_after_s: float, clock: Clock = time.monotonic):
         self.name, self.unseen, self._max_characters = engine.name, engine.unseen, engine.max_characters
         self._forget_after_s, self._clock = forget_after_s, clock
-        self._turns = Turns(engine)
-        self._memory: FairLru[bytes, _Remembered] = FairLru(sys.maxsize, memory_bytes)
+        self._scheduler = Scheduler(engine)
+        self._memory: FairLru[bytes, _Remembered] = FairLru(memory_bytes)
         self._flights: dict[bytes, _Flight] = {}
         self.hits = self.misses = 0
 
@@ -66,10 +66,10 @@ class Embedder:
         flight = self._flights.get(key) or self._take_off(key, tenant, text)
         flight.waiting += 1
         try:
-            return await asyncio.shield(flight.turn.outcome)
+            return await asyncio.shield(flight.job.outcome)
         finally:
             flight.waiting -= 1
-            if not flight.waiting and self._turns.withdraw(flight.turn):
+            if not flight.waiting and self._scheduler.withdraw(flight.job):
                 del self._flights[key]  # what runs already goes on, and is remembered
 
     def sweep(self) -> None:
@@ -80,7 +80,7 @@ class Embedder:
 
     def close(self) -> None:
         """End the thread, and what waits for it."""
-        self._turns.stop()
+        self._scheduler.stop()
 
     def _recall(self, key: bytes, remembered: _Remembered) -> Vector | None:
         self.hits += 1
@@ -89,9 +89,9 @@ class Embedder:
         return remembered.vector
 
     def _take_off(self, key: bytes, tenant: str, text: str) -> _Flight:
-        flight = self._flights[key] = _Flight(self._turns.put(tenant, text))
+        flight = self._flights[key] = _Flight(self._scheduler.put(tenant, text))
         self.misses += 1
-        flight.turn.outcome.add_done_callback(lambda done: self._land(key, tenant, done))
+        flight.job.outcome.add_done_callback(lambda done: self._land(key, tenant, done))
         return flight
 
     def _land(self, key: bytes, tenant: str, outcome: asyncio.Future[Vector | None]) -> None:
@@ -99,6 +99,4 @@ class Embedder:
             return
         del self._flights[key]
         if not outcome.exception():
-            self._memory.put(key, _Remembered(tenant, outcome.result(), self._clock()))
-            while self._memory.full:
-                self._memory.pop(self._memory.next_to_go())
+            self._memory.replace(key, _Remembered(tenant, outcome.result(), self._clock()))

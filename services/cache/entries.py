@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from services.cache.fair_lru import FairLru
+from services.runtime.policy.fair_lru import FairLru
 
 # Of one entry in resident memory, measured where it is dearest, alone in its tenant and its partition: its embedding,
 # an index of its own, its bookkeeping.
@@ -47,7 +47,7 @@ class Entries:
 
     def __init__(self, max_entries: int, max_bytes: int, stale_ms: int = 0):
         self.max_entries, self.max_bytes, self._stale_ms = max_entries, max_bytes, stale_ms
-        self._entries: FairLru[str, Entry] = FairLru(max_entries, max_bytes)
+        self._entries: FairLru[str, Entry] = FairLru(max_bytes, max_entries)
         self._lapsed: OrderedDict[str, None] = OrderedDict()  # keys, the first to lapse first
         self._due: list[tuple[int, str]] = []  # a heap of when to look at an entry; holds pairs of some that are gone
 

@@ -8,6 +8,8 @@ from google.rpc import code_pb2
 
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 
+_COME_BACK_S = 1.0
+
 
 class EmbeddingTooLate(TooLate):
     """There is no exact answer, and the time was over before the question was embedded."""
@@ -16,17 +18,28 @@ class EmbeddingTooLate(TooLate):
 
 
 class NotKept(Unavailable):
-    """The disk refused a write: the entry is not served either. Or a removal is made here, and there is no room to
-    remember it for the Redis that is away."""
+    """The disk refused a write: the entry is not served either."""
 
     reason: ClassVar[str] = "NOT_KEPT"
 
 
-class Overtaken(ServiceError):
+class NotRemoved(Unavailable):
+    """The shared store does not answer: what was to be removed may be there still, and other replicas serve it."""
+
+    reason: ClassVar[str] = "NOT_REMOVED"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the shared store does not answer, so nothing counts as removed: repeat this until it succeeds",
+            retry_delay_s=_COME_BACK_S,
+        )
+
+
+class Conflict(ServiceError):
     """Since the answer was begun its entry or its tenant was invalidated, here or elsewhere: it was not stored."""
 
     code: ClassVar[int] = code_pb2.ABORTED
-    reason: ClassVar[str] = "OVERTAKEN"
+    reason: ClassVar[str] = "OVERTAKEN"  # callers know it by this
 
     def __init__(self) -> None:
         super().__init__("the entry or its tenant was invalidated since the answer was begun")

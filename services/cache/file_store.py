@@ -1,4 +1,4 @@
-"""Entries in a file of this process's own. Memory is what is served; the journal follows it.
+"""Entries in a file of this process's own. Memory is what is served; the file follows it, by group commit.
 
 Every change is made in memory and queued for the disk in one step of the event loop, so both go through the same order
 of changes, and a store is answered when its commit is done. What leaves memory leaves the disk: one holds no more than
@@ -8,28 +8,32 @@ the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 
 from services.cache import database
-from services.cache.changes import Delete, DeleteTenant, Removing
-from services.cache.database import Database, Statement
+from services.cache.config import CacheSettings
+from services.cache.database import Database
 from services.cache.entries import Entry
-from services.cache.errors import NotKept
+from services.cache.errors import Conflict, DatabaseRefused, NotKept
+from services.cache.group_commit import GroupCommit
 from services.cache.identity import Identity
-from services.cache.journal import Journal
 from services.cache.memory import Memory
-from services.cache.removals import Removals
-from services.cache.room import Room
-from services.cache.store import Made
+from services.cache.store import OpenStore, Store
+from services.cache.tombstones import Removal, Tombstones
 from services.cache.vectors import Vector
+from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.deadline import Deadline
+
+_log = logging.getLogger(__name__)
 
 
 class FileStore:
     """A `Store` on SQLite. At most `max_waiting_bytes` of entries wait for the disk. `now_ms` is Unix time in
     milliseconds."""
 
-    alone, queued = False, 0
+    local = False
 
     def __init__(
         self,
@@ -40,22 +44,21 @@ class FileStore:
         max_waiting_bytes: int,
         now_ms: Callable[[], int],
     ):
-        self._file, self._memory, self._journal = file, memory, Journal(file)
-        self._room = Room(max_waiting_bytes)
+        self._file, self._memory, self._commits = file, memory, GroupCommit(file)
+        self._waiting = WaitingBytes(max_waiting_bytes)
         self._embedded_by, self._stale_ms, self._now_ms = embedded_by, stale_ms, now_ms
         self._touched: asyncio.Future[None] | None = None
-        self.known = self._next(0)
-        self._removals = Removals(self.known)
+        self.sequence = self._after(0)
+        self._tombstones = Tombstones(self.sequence)
 
-    def overtaken(self, question: Identity, epoch: int) -> bool:
-        return self._removals.since(question.key, question.tenant, epoch)
-
-    async def insert(self, entry: Entry, vector: Vector | None, known: int) -> Made:
+    async def insert(self, entry: Entry, vector: Vector | None, epoch: int) -> bool:
         tenant, size = entry.tenant, entry.size
-        self._room.take(tenant, size)
+        if self._tombstones.conflict(entry.key, tenant, epoch):
+            raise Conflict
+        self._waiting.take(tenant, size)
         evicted = self._memory.put(entry, vector)
-        committed = self._journal.append(database.insert(entry, self._embedded_by, vector))
-        committed.add_done_callback(lambda _: self._room.give_back(tenant, size))
+        committed = self._commits.append(database.insert(entry, self._embedded_by, vector))
+        committed.add_done_callback(lambda _: self._waiting.give_back(tenant, size))
         self._delete(evicted)
         await self._memory.settled()
         try:
@@ -64,54 +67,61 @@ class FileStore:
             if self._memory.discard(entry):
                 self._delete([entry])
             raise
-        return Made(1)
+        return True
 
-    async def delete(self, key: str) -> Made:
-        entry = self._memory.remove(key)
-        # On disk it may still be, where memory has none: an earlier delete may have failed.
-        await self._remove(Delete(key), database.delete([key]))
-        return Made(1 if entry else 0)
-
-    async def delete_tenant(self, tenant: str) -> Made:
-        gone = self._memory.remove_tenant(tenant)
-        await self._remove(DeleteTenant(tenant), database.delete_tenant(tenant))
-        return Made(len(gone))
+    async def remove(self, removal: Removal) -> int:
+        removed = self._memory.remove(removal)
+        self.sequence = self._after(self.sequence)
+        self._tombstones.add(removal, self.sequence)
+        self._commits.append(database.sequence(self.sequence))
+        # On disk it may still be, where memory has none: an earlier removal may have failed.
+        tenant, key = removal.tenant, removal.key
+        await self._commits.append(database.delete_tenant(tenant) if tenant else database.delete([key]))
+        return removed
 
     async def fetch(self, question: Identity, deadline: Deadline) -> None:
         """Memory holds everything."""
 
-    def touch(self, entries: list[Entry]) -> None:
-        if self._touched is None or self._touched.done():  # while the disk stands still they would pile up
-            self._touched = self._journal.append(database.touch(entries))
-
-    def expired(self, entries: list[Entry]) -> None:
-        self._delete(entries)
+    def sweep(self, used: Sequence[Entry], gone: Sequence[Entry]) -> None:
+        if used and (self._touched is None or self._touched.done()):  # while the disk stands still they would pile up
+            self._touched = self._commits.append(database.touch(used))
+        self._delete(gone)
 
     async def load(self) -> None:
         now_ms = self._now_ms()
         stored = await asyncio.to_thread(lambda: list(self._file.load(self._embedded_by, now_ms - self._stale_ms)))
         # What was removed in an earlier life is not known: it counts as later than every epoch from then.
-        self.known = self._next(await asyncio.to_thread(self._file.position))
-        await asyncio.to_thread(self._file.apply, [database.position(self.known)])
-        self._removals = Removals(self.known)
+        self.sequence = self._after(await asyncio.to_thread(self._file.sequence))
+        await asyncio.to_thread(self._file.apply, [database.sequence(self.sequence)])
+        self._tombstones = Tombstones(self.sequence)
         self._delete(self._memory.load(stored, now_ms))
 
     async def run(self) -> None:
-        await self._journal.run()
+        await self._commits.run()
 
     async def close(self) -> None:
-        await self._journal.close()
+        await self._commits.close()
 
-    def _next(self, position: int) -> int:
-        """The position after one: microseconds of Unix time, or one more."""
-        return max(position + 1, self._now_ms() * 1_000)
+    def _after(self, sequence: int) -> int:
+        """The next sequence number: microseconds of Unix time, or one more."""
+        return max(sequence + 1, self._now_ms() * 1_000)
 
-    def _remove(self, removal: Removing, statement: Statement) -> asyncio.Future[None]:
-        self.known = self._next(self.known)
-        self._removals.note(removal, self.known)
-        self._journal.append(database.position(self.known))
-        return self._journal.append(statement)
+    def _delete(self, entries: Iterable[Entry]) -> None:
+        if keys := [entry.key for entry in entries]:
+            self._commits.append(database.delete(keys))
 
-    def _delete(self, entries: list[Entry]) -> None:
-        if entries:
-            self._journal.append(database.delete(entry.key for entry in entries))
+
+@asynccontextmanager
+async def open_store(
+    settings: CacheSettings, memory: Memory, embedded_by: str, now_ms: Callable[[], int]
+) -> AsyncIterator[Store]:
+    """The file that `database` names, else one that vanishes. Ends the process where it is not usable."""
+    try:
+        file = Database(settings.database)
+    except DatabaseRefused as error:
+        _log.critical("%s", error)
+        raise SystemExit(2) from None
+    yield FileStore(file, memory, embedded_by, settings.stale_ms, settings.max_waiting_bytes, now_ms)
+
+
+_: OpenStore = open_store

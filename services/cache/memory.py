@@ -18,8 +18,9 @@ from typing import TypeVar
 
 from services.cache.entries import Entries, Entry
 from services.cache.identity import Identity
+from services.cache.tombstones import Removal
 from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
-from services.cache.watch import Removal, Watchers
+from services.cache.watch import Watchers
 
 T = TypeVar("T")
 
@@ -33,20 +34,20 @@ class Stats:
     misses: int = 0
     refused: int = 0
     stores: int = 0
+    skipped: int = 0
     evictions: int = 0
     expirations: int = 0
     fetched: int = 0
-    reloads: int = 0
-    alone: int = 0
+    snapshots: int = 0
+    local: int = 0
 
 
 @dataclass(eq=False, slots=True)
 class Arriving:
-    """An entry that has not reached memory yet: a store, or a copy from the shared store."""
+    """A copy of an entry on its way from the shared store."""
 
     question: Identity
-    overtaken: bool = False  # its entry or its tenant was removed since
-    changed: bool = False  # or another entry took its place
+    outdated: bool = False  # since then it was removed, or another entry took its place
 
 
 class Memory:
@@ -80,7 +81,7 @@ class Memory:
         if replaced and not (replaced.lapsed or told):
             self.watchers.publish(Removal(key=entry.key))
         for arriving in self._arriving:
-            arriving.changed |= arriving.question.key == entry.key
+            arriving.outdated |= arriving.question.key == entry.key
         evicted = self.entries.put(entry)
         self._on_vectors_thread(partial(self._index, entry.partition, entry.key, vector))
         self._retire(evicted)
@@ -116,22 +117,17 @@ class Memory:
         """Let go of what is not kept any more, though nobody removed it."""
         self._retire([entry for key in keys if (entry := self.entries.pop(key))])
 
-    def remove(self, key: str) -> Entry | None:
-        """An entry may not be served any more, wherever it is held or on its way to."""
-        self._overtake(lambda question: question.key == key)
-        entry = self.entries.pop(key)
-        if entry:
-            self._drop([entry])
-        self.watchers.publish(Removal(key=key))
-        return entry
-
-    def remove_tenant(self, tenant: str) -> list[Entry]:
-        """No entry of a tenant may be served any more."""
-        self._overtake(lambda question: question.tenant == tenant)
-        gone = self.entries.pop_tenant(tenant)
-        self.watchers.publish(Removal(tenant=tenant))
+    def remove(self, removal: Removal) -> int:
+        """What may not be served any more goes, wherever it is held or on its way to. Returns how many were held."""
+        for arriving in self._arriving:
+            arriving.outdated |= removal.covers(arriving.question.key, arriving.question.tenant)
+        if removal.tenant:
+            gone = self.entries.pop_tenant(removal.tenant)
+        else:
+            gone = [entry] if (entry := self.entries.pop(removal.key)) else []
+        self.watchers.publish(removal)
         self._drop(gone)
-        return gone
+        return len(gone)
 
     def expire(self, now_ms: int) -> list[Entry]:
         """Retire what has lapsed, and let go of what was kept long enough after that, which is returned.
@@ -153,7 +149,7 @@ class Memory:
 
     @contextmanager
     def on_its_way(self, question: Identity) -> Iterator[Arriving]:
-        """An entry that will be there soon: tells whether what happens inside overtakes it."""
+        """A copy that will be there soon: tells whether what happens inside makes it outdated."""
         arriving = Arriving(question)
         self._arriving.add(arriving)
         try:
@@ -164,10 +160,6 @@ class Memory:
     def close(self) -> None:
         """End the thread. Nothing may be asked of memory any more."""
         self._vectors_thread.shutdown()
-
-    def _overtake(self, removed: Callable[[Identity], bool]) -> None:
-        for arriving in self._arriving:
-            arriving.overtaken |= removed(arriving.question)
 
     def _index(self, partition: bytes, key: str, vector: Vector | None) -> None:
         self._vectors.remove(partition, [key])

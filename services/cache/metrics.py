@@ -10,13 +10,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from services.cache.answers import Answers
-from services.cache.store import Store
 
 
 @contextmanager
-def exported(answers: Answers, store: Store) -> Iterator[None]:
+def exported(answers: Answers) -> Iterator[None]:
     """Serve the metrics of a cache while it lives."""
-    collector = _Counts(answers, store)
+    collector = _Counts(answers)
     REGISTRY.register(collector)
     try:
         yield
@@ -25,8 +24,8 @@ def exported(answers: Answers, store: Store) -> Iterator[None]:
 
 
 class _Counts(Collector):
-    def __init__(self, answers: Answers, store: Store):
-        self._answers, self._store = answers, store
+    def __init__(self, answers: Answers):
+        self._answers = answers
 
     def collect(self) -> Iterable[Metric]:
         stats, embedder = self._answers.stats, self._answers.embedder
@@ -37,11 +36,11 @@ class _Counts(Collector):
         yield _counter("removals", "Entries that were not removed on request.", "reason", removals)
         yield _counter("embeddings", "Embeddings by where they came from.", "source", embeddings)
         yield CounterMetricFamily("hedgerow_cache_stores", "Answers stored.", stats.stores)
+        yield CounterMetricFamily("hedgerow_cache_skipped", "Answers not stored: no shared store.", stats.skipped)
         yield CounterMetricFamily("hedgerow_cache_refused", "Near questions whose facts differ.", stats.refused)
-        yield CounterMetricFamily("hedgerow_cache_local_only", "Lookups of this replica's memory alone.", stats.alone)
+        yield CounterMetricFamily("hedgerow_cache_local_only", "Lookups of this replica's memory alone.", stats.local)
         yield CounterMetricFamily("hedgerow_cache_fetched", "Entries that only Redis held any more.", stats.fetched)
-        yield CounterMetricFamily("hedgerow_cache_reloads", "Times everything was read from Redis.", stats.reloads)
-        yield GaugeMetricFamily("hedgerow_cache_queued", "Changes that wait for Redis.", self._store.queued)
+        yield CounterMetricFamily("hedgerow_cache_snapshots", "Snapshots loaded from Redis.", stats.snapshots)
         yield GaugeMetricFamily("hedgerow_cache_entries", "Entries held.", len(self._answers.entries))
         yield GaugeMetricFamily("hedgerow_cache_bytes", "Size of the entries held.", self._answers.entries.bytes)
 

@@ -1,16 +1,18 @@
 """Changes of the shared entries, each in one script: an entry, what finds it and the news of it appear together.
 
-Every change has a position, a number that only grows: Redis's time in microseconds, or one more than the last. The news
-of a change carries the position of the change before it, so who reads along sees at once when one was missed.
+Every change has a sequence number that only grows: Redis' time in microseconds, or one more than the last. In the
+change stream a change names the one before it, so who follows sees a gap at once. Redis' time, and not a count, so that
+the numbers of a Redis that lost its data are not used again.
 
-A removal leaves a mark with its position. A put tells the last change its replica knew when the store began; a removal
-after that overtakes it. When there are too many marks the oldest one goes, and becomes the floor: who knew less than
-that is told that it was overtaken, because nobody can say any more that it was not.
+A removal leaves a tombstone with its sequence number, as `tombstones` tells. A put brings its epoch; a later tombstone
+is a conflict, and so is an epoch below the watermark, that of the last tombstone given up or of the beginning.
 
-The position is written first: a Redis that has no room left refuses that, and then nothing was done.
+The sequence number is written first: a Redis that has no room left refuses that, and then nothing was done.
 
 Redis' own eviction knows no tenants, so it must not come to that: a put that makes the entries too large makes room as
-`fair_lru` does, by bytes. Of that there are no news: what replicas hold in memory they may go on to serve.
+`fair_lru` does, by bytes. The stream does not tell of that: what replicas hold in memory they may go on to serve.
+
+Names in Redis are those of the first version, so that replicas of both can share one during an upgrade.
 """
 
 from __future__ import annotations
@@ -25,28 +27,40 @@ USED = f"{_CACHE}used:"  # + tenant: a sorted set of its keys by their last use,
 SIZES = f"{_CACHE}sizes:"  # + tenant: a hash of its keys' bytes
 HELD = f"{_CACHE}held"  # a sorted set of tenants by the bytes of all their entries
 BYTES = f"{_CACHE}bytes"  # of all entries
-POSITION = f"{_CACHE}position"  # of the last change
-CHANGES = f"{_CACHE}changes"  # a stream: the news of each change, under its position
-GONE = f"{_CACHE}gone"  # a sorted set of `k:<key>` and `t:<tenant>` by the position of their last removal
-FLOOR = f"{_CACHE}gone:floor"  # the highest position of a mark that was given up
+SEQUENCE = f"{_CACHE}position"  # the number of the last change
+CHANGES = f"{_CACHE}changes"  # the change stream: each under its sequence number
+TOMBSTONES = f"{_CACHE}gone"  # a sorted set of `k:<key>` and `t:<tenant>` by the sequence number of their last removal
+WATERMARK = f"{_CACHE}gone:floor"  # the highest number of a tombstone that was given up
 
-_NEWS = f"""
-local function announce(op, what, tenant, entries, origin, number, max_changes)
-  local before = tonumber(redis.call('GET', '{POSITION}') or '0')
+_COMMON = f"""
+local function number(position) return string.format('%.0f', position) end
+local function after(last)
   local time = redis.call('TIME')
-  local position = string.format('%.0f', math.max(before + 1, time[1] * 1000000 + time[2]))
-  redis.call('SET', '{POSITION}', position)
-  redis.call('XADD', '{CHANGES}', 'MAXLEN', '~', max_changes, position .. '-0', 'before', string.format('%.0f', before),
-    'op', op, 'what', what, 'tenant', tenant, 'entries', entries, 'origin', origin, 'number', number)
-  return position
+  return number(math.max(last + 1, time[1] * 1000000 + time[2]))
 end
-local function mark(member, position, max_marks)
-  local last = redis.call('ZSCORE', '{GONE}', member) or '0'
-  redis.call('ZADD', '{GONE}', position, member)
-  while redis.call('ZCARD', '{GONE}') > tonumber(max_marks) do
-    redis.call('SET', '{FLOOR}', redis.call('ZPOPMIN', '{GONE}')[2])
+local function begin()
+  local last = redis.call('GET', '{SEQUENCE}')
+  if not last then
+    last = after(0)
+    redis.call('SET', '{SEQUENCE}', last)
+    redis.call('SET', '{WATERMARK}', last)
   end
   return last
+end
+local function announce(op, key, tenant, entries, max_changes)
+  local last = tonumber(begin())
+  local sequence = after(last)
+  redis.call('SET', '{SEQUENCE}', sequence)
+  redis.call('XADD', '{CHANGES}', 'MAXLEN', '~', max_changes, sequence .. '-0', 'before', number(last),
+    'op', op, 'what', key, 'tenant', tenant, 'entries', entries,
+    'origin', '', 'number', 0)  -- the first version reads these two
+  return sequence
+end
+local function bury(member, sequence, max_tombstones)
+  redis.call('ZADD', '{TOMBSTONES}', sequence, member)
+  while redis.call('ZCARD', '{TOMBSTONES}') > tonumber(max_tombstones) do
+    redis.call('SET', '{WATERMARK}', number(redis.call('ZPOPMIN', '{TOMBSTONES}')[2]))
+  end
 end
 local function grow(tenant, bytes)
   redis.call('INCRBY', '{BYTES}', bytes)
@@ -77,68 +91,76 @@ local function make_room(max_bytes, tries)
 end
 """
 
-# ARGV: origin, number, most changes, key, tenant, known, forgiven, ends (ms), used (ms), now (ms), size, most bytes of
-# all entries (0: any number), field, value …
-# At most 1,000 entries make room at a time, so that nobody waits for long.
-# Returns whether the entry is kept: 0 when it was overtaken.
-PUT = (
-    _NEWS
-    + f"""
-local key, tenant, known, entry = ARGV[4], ARGV[5], tonumber(ARGV[6]), '{ENTRY}' .. ARGV[4]
-for _, member in ipairs({{'k:' .. key, 't:' .. tenant}}) do
-  local gone = redis.call('ZSCORE', '{GONE}', member)
-  local forgiven = gone and string.find(ARGV[7], string.format(' %.0f ', tonumber(gone)), 1, true)
-  if gone and tonumber(gone) > known and not forgiven then return 0 end
-end
-if tonumber(redis.call('GET', '{FLOOR}') or '0') > known then return 0 end
-announce('put', key, tenant, redis.call('EXISTS', entry), ARGV[1], ARGV[2], ARGV[3])
-redis.call('HSET', entry, unpack(ARGV, 13))
-redis.call('PEXPIREAT', entry, ARGV[8])
-prune(tenant, ARGV[10])
-grow(tenant, ARGV[11] - (redis.call('HGET', '{SIZES}' .. tenant, key) or 0))
-redis.call('HSET', '{SIZES}' .. tenant, key, ARGV[11])
-redis.call('ZADD', '{TENANT}' .. tenant, ARGV[8], key)
-redis.call('ZADD', '{USED}' .. tenant, ARGV[9], key)
-redis.call('SADD', '{TENANTS}', tenant)
-make_room(tonumber(ARGV[12]), 1000)
-return 1
+# A Redis that is empty, or was emptied, begins here: what was removed from it before, nobody knows.
+# Returns the last sequence number.
+BEGIN = (
+    _COMMON
+    + """
+return begin()
 """
 )
 
-# ARGV: origin, number, most changes, key, most marks
-# Returns the position, and those of the mark before it and of the floor, as they were.
-DELETE = (
-    _NEWS
+# ARGV: most changes, key, tenant, epoch, ends (ms), used (ms), now (ms), size, most bytes of all entries (0: any
+# number), field, value …
+# At most 1,000 entries make room at a time, so that nobody waits for long.
+# Returns the sequence number, 0 where there is a conflict, and how many entries there are of the key now.
+PUT = (
+    _COMMON
     + f"""
-local key, entry, floor = ARGV[4], '{ENTRY}' .. ARGV[4], redis.call('GET', '{FLOOR}') or '0'
-local tenant = redis.call('HGET', entry, 'tenant')
-local position = announce('delete', key, '', redis.call('EXISTS', entry), ARGV[1], ARGV[2], ARGV[3])
+local key, tenant, epoch, entry = ARGV[2], ARGV[3], tonumber(ARGV[4]), '{ENTRY}' .. ARGV[2]
+begin()
+for _, member in ipairs({{'k:' .. key, 't:' .. tenant}}) do
+  if tonumber(redis.call('ZSCORE', '{TOMBSTONES}', member) or '0') > epoch then return {{'0', 0}} end
+end
+if tonumber(redis.call('GET', '{WATERMARK}') or '0') > epoch then return {{'0', 0}} end
+local sequence = announce('put', key, tenant, redis.call('EXISTS', entry), ARGV[1])
+redis.call('HSET', entry, unpack(ARGV, 10))
+redis.call('PEXPIREAT', entry, ARGV[5])
+prune(tenant, ARGV[7])
+grow(tenant, ARGV[8] - (redis.call('HGET', '{SIZES}' .. tenant, key) or 0))
+redis.call('HSET', '{SIZES}' .. tenant, key, ARGV[8])
+redis.call('ZADD', '{TENANT}' .. tenant, ARGV[5], key)
+redis.call('ZADD', '{USED}' .. tenant, ARGV[6], key)
+redis.call('SADD', '{TENANTS}', tenant)
+make_room(tonumber(ARGV[9]), 1000)
+return {{sequence, 1}}
+"""
+)
+
+# ARGV: most changes, key, most tombstones. Returns the sequence number, and how many entries went.
+DELETE = (
+    _COMMON
+    + f"""
+local key, entry = ARGV[2], '{ENTRY}' .. ARGV[2]
+local tenant, entries = redis.call('HGET', entry, 'tenant'), redis.call('EXISTS', entry)
+local sequence = announce('delete', key, '', entries, ARGV[1])
 redis.call('UNLINK', entry)
 if tenant then lose(tenant, {{key}}) end
-return {{position, mark('k:' .. key, position, ARGV[5]), floor}}
+bury('k:' .. key, sequence, ARGV[3])
+return {{sequence, entries}}
 """
 )
 
-# ARGV: origin, number, most changes, tenant, most marks
-# Returns as DELETE does.
+# ARGV: most changes, tenant, most tombstones. Returns as DELETE does.
 DELETE_TENANT = (
-    _NEWS
+    _COMMON
     + f"""
-local tenant, index, floor = ARGV[4], '{TENANT}' .. ARGV[4], redis.call('GET', '{FLOOR}') or '0'
+local tenant, index = ARGV[2], '{TENANT}' .. ARGV[2]
 local keys, entries = redis.call('ZRANGE', index, 0, -1), 0
 for _, key in ipairs(keys) do entries = entries + redis.call('EXISTS', '{ENTRY}' .. key) end
-local position = announce('delete_tenant', '', tenant, entries, ARGV[1], ARGV[2], ARGV[3])
+local sequence = announce('delete_tenant', '', tenant, entries, ARGV[1])
 for _, key in ipairs(keys) do redis.call('UNLINK', '{ENTRY}' .. key) end
 grow(tenant, 0 - (redis.call('ZSCORE', '{HELD}', tenant) or 0))
 redis.call('UNLINK', index, '{USED}' .. tenant, '{SIZES}' .. tenant)
 redis.call('SREM', '{TENANTS}', tenant)
-return {{position, mark('t:' .. tenant, position, ARGV[5]), floor}}
+bury('t:' .. tenant, sequence, ARGV[3])
+return {{sequence, entries}}
 """
 )
 
 # ARGV: now (ms), tenants. Entries end by themselves; this takes what found them away, of some tenants at a time.
 PRUNE = (
-    _NEWS
+    _COMMON
     + f"""
 for _, tenant in ipairs(redis.call('SRANDMEMBER', '{TENANTS}', ARGV[2])) do prune(tenant, ARGV[1]) end
 return 0

@@ -10,7 +10,8 @@ from services.cache.answers import Answers, Found, Verdict
 from services.cache.config import CacheSettings
 from services.cache.engines import MODEL
 from services.cache.identity import Identity, identify
-from services.cache.room import Room
+from services.cache.tombstones import Removal
+from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
@@ -26,19 +27,19 @@ class CacheServicer:
 
     def __init__(self, answers: Answers, settings: CacheSettings):
         self._answers, self._settings = answers, settings
-        self._room = Room(settings.max_waiting_bytes)
+        self._waiting = WaitingBytes(settings.max_waiting_bytes)
 
     async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
         threshold = validation.check_threshold(request, self._settings)
         question, epoch = self._identify(request.question), self._answers.epoch
-        with self._room.hold(question.tenant, request.ByteSize()):
+        with self._waiting.hold(question.tenant, request.ByteSize()):
             found = await self._answers.lookup(question, threshold, call.deadline)
         call.span.set_attribute("hedgerow.cache.verdict", found.verdict.value)
         if found.similarity is not None:
             call.span.set_attribute("hedgerow.cache.similarity", found.similarity)
         if found.stale is not None:
             call.span.set_attribute("hedgerow.cache.stale", True)
-        if found.alone:
+        if found.local:
             call.span.set_attribute("hedgerow.cache.local_only", True)
         return _found(found, question, epoch)
 
@@ -47,19 +48,17 @@ class CacheServicer:
         validation.check_answer(request.answer, self._settings)
         ttl_ms = validation.check_ttl_ms(request, self._settings)
         answer = request.answer.SerializeToString()
-        with self._room.hold(question.tenant, request.ByteSize()):
-            alone = await self._answers.store(question, answer, ttl_ms, call.deadline, request.epoch)
-        if alone:
-            call.span.set_attribute("hedgerow.cache.local_only", True)
-        return cache_pb2.StoreResponse(key=question.key, ttl_ms=ttl_ms, local_only=alone)
+        with self._waiting.hold(question.tenant, request.ByteSize()):
+            kept = await self._answers.store(question, answer, ttl_ms, call.deadline, request.epoch)
+        if kept:
+            return cache_pb2.StoreResponse(key=question.key, ttl_ms=ttl_ms)
+        call.span.set_attribute("hedgerow.cache.skipped", True)
+        return cache_pb2.StoreResponse(key=question.key, skipped=True)
 
     async def Invalidate(self, request: cache_pb2.InvalidateRequest, call: Call) -> cache_pb2.InvalidateResponse:
         validation.check_target(request)
-        by_key = request.WhichOneof("target") == "key"
-        made = await (self._answers.remove(request.key) if by_key else self._answers.remove_tenant(request.tenant))
-        if made.alone:
-            call.span.set_attribute("hedgerow.cache.local_only", True)
-        return cache_pb2.InvalidateResponse(removed=made.entries, local_only=made.alone)
+        removed = await self._answers.remove(Removal(key=request.key, tenant=request.tenant))
+        return cache_pb2.InvalidateResponse(removed=removed)
 
     async def WatchInvalidations(
         self, request: cache_pb2.WatchInvalidationsRequest, call: Call
@@ -100,7 +99,7 @@ class CacheServicer:
             bytes=entries.bytes,
             embedding_hits=embedder.hits,
             embedding_misses=embedder.misses,
-            local_only=stats.alone,
+            local_only=stats.local,
         )
 
     def drain(self) -> None:
@@ -118,7 +117,7 @@ def _found(found: Found, question: Identity, epoch: int) -> cache_pb2.LookupResp
         key=found.entry.key if found.entry else question.key,
         ttl_ms=found.ttl_ms,
         refused=found.refused,
-        local_only=found.alone,
+        local_only=found.local,
         epoch=epoch,
     )
     if found.similarity is not None:

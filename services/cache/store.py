@@ -1,72 +1,69 @@
-"""The seam to where entries are kept: a file of this process alone, or a Redis that many processes share.
+"""The seam to where entries are kept: a file of this process alone, a Redis that many processes share, or a backend of
+yours, which is one module with `open_store` and one line in `stores.py`.
 
-A store has memory hold what it keeps, and keeps what it has memory hold.
+A store has memory hold what it keeps, and keeps what it has memory hold. Its changes have sequence numbers, which only
+grow, over a restart too. A store that is shared has every replica's memory follow the same sequence of changes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol
 
 from services.cache.entries import Entry
 from services.cache.identity import Identity
+from services.cache.memory import Memory
+from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
 
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A change that was made: to how many entries, and whether in this process alone until others can hear of it."""
-
-    entries: int
-    alone: bool = False
+if TYPE_CHECKING:
+    from services.cache.config import CacheSettings
 
 
 class Store(Protocol):
     """Where entries are kept. `run()` must be running."""
 
     @property
-    def alone(self) -> bool:
-        """Whether the others who share the entries cannot be heard of: this process's memory is all there is."""
+    def local(self) -> bool:
+        """Whether what is shared cannot be reached: memory is all there is, nothing is stored, nothing is removed."""
 
     @property
-    def queued(self) -> int:
-        """How many changes the others have not heard of, because they could not be told."""
+    def sequence(self) -> int:
+        """Of the last change that memory has: the epoch of an answer that is begun now."""
 
-    @property
-    def known(self) -> int:
-        """The last change memory knows. What is removed after it overtakes a store that begins now."""
+    async def insert(self, entry: Entry, vector: Vector | None, epoch: int) -> bool:
+        """Keep an entry. True: it is kept, and served. False: it was skipped, because the store is `local`; whether it
+        is kept nobody knows. Raises `Conflict` where its key or its tenant was removed after `epoch`, `NotKept`, and
+        `Exhausted` where too much waits; then it is neither kept nor served."""
 
-    def overtaken(self, question: Identity, epoch: int) -> bool:
-        """Whether a question's key or tenant was removed after `epoch`, an earlier `known` of here or, where the store
-        is shared, of elsewhere, as far as that can be told before it is stored."""
-
-    async def insert(self, entry: Entry, vector: Vector | None, known: int) -> Made:
-        """Keep an entry, whose store began when `known` was the last change known. When this returns it is kept and
-        served; when it raises it is neither. Raises `NotKept`, `Exhausted` where too much waits, and `Overtaken` where
-        its key or tenant was removed."""
-
-    async def delete(self, key: str) -> Made:
-        """Delete an entry. When this returns it does not come back. Raises `NotKept`."""
-
-    async def delete_tenant(self, tenant: str) -> Made:
-        """Delete all entries of a tenant. When this returns none comes back. Raises `NotKept`."""
+    async def remove(self, removal: Removal) -> int:
+        """Remove what is kept, and return how many entries that was. When this returns none of them comes back.
+        Raises `NotKept`, and `NotRemoved` where the store is `local`."""
 
     async def fetch(self, question: Identity, deadline: Deadline) -> None:
         """Have memory hold the entry for this very question, where the store may have one that memory does not hold.
         Raises `SharedStateLost` where the store did not say in time."""
 
-    def touch(self, entries: list[Entry]) -> None:
-        """Write down when entries were last used."""
-
-    def expired(self, entries: list[Entry]) -> None:
-        """Entries left memory because they were kept long enough."""
+    def sweep(self, used: Sequence[Entry], gone: Sequence[Entry]) -> None:
+        """Called every now and then: write down when entries were last `used`, and let go of those that left memory
+        because they were kept long enough."""
 
     async def load(self) -> None:
         """Have memory hold what is kept, before anything is served."""
 
     async def run(self) -> None:
-        """Write what is to be kept, and hear of what others changed, until cancelled."""
+        """Write what is to be kept, and follow what others change, until cancelled."""
 
     async def close(self) -> None:
         """Write what still waits. `run()` must have ended."""
+
+
+class OpenStore(Protocol):
+    """`open_store` of a backend's module. `embedded_by` names the engine whose embeddings can be compared; `now_ms` is
+    Unix time in milliseconds."""
+
+    def __call__(
+        self, settings: CacheSettings, memory: Memory, embedded_by: str, now_ms: Callable[[], int]
+    ) -> AbstractAsyncContextManager[Store]: ...

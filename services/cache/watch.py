@@ -6,17 +6,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from services.cache.errors import FellBehind
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """What may no longer be served: one entry, or all of a tenant."""
-
-    key: str = ""
-    tenant: str = ""
+from services.cache.tombstones import Removal
 
 
 class Watchers:

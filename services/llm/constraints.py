@@ -23,8 +23,8 @@ from services.llm import trial
 from services.llm.config import ConstraintSettings
 from services.llm.engine import Constraint
 from services.llm.errors import EngineDown
+from services.llm.scheduler import Scheduler
 from services.llm.trial import Terms, Verdict
-from services.llm.turns import Turns
 from services.llm.vllm_params import refused
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ShareUsed, TooLate
@@ -42,7 +42,7 @@ class Constraints:
 
     def __init__(self, settings: ConstraintSettings, trial: Trial, clock: Clock = time.monotonic):
         self._settings, self._trial, self._clock = settings, trial, clock
-        self._turns = Turns(settings.in_hand)
+        self._scheduler = Scheduler(settings.in_hand)
         self._known: OrderedDict[bytes, Verdict] = OrderedDict()
         self._allowances: OrderedDict[str, TokenBucket] = OrderedDict()
         self._trying: dict[bytes, asyncio.Task[Verdict]] = {}
@@ -86,7 +86,7 @@ class Constraints:
             raise TooLate("response_format: the time was over before it was tried") from None
 
     async def _try(self, key: bytes, constraint: Constraint, tenant: str) -> Verdict:
-        async with self._turns.turn(tenant):
+        async with self._scheduler.turn(tenant):
             verdict = await self._trial.of(constraint)
         self._known[key] = verdict
         while len(self._known) > _REMEMBERED:

@@ -128,7 +128,7 @@ class SharedState:
 
     async def _try_again(self) -> None:
         try:
-            await self.try_to(lambda client: client.ping())
+            await self.try_to(_ping)
             for hear in self._returns:
                 await hear()
         except SharedStateLost:
@@ -156,6 +156,12 @@ class SharedState:
         if was_up:
             for hear in self._losses:
                 hear()
+
+
+async def _ping(client: Redis) -> None:
+    """On a new connection: the others may be of a Redis that is gone, and each of them would be one more loss."""
+    await client.connection_pool.disconnect(inuse_connections=False)
+    await client.ping()
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from services.cache.identity import Identity
 from services.cache.memory import Memory
 from services.cache.redis_scripts import ENTRY
 from services.cache.redis_store import RedisStore
+from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
@@ -44,18 +45,24 @@ class Replica:
     async def look_up(self, question: Identity, threshold: float = 1) -> Found:
         return await self.answers.lookup(question, threshold, Deadline.never())
 
+    async def remove(self, question: Identity) -> int:
+        return await self.answers.remove(Removal(key=question.key))
+
+    async def remove_tenant(self, tenant: str) -> int:
+        return await self.answers.remove(Removal(tenant=tenant))
+
     def holds(self) -> dict[str, bytes]:
         """Answers by key."""
         return {entry.key: entry.answer for entry in self.memory.entries}
 
 
 @asynccontextmanager
-async def replica(url: str, *, max_entries: int = 1_000, max_queued: int = 100) -> AsyncIterator[Replica]:
+async def replica(url: str, *, max_entries: int = 1_000) -> AsyncIterator[Replica]:
     """A replica that has asked for Redis once, as a service that starts has."""
     engine = BagOfWords()
     memory = Memory(Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000))
     async with connected(Url(url), _PATIENT_S) as state:
-        store = RedisStore(state, memory, engine.name, 60_000, max_queued, _now_ms)
+        store = RedisStore(state, memory, engine.name, 60_000, _now_ms)
         answers = Answers(memory, store, Embedder(engine, 10**6, 60), _now_ms)
         await store.load()
         running = asyncio.create_task(store.run())
@@ -70,12 +77,12 @@ async def replica(url: str, *, max_entries: int = 1_000, max_queued: int = 100) 
 
 
 async def up_to_date(redis: RedisProcess, *replicas: Replica) -> None:
-    """Return when every replica has heard of everything, and has told everything."""
+    """Return when every replica has heard of everything."""
 
     async def all_of_them() -> bool:
         async with redis.client() as client:
-            last = await redis_entries.position(client)
-        return all(each.state.up and each.store.known == last and not each.store.queued for each in replicas)
+            last = await redis_entries.last_sequence(client)
+        return all(each.state.up and each.store.sequence == last for each in replicas)
 
     await until(all_of_them)
 

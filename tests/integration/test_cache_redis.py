@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.rpc import error_details_pb2, status_pb2
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
@@ -64,7 +65,7 @@ async def finds(cache: cache_pb2_grpc.CacheServiceStub, text: str, verdict: int,
 async def test_what_one_replica_stores_the_other_finds_by_question_and_by_meaning(start_cache: StartCache) -> None:
     (_, a), (_, b) = await start_cache("a"), await start_cache("b")
     stored = await a.Store(store(CAPITAL))
-    assert not stored.local_only
+    assert not stored.skipped
     await finds(b, CAPITAL, EXACT)
     await finds(b, REWORDED, SEMANTIC)
     assert (await b.Lookup(lookup(CAPITAL, tenant="globex"))).verdict == MISS
@@ -115,11 +116,14 @@ async def test_every_store_that_was_answered_survives_the_kill_of_its_replica(st
     assert (await again.GetStats(cache_pb2.GetStatsRequest())).embedding_misses == 0
 
 
-async def test_without_redis_replicas_go_on_alone_and_say_so_and_tell_each_other_when_it_is_back(
+PERU = "What is the capital of Peru?"
+
+
+async def test_without_redis_replicas_serve_what_they_have_and_store_and_remove_nothing(
     start_cache: StartCache, redis: RedisProcess
 ) -> None:
     (_, a), (_, b) = await start_cache("a"), await start_cache("b")
-    gone = (await a.Store(store(SPAIN, "Madrid."))).key
+    removed = (await a.Store(store(SPAIN, "Madrid."))).key
     await a.Store(store(CAPITAL))
     for text in (SPAIN, CAPITAL):
         await finds(b, text, EXACT)
@@ -127,18 +131,34 @@ async def test_without_redis_replicas_go_on_alone_and_say_so_and_tell_each_other
     for cache in (a, b):
         await finds(cache, CAPITAL, EXACT, alone=True)
         await finds(cache, REWORDED, SEMANTIC, alone=True)
-    assert (await a.Store(store("What is the capital of Peru?", "Lima."))).local_only
-    removed = await a.Invalidate(cache_pb2.InvalidateRequest(key=gone))
-    assert (removed.removed, removed.local_only) == (1, True)
-    assert (await b.Lookup(lookup("What is the capital of Peru?"))).verdict != EXACT
+    skipped = await a.Store(store(PERU, "Lima."))
+    assert (skipped.skipped, skipped.ttl_ms) == (True, 0)
+    for request in (cache_pb2.InvalidateRequest(key=removed), cache_pb2.InvalidateRequest(tenant="acme")):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await a.Invalidate(request)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "repeat" in (refused.value.details() or "")
+        assert _retry_delay_s(refused.value) > 0
+    await finds(a, SPAIN, EXACT, alone=True)
+    assert (await a.Lookup(lookup(PERU))).verdict != EXACT
     assert (await b.GetStats(cache_pb2.GetStatsRequest())).local_only >= 2
     await redis.start()
     for cache in (a, b):
-        await finds(cache, "What is the capital of Peru?", EXACT)
+        await finds(cache, SPAIN, EXACT)
         await finds(cache, CAPITAL, EXACT)
-        assert (await cache.Lookup(lookup(SPAIN, min_similarity=1))).verdict == MISS
-    assert not (await b.Store(store(SPAIN, "Madrid."))).local_only
-    await finds(a, SPAIN, EXACT)
+        assert (await cache.Lookup(lookup(PERU))).verdict != EXACT
+    assert (await a.Invalidate(cache_pb2.InvalidateRequest(key=removed))).removed == 1
+    for cache in (a, b):
+        await finds(cache, SPAIN, MISS)
+    assert not (await b.Store(store(PERU, "Lima."))).skipped
+    await finds(a, PERU, EXACT)
+
+
+def _retry_delay_s(error: grpc.aio.AioRpcError) -> float:
+    raw = dict(error.trailing_metadata() or ())["grpc-status-details-bin"]
+    retry = error_details_pb2.RetryInfo()
+    assert any(detail.Unpack(retry) for detail in status_pb2.Status.FromString(raw).details)
+    return float(retry.retry_delay.ToTimedelta().total_seconds())
 
 
 async def test_a_frozen_redis_is_gone_for_lookups_and_stores_until_it_goes_on(
@@ -152,11 +172,13 @@ async def test_a_frozen_redis_is_gone_for_lookups_and_stores_until_it_goes_on(
     assert found.verdict == EXACT
     missed = await a.Lookup(lookup(SPAIN, min_similarity=1))
     assert (missed.verdict, missed.local_only) == (MISS, True)
-    assert (await a.Store(store("What is the capital of Peru?", "Lima."))).local_only
+    assert (await a.Store(store(PERU, "Lima."))).skipped
     redis.cont()
     for cache in (a, b):
-        for text in ("What is the capital of Peru?", SPAIN, CAPITAL):
+        for text in (SPAIN, CAPITAL):
             await finds(cache, text, EXACT)
+    assert not (await a.Store(store(PERU, "Lima."))).skipped
+    await finds(b, PERU, EXACT)
 
 
 async def test_a_replica_starts_without_redis_and_shares_when_it_comes(
@@ -166,15 +188,15 @@ async def test_a_replica_starts_without_redis_and_shares_when_it_comes(
     await a.Store(store(CAPITAL))
     await redis.kill()
     process, b = await start_cache("b")
-    assert (await b.Store(store(SPAIN, "Madrid."))).local_only
-    await finds(b, SPAIN, EXACT, alone=True)
+    assert (await b.Store(store(SPAIN, "Madrid."))).skipped
+    await finds(b, CAPITAL, MISS, alone=True)
     watch = b.WatchInvalidations(cache_pb2.WatchInvalidationsRequest())
     await redis.start()
     assert (await watch.read()).WhichOneof("target") is None  # in force only now
     watch.cancel()
-    for cache in (a, b):
-        for text in (CAPITAL, SPAIN):
-            await finds(cache, text, EXACT)
+    await finds(b, CAPITAL, EXACT)
+    assert not (await b.Store(store(SPAIN, "Madrid."))).skipped
+    await finds(a, SPAIN, EXACT)
     log = process.log.read_text()
     assert log.count("Redis does not answer") == log.count("Redis is there") == 1
 

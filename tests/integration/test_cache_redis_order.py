@@ -8,19 +8,20 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from services.cache import redis_entries
+from services.cache import redis_entries, snapshot
 from services.cache.answers import Verdict
 from services.cache.entries import Entry
-from services.cache.errors import NotKept, Overtaken
+from services.cache.errors import Conflict, NotRemoved
 from services.cache.identity import Identity
-from services.cache.redis_entries import Writer
-from services.cache.redis_scripts import BYTES, CHANGES, ENTRY, HELD, POSITION, SIZES, TENANT, USED
-from services.cache.watch import Removal
+from services.cache.redis_entries import RedisEntries
+from services.cache.redis_scripts import BYTES, CHANGES, ENTRY, HELD, SEQUENCE, SIZES, TENANT, USED
+from services.cache.tombstones import Removal
 from tests.integration.replicas import Replica, kept, replica, up_to_date
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import DIMENSION, identity
@@ -51,20 +52,20 @@ def entry(question: Identity, answer: bytes = b"Paris", ttl_ms: int = 600_000) -
     )
 
 
-def writer() -> Writer:
+def another() -> RedisEntries:
     """Another replica's, which does what a test wants of it."""
-    return Writer("another", "bag of words", 0, lambda: time.time_ns() // 1_000_000)
+    return RedisEntries("bag of words", 0, lambda: time.time_ns() // 1_000_000)
 
 
 async def test_an_entry_is_found_by_its_question_and_by_its_meaning_elsewhere(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
-    assert await a.keep(CAPITAL, b"Paris") is False
+    assert await a.keep(CAPITAL, b"Paris") is True
     await up_to_date(redis, a, b)
     exact, semantic = await b.look_up(CAPITAL), await b.look_up(REWORDED, 0.8)
     assert (exact.verdict, semantic.verdict) == (Verdict.EXACT, Verdict.SEMANTIC)
-    assert not exact.alone
+    assert not exact.local
     assert (await b.look_up(THEIRS, 0.5)).verdict is Verdict.MISS
 
 
@@ -73,7 +74,7 @@ async def test_a_replica_does_not_make_its_own_change_twice(redis: RedisProcess,
     with a.memory.watchers.watch() as here, b.memory.watchers.watch() as there:
         await a.keep(CAPITAL, b"Lyon")
         await a.keep(CAPITAL, b"Paris")
-        await a.answers.remove(CAPITAL.key)
+        await a.remove(CAPITAL)
         await a.keep(CAPITAL, b"Paris")
         await up_to_date(redis, a, b)
         for removals in (a, b):
@@ -99,11 +100,12 @@ async def test_what_is_replaced_is_told_even_where_only_the_new_entry_was_ever_s
     async with replica(redis.url) as one:
         with one.memory.watchers.watch() as removals:
             async with redis.client() as client:  # both news arrive together
-                changes = [redis_entries.Put(entry(CAPITAL, answer), None, 0) for answer in (b"Lyon", b"Paris")]
-                scripts = [writer()._script(change) for change in changes]
+                epoch = await another().begin(client)
+                changes = [redis_entries.Put(entry(CAPITAL, answer), None, epoch) for answer in (b"Lyon", b"Paris")]
+                scripts = [another()._script(change) for change in changes]
                 async with client.pipeline(transaction=True) as together:
                     for script, arguments in scripts:
-                        together.eval(script, 0, "another", 1, 100, *arguments)
+                        together.eval(script, 0, 100, *arguments)
                     await together.execute()
             assert await anext(removals) == Removal(key=CAPITAL.key)
         await up_to_date(redis, one)
@@ -113,10 +115,10 @@ async def test_what_is_replaced_is_told_even_where_only_the_new_entry_was_ever_s
 async def test_a_removal_anywhere_during_a_store_wins(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
     a, b = pair
     await a.keep(CAPITAL, b"Paris")
-    for remove in (b.answers.remove(CAPITAL.key), b.answers.remove_tenant("acme")):
-        known = a.store.known  # the store begins
-        assert (await remove).alone is False
-        with pytest.raises(Overtaken):
+    for remove in (b.remove(CAPITAL), b.remove_tenant("acme")):
+        known = a.store.sequence  # the store begins
+        assert await remove == 1
+        with pytest.raises(Conflict):
             await a.store.insert(entry(CAPITAL), None, known)
         await up_to_date(redis, a, b)
         assert a.holds() == b.holds() == await kept(redis) == {}
@@ -130,99 +132,166 @@ async def test_an_answer_that_was_begun_before_a_removal_anywhere_is_not_stored_
 ) -> None:
     a, b = pair
     await a.keep(OTHER, b"a thing")
-    for remove in (lambda: b.answers.remove(CAPITAL.key), lambda: b.answers.remove_tenant("acme")):
+    for remove in (lambda: b.remove(CAPITAL), lambda: b.remove_tenant("acme")):
         await up_to_date(redis, a, b)
         epoch = a.answers.epoch  # a lookup misses, and an answer is begun
         await remove()
         await up_to_date(redis, a, b)
         for each in (a, b):
-            with pytest.raises(Overtaken):
+            with pytest.raises(Conflict):
                 await each.keep(CAPITAL, b"old", epoch=epoch)
             await each.keep(THEIRS, b"kept", epoch=epoch)
         await up_to_date(redis, a, b)
         assert CAPITAL.key not in a.holds() | b.holds() | await kept(redis)
     async with replica(redis.url) as restarted:  # which heard of none of it
-        with pytest.raises(Overtaken):
+        with pytest.raises(Conflict):
             await restarted.keep(CAPITAL, b"old", epoch=epoch)
         await restarted.keep(CAPITAL, b"new", epoch=restarted.answers.epoch)
 
 
-@pytest.mark.parametrize("when", ["before", "while"])
-async def test_an_answer_that_was_begun_before_a_removal_is_not_stored_without_redis_either(
-    redis: RedisProcess, pair: tuple[Replica, Replica], when: str
+async def test_without_redis_nothing_is_stored_and_nothing_is_removed(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, a, b)
+    embedded = a.answers.embedder.misses
+    await redis.kill()
+    await until(lambda: _away(a))
+    assert await a.keep(OTHER, b"a thing") is False
+    assert a.answers.embedder.misses == embedded, "what is not kept need not be embedded"
+    for remove in (a.remove(CAPITAL), a.remove_tenant("acme"), a.remove(OTHER)):
+        with pytest.raises(NotRemoved) as refused:
+            await remove
+        assert refused.value.retry_delay_s
+    for one in pair:
+        await until(lambda one=one: _away(one))
+        found = await one.look_up(CAPITAL)
+        assert (found.verdict, found.local) == (Verdict.EXACT, True)
+    assert (a.memory.stats.stores, a.memory.stats.skipped) == (1, 1)
+    await redis.start()
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
+    assert await a.remove(CAPITAL) == 1
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == await kept(redis) == {}
+
+
+async def test_what_others_removed_while_a_replica_was_cut_off_is_local_until_it_is_back_and_then_gone(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await a.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    a.state.lose("the test says so")
+    assert await b.remove(CAPITAL) == 1
+    while (found := await a.look_up(CAPITAL)).local:
+        assert found.verdict in (Verdict.EXACT, Verdict.MISS)
+        await asyncio.sleep(0)
+    assert found.verdict is Verdict.MISS
+    assert a.memory.stats.snapshots == 1, "the stream goes on from where it was"
+    assert a.holds() == b.holds() == await kept(redis) == {OTHER.key: b"a thing"}
+
+
+async def test_what_is_removed_while_a_snapshot_is_loaded_is_not_served_after_it(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
+) -> None:
+    a, b = pair
+    await a.keep(CAPITAL, b"Paris")
+    await a.keep(OTHER, b"a thing")
+    await up_to_date(redis, a, b)
+    load = snapshot.load
+
+    async def slowly(*arguments: Any) -> snapshot.Snapshot:
+        loaded = await load(*arguments)
+        await b.remove(CAPITAL)
+        return loaded
+
+    async with redis.client() as client:
+        with patch.object(snapshot, "load", slowly):
+            a.state.lose("the test says so")
+            await client.xtrim(CHANGES, maxlen=0, approximate=False)
+            a.store._follower.sequence = 1  # far behind
+            while (found := await a.look_up(CAPITAL)).local:
+                await asyncio.sleep(0)
+    assert found.verdict is Verdict.MISS
+    assert a.memory.stats.snapshots == 2
+
+
+async def test_an_answer_that_was_begun_before_a_removal_is_not_stored_when_redis_is_back_either(
+    redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
     await a.keep(OTHER, b"a thing")
     await up_to_date(redis, a, b)
     epoch = a.answers.epoch
-    if when == "before":
-        await b.answers.remove_tenant("acme")
-        await up_to_date(redis, a, b)
+    await b.remove_tenant("acme")
     await redis.kill()
     await until(lambda: _away(a))
-    if when == "while":
-        await a.answers.remove(CAPITAL.key)
-    with pytest.raises(Overtaken):
-        await a.keep(CAPITAL, b"old", epoch=epoch)
-    assert CAPITAL.key not in a.holds()
-    await a.keep(THEIRS, b"kept", epoch=epoch)
+    assert await a.keep(CAPITAL, b"old", epoch=epoch) is False
     await redis.start()
     await up_to_date(redis, a, b)
-    with pytest.raises(Overtaken):
+    with pytest.raises(Conflict):
         await a.keep(CAPITAL, b"old", epoch=epoch)
-    assert a.holds() == b.holds() == await kept(redis)
-    assert CAPITAL.key not in a.holds()
+    assert await a.keep(THEIRS, b"kept", epoch=epoch)
+    await up_to_date(redis, a, b)
+    assert a.holds() == b.holds() == await kept(redis) == {THEIRS.key: b"kept"}
 
 
-async def test_a_removal_and_a_store_that_were_both_under_way_when_redis_was_lost_end_with_the_removal(
+async def test_a_removal_and_a_store_that_were_both_under_way_when_redis_was_lost_are_neither_of_them_done(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
     await a.keep(CAPITAL, b"Paris")
+    await up_to_date(redis, a, b)
     epoch = a.answers.epoch
     redis.stop()
-    removing = asyncio.create_task(a.answers.remove(CAPITAL.key))
+    removing = asyncio.create_task(a.remove(CAPITAL))
     await asyncio.sleep(0)
     storing = asyncio.create_task(a.keep(CAPITAL, b"old", epoch=epoch))
-    await until(lambda: _under_way(a, 2))
+    await until(lambda: a.store._writes._workers)
     a.state.lose("the test says so")
-    assert (await removing).alone
-    with pytest.raises(Overtaken):
-        await storing
-    assert a.holds() == {}
     redis.cont()
+    with pytest.raises(NotRemoved):
+        await removing
+    assert await storing is False
     await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis) == {}
+    assert a.holds() == b.holds() == await kept(redis)
+    assert set(a.holds().values()) <= {b"Paris"}, "Redis may have heard of the removal; the store came after it"
 
 
-async def test_an_answer_that_was_begun_before_redis_began_anew_is_not_stored_while_it_is_away(
+async def test_an_answer_that_was_begun_before_redis_was_emptied_is_not_stored(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
-    await a.answers.remove_tenant("acme")
-    await up_to_date(redis, a, b)
-    epoch = a.answers.epoch - 1
+    epoch = a.answers.epoch
+    await b.remove_tenant("acme")
     async with redis.client() as client:
         await client.flushall()
-    await until(lambda: _reloaded(a, 2))
-    await redis.kill()
-    await until(lambda: _away(a))
-    with pytest.raises(Overtaken):
-        await a.keep(CAPITAL, b"old", epoch=epoch)
+    for one in pair:  # whether or not it has noticed
+        with pytest.raises(Conflict):
+            await one.store.insert(entry(CAPITAL), None, epoch)
+    await until(lambda: _loaded(a, 2))
+    await up_to_date(redis, a, b)
+    for one in pair:
+        with pytest.raises(Conflict):
+            await one.keep(CAPITAL, b"old", epoch=epoch)
+    assert await a.keep(CAPITAL, b"new", epoch=a.answers.epoch)
 
 
 async def test_a_store_that_knows_less_than_is_remembered_of_removals_is_overtaken(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
-    known = a.store.known
-    with patch("services.cache.redis_entries._MAX_MARKS", 1):
-        await b.answers.remove(OTHER.key)
-        await b.answers.remove(REWORDED.key)  # the mark of the first is given up
-    with pytest.raises(Overtaken):
+    known = a.store.sequence
+    with patch("services.cache.redis_entries._MAX_TOMBSTONES", 1):
+        await b.remove(OTHER)
+        await b.remove(REWORDED)  # the tombstone of the first is given up
+    with pytest.raises(Conflict):
         await a.store.insert(entry(CAPITAL), None, known)
     await up_to_date(redis, a, b)
-    assert await a.keep(CAPITAL, b"Paris") is False
+    assert await a.keep(CAPITAL, b"Paris") is True
 
 
 async def test_an_entry_that_has_ended_when_it_is_heard_of_leaves_nothing(
@@ -232,30 +301,36 @@ async def test_an_entry_that_has_ended_when_it_is_heard_of_leaves_nothing(
     await a.keep(CAPITAL, b"Paris")
     await up_to_date(redis, a, b)
     async with redis.client() as client:
-        known = await redis_entries.position(client)
+        known = await redis_entries.last_sequence(client)
         ended = redis_entries.Put(entry(CAPITAL, b"Lyon", ttl_ms=-1_000), None, known)
-        assert await writer().write(client, [(1, ended)]) == [True]
+        assert [each.conflict for each in await another().write(client, [ended])] == [False]
         assert not await client.exists(ENTRY + CAPITAL.key)
     await up_to_date(redis, a, b)
     assert a.holds() == b.holds() == {}
     assert (await b.look_up(REWORDED, 0.8)).verdict is Verdict.MISS
 
 
-async def test_who_missed_a_change_reads_everything_again(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+@pytest.mark.parametrize("where", ["at its end", "before its end"])
+async def test_a_gap_in_the_stream_forces_a_snapshot(
+    redis: RedisProcess, pair: tuple[Replica, Replica], where: str
+) -> None:
     a, b = pair
     await a.keep(OTHER, b"a thing")
     await up_to_date(redis, a, b)
     async with redis.client() as client:
-        known = await redis_entries.position(client)
-        script, arguments = writer()._script(redis_entries.Put(entry(CAPITAL), None, known))
+        known = await redis_entries.last_sequence(client)
+        puts = [another()._script(redis_entries.Put(entry(question), None, known)) for question in (CAPITAL, THEIRS)]
         async with client.pipeline(transaction=True) as together:
-            together.eval(script, 0, "another", 1, 100, *arguments)
+            together.eval(puts[0][0], 0, 100, *puts[0][1])
             together.xtrim(CHANGES, maxlen=0, approximate=False)
             together.unlink(ENTRY + OTHER.key)
+            if where == "before its end":
+                together.eval(puts[1][0], 0, 100, *puts[1][1])
             await together.execute()
     await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
-    assert [each.memory.stats.reloads for each in pair] == [2, 2]
+    assert a.holds() == b.holds() == await kept(redis)
+    assert a.holds().keys() == {CAPITAL.key} | ({THEIRS.key} if where == "before its end" else set())
+    assert [each.memory.stats.snapshots for each in pair] == [2, 2]
 
 
 async def test_an_entry_without_room_here_is_asked_for_and_stays_in_redis(redis: RedisProcess) -> None:
@@ -272,7 +347,7 @@ async def test_an_entry_without_room_here_is_asked_for_and_stays_in_redis(redis:
         assert (await small.look_up(REWORDED, 0.8)).verdict is Verdict.MISS  # by meaning only what is here is found
         assert len(await kept(redis)) == 2
         await up_to_date(redis, small, large)
-        await large.answers.remove(CAPITAL.key)
+        await large.remove(CAPITAL)
         assert (await small.look_up(CAPITAL)).verdict is Verdict.MISS
 
 
@@ -323,12 +398,12 @@ async def test_what_is_removed_from_redis_counts_no_more(redis: RedisProcess) ->
     async with replica(redis.url) as one:
         for question in (CAPITAL, OTHER, REWORDED, THEIRS, THEIRS):
             await one.keep(question, b"x" * 1_000)
-        await one.answers.remove(CAPITAL.key)
-        await one.answers.remove_tenant("globex")
+        await one.remove(CAPITAL)
+        await one.remove_tenant("globex")
         async with redis.client() as client:
             held = await client.zrange(HELD, 0, -1, withscores=True)
             assert held == [(b"acme", float(await client.get(BYTES)))]
-            await one.answers.remove_tenant("acme")
+            await one.remove_tenant("acme")
             assert int(await client.get(BYTES)) == 0
             assert not await client.exists(HELD, SIZES + "acme", SIZES + "globex", USED + "acme", USED + "globex")
 
@@ -359,65 +434,12 @@ async def test_an_answer_whose_time_is_over_stands_in_on_every_replica_and_ends_
 
 async def test_what_found_an_ended_entry_goes_too(redis: RedisProcess) -> None:
     async with redis.client() as client:
-        ended = redis_entries.Put(entry(CAPITAL, ttl_ms=-1_000), None, 0)
-        assert await writer().write(client, [(1, ended)]) == [True]
+        ended = redis_entries.Put(entry(CAPITAL, ttl_ms=-1_000), None, await another().begin(client))
+        assert [each.conflict for each in await another().write(client, [ended])] == [False]
         assert await client.zcard(USED + "acme") == 1
-        await writer().touch(client, [])
+        await another().touch(client, [])
         assert await client.exists(USED + "acme", TENANT + "acme", SIZES + "acme", HELD) == 0
         assert int(await client.get(BYTES)) == 0
-
-
-async def test_what_was_done_without_redis_is_told_when_it_returns(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
-    a, b = pair
-    gone, replaced, new = CAPITAL, OTHER, THEIRS
-    await a.keep(gone, b"old")
-    await a.keep(replaced, b"old")
-    await up_to_date(redis, a, b)
-    await redis.kill()
-    await until(lambda: _away(a))
-    assert (await a.answers.remove(gone.key)).alone
-    assert (await a.answers.remove_tenant("acme")).alone
-    assert await a.keep(replaced, b"new")
-    assert await a.keep(new, b"new")
-    assert a.store.queued == 4
-    assert (await a.look_up(gone)).verdict is Verdict.MISS
-    found = await b.look_up(gone)  # it cannot know
-    assert (found.verdict, found.alone) == (Verdict.EXACT, True)
-    await redis.start()
-    await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis) == {replaced.key: b"new", new.key: b"new"}
-    assert not (await b.look_up(new)).alone
-
-
-async def test_what_was_stored_without_redis_is_overtaken_by_what_others_removed_meanwhile(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
-    a, b = pair
-    await redis.kill()
-    await until(lambda: _away(a))
-    await until(lambda: _away(b))
-    await a.keep(CAPITAL, b"old")
-    await a.keep(THEIRS, b"kept")
-    assert (await b.answers.remove_tenant("acme")).alone
-    await redis.start()
-    await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis) == {THEIRS.key: b"kept"}
-
-
-async def test_a_removal_too_many_while_redis_is_away_is_refused_and_never_forgotten(redis: RedisProcess) -> None:
-    async with replica(redis.url, max_queued=2) as one:
-        await one.keep(CAPITAL, b"Paris")
-        await redis.kill()
-        await until(lambda: _away(one))
-        await one.answers.remove(CAPITAL.key)
-        await one.answers.remove_tenant("globex")
-        with pytest.raises(NotKept):
-            await one.answers.remove(OTHER.key)
-        await redis.start()
-        await up_to_date(redis, one)
-        assert one.holds() == await kept(redis) == {}
 
 
 async def test_watches_end_with_redis_and_are_in_force_again_when_it_is_back(redis: RedisProcess) -> None:
@@ -455,27 +477,38 @@ async def test_a_damaged_entry_is_passed_over(redis: RedisProcess) -> None:
         assert list(after.holds()) == [OTHER.key]
 
 
-async def test_news_that_nobody_understands_make_everything_be_read_again(
+async def test_changes_that_nobody_understands_are_passed_over_by_a_snapshot(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
     a, b = pair
     await a.keep(CAPITAL, b"Paris")
     await up_to_date(redis, a, b)
     async with redis.client() as client:
-        last = await redis_entries.position(client)
+        last = await redis_entries.last_sequence(client)
         await client.xadd(CHANGES, {"op": "rename"}, id=f"{last + 1}-0")  # as a later version might
-        await client.set(POSITION, last + 1)
-    await until(lambda: _reloaded(a, 2))
+        await client.set(SEQUENCE, last + 1)
+    await until(lambda: _loaded(a, 2))
     await b.keep(OTHER, b"a thing")
     await up_to_date(redis, a, b)
     assert a.holds() == b.holds() == await kept(redis)
 
 
+async def test_replicas_of_the_first_version_can_read_the_stream(redis: RedisProcess) -> None:
+    async with replica(redis.url) as one:
+        await one.keep(CAPITAL, b"Paris")
+        await one.remove(CAPITAL)
+    async with redis.client() as client:
+        changes = [fields for _, fields in await client.xrange(CHANGES)]
+    names = {b"before", b"op", b"what", b"tenant", b"entries", b"origin", b"number"}
+    assert [fields.keys() for fields in changes] == [names, names]
+    assert [int(fields[b"number"]) for fields in changes] == [0, 0]  # nobody's
+
+
 async def test_vectors_come_back_as_they_were(redis: RedisProcess) -> None:
     vector = np.linspace(0, 1, DIMENSION, dtype=np.float32)
     async with redis.client() as client:
-        await writer().write(client, [(1, redis_entries.Put(entry(CAPITAL), vector, 0))])
-        stored = await writer().read(client, [CAPITAL.key, OTHER.key])
+        await another().write(client, [redis_entries.Put(entry(CAPITAL), vector, await another().begin(client))])
+        stored = await another().read(client, [CAPITAL.key, OTHER.key])
     assert stored[0]
     assert stored[0][1] is not None
     assert (stored[0][1] == vector).all()
@@ -497,12 +530,13 @@ async def test_replicas_end_alike_and_nothing_removed_returns_whatever_happens_a
         what = chance.choices(("store", "remove", "remove tenant"), (85, 13, 2))[0]
         if what == "store":
             began[answer] = now
-            with suppress(Overtaken):
+            with suppress(Conflict):
                 await one.keep(question, answer)
             return
         by_tenant = what == "remove tenant"
-        removals.append((now, question, by_tenant))
-        await (one.answers.remove_tenant(question.tenant) if by_tenant else one.answers.remove(question.key))
+        with suppress(NotRemoved):  # then it may be done or not
+            await (one.remove_tenant(question.tenant) if by_tenant else one.remove(question))
+            removals.append((now, question, by_tenant))
 
     async def disturb(replicas: list[Replica]) -> None:
         for _ in range(6):
@@ -528,16 +562,12 @@ async def test_replicas_end_alike_and_nothing_removed_returns_whatever_happens_a
 
 
 async def _away(one: Replica) -> bool:
-    return one.store.alone
-
-
-async def _under_way(one: Replica, count: int) -> bool:
-    return len(one.store._under_way) == count
+    return one.store.local
 
 
 async def _empty(one: Replica) -> bool:
     return not one.holds()
 
 
-async def _reloaded(one: Replica, times: int) -> bool:
-    return one.memory.stats.reloads >= times and one.state.up
+async def _loaded(one: Replica, times: int) -> bool:
+    return one.memory.stats.snapshots >= times and one.state.up

@@ -51,6 +51,22 @@ async def test_who_joined_hears_of_loss_and_return_each_time(
     assert ["there" in record.message for record in caplog.records] == [True, False, True]
 
 
+async def test_a_restart_is_one_loss_however_many_connections_there_were(
+    redis: RedisProcess, state: SharedState
+) -> None:
+    losses: list[None] = []
+    state.on_loss(lambda: losses.append(None))
+    await state.back()
+    await asyncio.gather(*(state.ask(ping) for _ in range(5)))
+    await redis.kill()
+    with pytest.raises(SharedStateLost):
+        await state.ask(ping)
+    await redis.start()
+    await state.back()
+    await asyncio.gather(*(state.ask(ping) for _ in range(5)))
+    assert len(losses) == 1
+
+
 async def test_it_is_known_soon_that_redis_is_not_there(tmp_path: Path) -> None:
     async with redis_server(tmp_path, started=False) as redis, connected(Url(redis.url)) as state:
         await state.tried()

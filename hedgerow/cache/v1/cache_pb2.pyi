@@ -90,14 +90,16 @@ class StoreRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., ttl_ms: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class StoreResponse(_message.Message):
-    __slots__ = ("key", "ttl_ms", "local_only")
+    __slots__ = ("key", "ttl_ms", "local_only", "skipped")
     KEY_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
     key: str
     ttl_ms: int
     local_only: bool
-    def __init__(self, key: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., local_only: _Optional[bool] = ...) -> None: ...
+    skipped: bool
+    def __init__(self, key: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., local_only: _Optional[bool] = ..., skipped: _Optional[bool] = ...) -> None: ...
 
 class InvalidateRequest(_message.Message):
     __slots__ = ("key", "tenant")

@@ -80,14 +80,15 @@ class CacheServiceServicer:
 
     def Store(self, request, context):
         """Stores an answer, replacing an earlier one to the same question. Idempotent. The entry is on disk, or in the shared
-        store, when it returns.
+        store, when it returns, unless it says that it was `skipped`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Invalidate(self, request, context):
-        """Removes entries by key or by tenant. Idempotent.
+        """Removes entries by key or by tenant. Idempotent. While the shared store does not answer it ends with UNAVAILABLE and
+        a retry delay, and nothing counts as removed: a removal that may be lost must not look done.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -16,10 +16,10 @@ from prometheus_client import Gauge
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.answer.fair_lru import Room
 from services.gateway.upstream.removals import Known, Removals
 from services.gateway.upstream.stubs import Cache
 from services.runtime.deadline import Clock
+from services.runtime.policy.fair_lru import FairLru
 
 _MAX_REMEMBERED = 10_000
 _SWEEP_S = 1.0
@@ -40,13 +40,18 @@ class Copy:
     tenant: str
     expires: float
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sys.getsizeof(self.text) + _OVERHEAD_BYTES
+
 
 class L1Cache:
     """At most `entries` answers of `max_bytes` together, each for at most `ttl_s`, by tenant and the digest of their
     question."""
 
     def __init__(self, entries: int, ttl_s: float, max_bytes: int = 1 << 26, clock: Clock = time.monotonic):
-        self._copies: Room[Copy] = Room(max_bytes, entries)
+        self._copies: FairLru[tuple[str, bytes], Copy] = FairLru(max_bytes, entries)
         self._by_key: dict[str, Copy] = {}  # the cache's
         self._ends: defaultdict[int, set[Copy]] = defaultdict(set)  # by the second in which they stop being good
         self.removals = Removals(_MAX_REMEMBERED, clock)
@@ -58,8 +63,12 @@ class L1Cache:
         return len(self._copies)
 
     def get(self, tenant: str, question: bytes) -> Copy | None:
-        copy = self._copies.get(tenant, question)
-        if copy is None or copy.expires > self._clock():
+        place = tenant, question
+        copy = self._copies.get(place)
+        if copy is None:
+            return None
+        if copy.expires > self._clock():
+            self._copies.use(place)
             return copy
         self._drop(copy)
         return None
@@ -74,7 +83,7 @@ class L1Cache:
             self._drop(other)
         self._by_key[key] = copy
         self._ends[int(expires)].add(copy)
-        for gone in self._copies.put(tenant, question, copy, sys.getsizeof(copy.text) + _OVERHEAD_BYTES):
+        for gone in self._copies.replace((tenant, question), copy):
             self._unlist(gone)
 
     async def follow(self, cache: Cache) -> None:
@@ -127,7 +136,7 @@ class L1Cache:
             self._unlist(copy)
 
     def _drop(self, copy: Copy) -> None:
-        self._copies.pop(copy.tenant, copy.question)
+        self._copies.pop((copy.tenant, copy.question))
         self._unlist(copy)
 
     def _unlist(self, copy: Copy) -> None:

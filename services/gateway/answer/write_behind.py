@@ -15,11 +15,11 @@ from prometheus_client import Counter, Gauge
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.answer.fair_lru import Room
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.upstream.removals import Known
 from services.gateway.upstream.stubs import Cache, Router, keep_up
 from services.runtime.errors import ServiceError
+from services.runtime.policy.fair_lru import FairLru
 
 _OBSERVATIONS = 1_000  # that may wait
 _STORERS = 8  # side by side, so that the cache can commit several at once
@@ -33,11 +33,16 @@ _Place = tuple[str, bytes]  # a tenant, and the digest of a question of its
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    """An answer on its way to the cache."""
+    """An answer on its way to the cache, with its size in bytes."""
 
     place: _Place
     request: cache_pb2.StoreRequest
     known: Known
+    size: int
+
+    @property
+    def tenant(self) -> str:
+        return self.place[0]
 
 
 class WriteBehind:
@@ -45,7 +50,7 @@ class WriteBehind:
 
     def __init__(self, cache: Cache | None, router: Router | None, near: L1Cache, max_bytes: int = 1 << 25):
         self._cache, self._router, self._near = cache, router, near
-        self._waiting: Room[_Waiting] = Room(max_bytes)
+        self._waiting: FairLru[_Place, _Waiting] = FairLru(max_bytes)
         self._line: OrderedDict[_Place, None] = OrderedDict()  # the oldest first
         self._stored_now: dict[_Place, _Waiting] = {}
         self._work, self._idle = asyncio.Event(), asyncio.Event()
@@ -56,10 +61,11 @@ class WriteBehind:
     def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known) -> None:
         """Have the cache keep an answer; `question` is the L1 cache's digest for it, `known` when it was begun."""
         request.epoch = known.epoch
-        waiting = _Waiting((request.question.tenant, question), request, known)
+        size = request.ByteSize() + _OVERHEAD_BYTES
+        waiting = _Waiting((request.question.tenant, question), request, known, size)
         self._line[waiting.place] = None
-        for gone in self._waiting.put(*waiting.place, waiting, request.ByteSize() + _OVERHEAD_BYTES):
-            if self._waiting.get(*gone.place) is None:  # else a newer answer took its place
+        for gone in self._waiting.replace(waiting.place, waiting):
+            if gone.place not in self._waiting:  # else a newer answer took its place
                 _DROPPED.labels("store").inc()
                 self._line.pop(gone.place, None)
         if self._line:
@@ -69,7 +75,7 @@ class WriteBehind:
     def pending(self, tenant: str, question: bytes) -> cache_pb2.Answer | None:
         """The answer that is on its way to the cache: who asks again at once finds it too, unless it was removed."""
         place = tenant, question
-        waiting = self._waiting.get(*place) or self._stored_now.get(place)
+        waiting = self._waiting.get(place) or self._stored_now.get(place)
         if waiting is None or self._near.removals.overtook(waiting.known, tenant):
             return None
         return waiting.request.answer
@@ -122,7 +128,9 @@ class WriteBehind:
         except ServiceError:
             _DROPPED.labels("store").inc()
             return
-        if not stored.local_only:
+        if stored.skipped:  # the shared store is away: that is one replica's weather, and no fault of this answer
+            _DROPPED.labels("skipped").inc()
+        elif not stored.local_only:  # what a cache of an earlier version keeps for itself
             self._near.put(question, waiting.request.answer, tenant, waiting.known, stored.key, stored.ttl_ms)
 
     async def _next(self) -> _Waiting:
@@ -130,7 +138,7 @@ class WriteBehind:
             self._work.clear()
             await self._work.wait()
         place, _ = self._line.popitem(last=False)
-        waiting = self._waiting.pop(*place)
+        waiting = self._waiting.pop(place)
         assert waiting is not None  # what is in the line has a place in the room
         return waiting
 

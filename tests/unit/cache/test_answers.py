@@ -12,9 +12,9 @@ import pytest
 
 from services.cache.answers import Found, Verdict
 from services.cache.database import Database
-from services.cache.errors import EmbeddingTooLate, NotKept, Overtaken
+from services.cache.errors import Conflict, EmbeddingTooLate, NotKept
 from services.cache.identity import Identity
-from services.cache.watch import Removal
+from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted
 from tests.unit.cache.conftest import Bench, Clock, OpenCache, identity
@@ -165,7 +165,7 @@ async def test_a_stale_answer_goes_with_its_tenant_and_when_room_is_needed(open_
     assert (await look_up(bench, CAPITAL)).stale is None
     bench.clock.ms += 1
     assert (await look_up(bench, identity("one more thing", tenant="globex"))).stale
-    assert (await bench.answers.remove_tenant("globex")).entries == 1
+    assert await bench.answers.remove(Removal(tenant="globex")) == 1
     assert (await look_up(bench, identity("one more thing", tenant="globex"))).stale is None
 
 
@@ -204,8 +204,8 @@ async def test_removing_a_tenant_leaves_the_others(open_cache: OpenCache) -> Non
     theirs = identity(CAPITAL.asked, tenant="globex")
     await store(bench, CAPITAL)
     await store(bench, theirs)
-    assert (await bench.answers.remove_tenant("acme")).entries == 1
-    assert (await bench.answers.remove_tenant("acme")).entries == 0
+    assert await bench.answers.remove(Removal(tenant="acme")) == 1
+    assert await bench.answers.remove(Removal(tenant="acme")) == 0
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
     assert (await look_up(bench, REWORDED)).verdict is Verdict.MISS
     assert (await look_up(bench, theirs)).verdict is Verdict.EXACT
@@ -220,11 +220,11 @@ async def test_watchers_are_told_of_everything_that_may_no_longer_be_served(open
         await store(bench, evicted)
         await look_up(bench, replaced)
         await store(bench, removed)
-        await bench.answers.remove(removed.key)
+        await bench.answers.remove(Removal(key=removed.key))
         await store(bench, expired, ttl_ms=1)
         bench.clock.ms += 1
         bench.answers.sweep()
-        await bench.answers.remove_tenant("acme")
+        await bench.answers.remove(Removal(tenant="acme"))
         bench.answers.watchers.close()
         told = [removal async for removal in removals]
     keys = [Removal(key=question.key) for question in (replaced, evicted, removed, expired)]
@@ -272,7 +272,7 @@ async def test_what_was_removed_or_expired_stays_gone_after_a_restart(open_cache
     before = open_cache(database=Database(path), clock=clock)
     await store(before, CAPITAL)
     await store(before, REWORDED, ttl_ms=1)
-    await before.answers.remove(CAPITAL.key)
+    await before.answers.remove(Removal(key=CAPITAL.key))
     await before.close()
     clock.ms += 1
     assert len(open_cache(database=Database(path), clock=clock).answers.entries) == 0
@@ -312,9 +312,9 @@ async def test_a_store_on_its_way_does_not_bring_back_what_is_invalidated_meanwh
     theirs = identity(CAPITAL.asked, tenant="globex")
     storing = [asyncio.create_task(store(bench, question)) for question in (CAPITAL, theirs)]
     await asyncio.sleep(0)  # both wait for their embedding now
-    await (bench.answers.remove(CAPITAL.key) if by_key else bench.answers.remove_tenant("acme"))
+    await (bench.answers.remove(Removal(key=CAPITAL.key)) if by_key else bench.answers.remove(Removal(tenant="acme")))
     overtaken, kept = await asyncio.gather(*storing, return_exceptions=True)
-    assert isinstance(overtaken, Overtaken)
+    assert isinstance(overtaken, Conflict)
     assert kept is None
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
     assert (await look_up(bench, theirs)).verdict is Verdict.EXACT
@@ -347,14 +347,14 @@ async def test_an_answer_that_was_begun_in_an_earlier_life_is_not_stored(open_ca
     before = open_cache(database=Database(path), clock=clock)
     await before.store.load()
     epoch = before.answers.epoch
-    await before.answers.remove_tenant("acme")
+    await before.answers.remove(Removal(tenant="acme"))
     later = before.answers.epoch
     await before.close()
     clock.ms -= 10_000  # a clock that was put back
     after = open_cache(database=Database(path), clock=clock)
     await after.store.load()
     for known in (epoch, later):
-        with pytest.raises(Overtaken):
+        with pytest.raises(Conflict):
             await after.answers.store(CAPITAL, b"Paris", 10_000, NEVER, known)
     await after.answers.store(CAPITAL, b"Paris", 10_000, NEVER, after.answers.epoch)
     assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT

@@ -9,7 +9,7 @@ from opentelemetry.trace import INVALID_SPAN
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.cache.config import CacheSettings
-from services.cache.errors import Overtaken
+from services.cache.errors import Conflict
 from services.cache.servicer import CacheServicer
 from services.runtime.deadline import Deadline
 from services.runtime.rpc.boundary import Call, to_status
@@ -47,7 +47,7 @@ async def test_an_answer_that_was_begun_before_an_invalidation_is_not_stored_aft
     removed = {"key": miss.key} if by_key else {"tenant": "acme"}
     await servicer.Invalidate(cache_pb2.InvalidateRequest(**removed), CALL)
     late = cache_pb2.StoreRequest(question=asked, answer=ANSWER, epoch=miss.epoch)
-    with pytest.raises(Overtaken):
+    with pytest.raises(Conflict):
         await servicer.Store(late, CALL)
     again = await servicer.Lookup(cache_pb2.LookupRequest(question=asked), CALL)
     assert again.verdict == cache_pb2.VERDICT_MISS
@@ -69,6 +69,6 @@ async def test_a_watch_tells_an_epoch_that_knows_of_what_it_told(open_cache: Ope
 
 
 def test_a_store_that_was_overtaken_is_not_to_be_tried_again() -> None:
-    status = to_status(Overtaken())
+    status = to_status(Conflict())
     assert status.code == code_pb2.ABORTED
-    assert not Overtaken.retryable
+    assert not Conflict.retryable

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from services.cache.errors import FellBehind
-from services.cache.watch import Removal, Watchers
+from services.cache.tombstones import Removal
+from services.cache.watch import Watchers
 
 
 async def test_every_watcher_is_told_of_every_removal_in_order() -> None:

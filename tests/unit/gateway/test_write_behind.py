@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
+from services.gateway.answer import write_behind
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.upstream.removals import Known
@@ -18,15 +19,17 @@ from tests.waiting import until
 class HeldCache:
     """Keeps what it is given when it is let go."""
 
-    def __init__(self, error: Exception | None = None):
+    def __init__(self, error: Exception | None = None, skips: bool = False):
         self.go, self.stores = asyncio.Event(), list[cache_pb2.StoreRequest]()
-        self._error = error
+        self._error, self._skips = error, skips
 
     async def store(self, request: cache_pb2.StoreRequest, timeout_s: float) -> cache_pb2.StoreResponse:
         self.stores.append(request)
         await self.go.wait()
         if self._error:
             raise self._error
+        if self._skips:
+            return cache_pb2.StoreResponse(key=f"key of {request.question.model_class}", skipped=True)
         return cache_pb2.StoreResponse(key=f"key of {request.question.model_class}", ttl_ms=60_000)
 
 
@@ -82,6 +85,19 @@ async def test_the_cache_is_told_what_was_known_when_the_answer_was_begun():
     async with scene.running():
         await scene.write_behind.settle(1)
     assert [request.epoch for request in scene.cache.stores] == [7]
+
+
+async def test_an_answer_that_the_cache_skipped_is_counted_apart_and_not_kept_here_either():
+    """The shared store is away, and the cache says so: no fault of the answer's, and none that trying again mends."""
+    scene = Scene(cache=HeldCache(skips=True))
+    dropped = {kind: write_behind._DROPPED.labels(kind)._value.get() for kind in ("skipped", "store")}
+    scene.store("q")
+    scene.cache.go.set()
+    async with scene.running():
+        await scene.write_behind.settle(1)
+    assert (scene.stored(), scene.pending("q"), scene.near.get("a", b"q")) == (["q"], None, None)
+    assert write_behind._DROPPED.labels("skipped")._value.get() == dropped["skipped"] + 1
+    assert write_behind._DROPPED.labels("store")._value.get() == dropped["store"]
 
 
 @pytest.mark.parametrize("before", [True, False])

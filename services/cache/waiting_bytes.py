@@ -1,4 +1,4 @@
-"""Room for requests that wait: for the embedder, for the disk, for Redis.
+"""A bound on the bytes of requests that wait: for the embedder, for the disk, for Redis.
 
 A tenant may hold as much as is free, so one alone gets half of the room, and whoever comes next finds some.
 Source: Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, IEEE/ACM ToN 1998.
@@ -14,7 +14,7 @@ from services.runtime.errors import Exhausted
 _COME_BACK_S = 1.0
 
 
-class Room:
+class WaitingBytes:
     """`max_bytes` for all tenants together."""
 
     def __init__(self, max_bytes: int):

@@ -1,4 +1,4 @@
-"""Writes to the database, off the event loop, in the order they were asked for, many to a commit.
+"""Group commit: writes to the database, off the event loop, in the order they were asked for, many to a commit.
 
 A commit costs a flush of the disk whatever is in it. What arrives while one runs goes into the next together, so
 concurrent stores cost about as much as one.
@@ -20,12 +20,12 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Journal:
+class GroupCommit:
     """The one writer of a database. `run()` must be running for anything to be written."""
 
     def __init__(self, database: Database):
         self._database = database
-        self._thread = ThreadPoolExecutor(1, "journal")
+        self._thread = ThreadPoolExecutor(1, "commit")
         self._waiting: list[tuple[Statement, asyncio.Future[None]]] = []
         self._wake = asyncio.Event()
 

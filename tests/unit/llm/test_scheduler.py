@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from services.llm.turns import Turns
+from services.llm.scheduler import Scheduler
 from services.runtime.errors import ShareUsed
 
 
 class Workers:
     """Work that goes on until it is told to end; `order` is who was let in."""
 
-    def __init__(self, turns: Turns):
-        self._turns, self.order, self.end = turns, [], asyncio.Event()
+    def __init__(self, scheduler: Scheduler):
+        self._scheduler, self.order, self.end = scheduler, [], asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
 
     async def come(self, *tenants: str) -> None:
@@ -21,7 +21,7 @@ class Workers:
         await asyncio.sleep(0)
 
     async def _work(self, tenant: str) -> None:
-        async with self._turns.turn(tenant):
+        async with self._scheduler.turn(tenant):
             self.order.append(tenant)
             await self.end.wait()
 
@@ -31,7 +31,7 @@ class Workers:
 
 
 async def test_tenants_take_turns_whoever_asks_more():
-    workers = Workers(Turns(most=4))
+    workers = Workers(Scheduler(most=4))
     await workers.come("a", "a", "a", "a", "b", "b")
     assert workers.order == ["a"]  # one at a time
     assert await workers.finish() == [None] * 6
@@ -39,7 +39,7 @@ async def test_tenants_take_turns_whoever_asks_more():
 
 
 async def test_who_has_enough_inside_is_told_when_to_come_back():
-    workers = Workers(Turns(most=2))
+    workers = Workers(Scheduler(most=2))
     await workers.come("a", "a", "a", "b")
     *_, refused, other = await workers.finish()
     assert isinstance(refused, ShareUsed)
@@ -51,7 +51,7 @@ async def test_who_has_enough_inside_is_told_when_to_come_back():
 
 @pytest.mark.parametrize("leaves", [0, 1])
 async def test_who_goes_away_holds_up_nobody(leaves: int):
-    workers = Workers(Turns(most=4))
+    workers = Workers(Scheduler(most=4))
     await workers.come("a", "b", "c")
     workers.tasks[leaves].cancel()
     await workers.finish()
@@ -59,7 +59,7 @@ async def test_who_goes_away_holds_up_nobody(leaves: int):
 
 
 async def test_who_is_called_and_goes_in_the_same_turn_passes_it_on():
-    workers = Workers(Turns(most=4))
+    workers = Workers(Scheduler(most=4))
     await workers.come("a", "b", "c")
     workers.end.set()
     while not workers.tasks[0].done():

@@ -2,13 +2,14 @@
 
 A tenant's share is the larger of its part of the entries and its part of the bytes. The value to go is the least
 recently used one of the tenant with the largest share, so shares become max-min fair: one that has less than an equal
-part of the room loses nothing, whatever the others bring.
-Source: Ghodsi et al., Dominant Resource Fairness, NSDI 2011.
+part of the room loses nothing, whatever the others bring. Routers drop from the longest queue in the same way.
+Sources: Ghodsi et al., Dominant Resource Fairness, NSDI 2011; Suter et al., https://doi.org/10.1109/INFCOM.1998.659666.
 """
 
 from __future__ import annotations
 
 import heapq
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -37,9 +38,10 @@ class _Holding(Generic[K]):
 
 
 class FairLru(Generic[K, V]):
-    """Values by key. It lets go of nothing by itself: who puts something in asks `full` and `next_to_go`."""
+    """Values by key. `replace` keeps it within its limits; who needs to know what goes uses `put`, `full` and
+    `next_to_go`."""
 
-    def __init__(self, max_entries: int, max_bytes: int):
+    def __init__(self, max_bytes: int, max_entries: int = sys.maxsize):
         self.max_entries, self.max_bytes, self.bytes = max_entries, max_bytes, 0
         self._values: dict[K, V] = {}
         self._tenants: dict[str, _Holding[K]] = {}
@@ -92,6 +94,30 @@ class FairLru(Generic[K, V]):
             if not holding.keys:
                 del self._tenants[value.tenant]
         return value
+
+    def replace(self, key: K, value: V) -> list[V]:
+        """Hold a value in place of any of its key, and make room. Returns those that are not held any more; one that is
+        larger than all the room is among them, and takes nothing's place."""
+        replaced = self.pop(key)
+        gone = [] if replaced is None else [replaced]
+        if value.size > self.max_bytes:
+            return [*gone, value]
+        self.put(key, value)
+        while self.full:
+            if (made_room := self.pop(self.next_to_go())) is not None:
+                gone.append(made_room)
+        return gone
+
+    def pop_tenant(self, tenant: str) -> list[V]:
+        """Let go of all that is a tenant's."""
+        return [value for key in self.keys_of(tenant) if (value := self.pop(key)) is not None]
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._values.clear()
+        self._tenants.clear()
+        self._shares.clear()
+        self.bytes = 0
 
     @property
     def full(self) -> bool:

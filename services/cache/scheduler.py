@@ -6,7 +6,6 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count
 
 from prometheus_client import Histogram
 
@@ -14,7 +13,8 @@ from services.cache.engines import Engine
 from services.cache.vectors import Vector
 from services.runtime.errors import Exhausted, ServiceError
 from services.runtime.policy.batch import Batcher
-from services.runtime.policy.fair import FairQueue, Rank
+from services.runtime.policy.fair import Rank
+from services.runtime.policy.fair_places import FairPlaces
 
 _MAX_WAITING = 1_000
 _SECONDS = Histogram(
@@ -24,7 +24,7 @@ _SECONDS = Histogram(
 
 
 @dataclass(eq=False, slots=True)
-class Turn:
+class Job:
     """A text and what comes of it. `computed` is there once its turn has nearly come."""
 
     tenant: str
@@ -35,67 +35,58 @@ class Turn:
     computed: asyncio.Future[Vector | None] | None = None
 
 
-class Turns:
+class Scheduler:
     """At most `_MAX_WAITING` texts wait. Two batches are taken out of turn: one runs, and one gathers meanwhile."""
 
     def __init__(self, engine: Engine):
         self._engine = engine
         self._thread = ThreadPoolExecutor(1, "embed")
         self._batcher = Batcher("embed", self._run, engine.max_batch, max_delay_s=0)
-        self._line: FairQueue[Turn] = FairQueue()
-        self._numbers, self._taken = count(), 0
+        self._places: FairPlaces[Job] = FairPlaces(2 * engine.max_batch, self._start)
 
-    def put(self, tenant: str, text: str) -> Turn:
+    def put(self, tenant: str, text: str) -> Job:
         """Have a text embedded when it is its tenant's turn. Raises `Exhausted`."""
-        turn = Turn(tenant, text, (0.0, -next(self._numbers)), asyncio.get_running_loop().create_future())
-        if len(self._line) >= _MAX_WAITING:
+        job = Job(tenant, text, self._places.rank(), asyncio.get_running_loop().create_future())
+        if len(self._places.waiting) >= _MAX_WAITING:
             self._make_room(tenant)
-        self._line.add(turn)
-        self._take()
-        return turn
+        self._places.add(job)
+        return job
 
-    def withdraw(self, turn: Turn) -> bool:
+    def withdraw(self, job: Job) -> bool:
         """Take a text back if it still waits, and say whether it did. What runs already goes on."""
-        waited = self._line.remove(turn) or bool(turn.computed and self._batcher.withdraw(turn.computed))
+        waited = self._places.waiting.remove(job) or bool(job.computed and self._batcher.withdraw(job.computed))
         if waited:
-            turn.outcome.cancel()
+            job.outcome.cancel()
         return waited
 
     def stop(self) -> None:
         """End the thread, and what waits for it."""
         self._batcher.stop()
-        while turn := self._line.best():
-            self._line.take(turn)
-            self._compute(turn)
+        self._places.start_all()
         self._thread.shutdown()
 
     def _make_room(self, tenant: str) -> None:
-        worst = self._line.worst()
-        if self._line.crowd(worst.tenant, 1) <= self._line.crowd(tenant, 1, more=1):
+        waiting = self._places.waiting
+        worst = waiting.worst()
+        if waiting.crowd(worst.tenant, 1) <= waiting.crowd(tenant, 1, more=1):
             raise _crowded()
-        self._line.remove(worst)
+        waiting.remove(worst)
         worst.outcome.set_exception(_crowded())
 
-    def _take(self) -> None:
-        while self._taken < 2 * self._engine.max_batch and (turn := self._line.best()):
-            self._line.take(turn)
-            self._compute(turn)
-
-    def _compute(self, turn: Turn) -> None:
+    def _start(self, job: Job) -> bool:
         try:
-            turn.computed = self._batcher.put(turn.text)
+            job.computed = self._batcher.put(job.text)
         except ServiceError as error:  # it was stopped
-            turn.outcome.set_exception(error)
-            return
-        self._taken += 1
-        turn.computed.add_done_callback(lambda computed: self._settle(turn, computed))
+            job.outcome.set_exception(error)
+            return False
+        job.computed.add_done_callback(lambda computed: self._settle(job, computed))
+        return True
 
-    def _settle(self, turn: Turn, computed: asyncio.Future[Vector | None]) -> None:
-        self._taken -= 1
-        if not (computed.cancelled() or turn.outcome.done()):
+    def _settle(self, job: Job, computed: asyncio.Future[Vector | None]) -> None:
+        if not (computed.cancelled() or job.outcome.done()):
             error = computed.exception()
-            turn.outcome.set_exception(error) if error else turn.outcome.set_result(computed.result())
-        self._take()
+            job.outcome.set_exception(error) if error else job.outcome.set_result(computed.result())
+        self._places.ended()
 
     async def _run(self, texts: list[str]) -> list[Vector | None]:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._time, texts)

@@ -9,7 +9,7 @@ from itertools import takewhile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cache.fair_lru import FairLru
+from services.runtime.policy.fair_lru import FairLru
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,21 @@ def fill(lru: FairLru[str, Value], tenant: str, count: int, size: int = 1) -> li
 
 
 def test_a_tenant_alone_has_all_the_room_and_loses_its_least_recently_used() -> None:
-    lru: FairLru[str, Value] = FairLru(3, 100)
+    lru: FairLru[str, Value] = FairLru(100, 3)
     fill(lru, "a", 3)
     lru.use("a0")
     assert fill(lru, "b", 1) == ["a1"]
 
 
 def test_who_has_less_than_an_equal_part_loses_nothing_to_a_flood() -> None:
-    lru: FairLru[str, Value] = FairLru(10, 10**6)
+    lru: FairLru[str, Value] = FairLru(10**6, 10)
     fill(lru, "b", 5)
     assert all(key.startswith("a") for key in fill(lru, "a", 1_000))
     assert lru.keys_of("b") == [f"b{number}" for number in range(5)]
 
 
 def test_who_has_more_than_an_equal_part_shrinks_to_it_and_no_further() -> None:
-    lru: FairLru[str, Value] = FairLru(10, 10**6)
+    lru: FairLru[str, Value] = FairLru(10**6, 10)
     fill(lru, "b", 10)
     fill(lru, "a", 1_000)
     assert len(lru.keys_of("a")) == len(lru.keys_of("b")) == 5
@@ -58,8 +58,40 @@ def test_large_values_weigh_by_their_bytes() -> None:
     assert len(lru.keys_of("large")) == 9
 
 
+def test_a_value_takes_the_place_of_the_one_before() -> None:
+    lru: FairLru[str, Value] = FairLru(100)
+    old, new = Value("a", 10), Value("a", 20)
+    assert lru.replace("k", old) == []
+    assert lru.replace("k", new) == [old]
+    assert (lru.get("k"), lru.bytes, len(lru)) == (new, 20, 1)
+
+
+def test_replacing_makes_room_with_what_was_used_longest_ago_of_who_holds_most() -> None:
+    lru: FairLru[str, Value] = FairLru(100, 10)
+    mine = [Value("a", 10) for _ in range(9)]
+    for number, value in enumerate(mine):
+        assert lru.replace(f"a{number}", value) == []
+    lru.use("a0")
+    assert lru.replace("b", Value("b", 10)) == []
+    gone = lru.replace("c", Value("c", 25))
+    assert len(gone) == 3
+    assert all(value is left for value, left in zip(gone, mine[1:4], strict=True))
+    assert (len(lru.pop_tenant("a")), lru.bytes) == (6, 35)
+    lru.clear()
+    assert (len(lru), lru.bytes, lru.get("b")) == (0, 0, None)
+
+
+def test_what_is_larger_than_all_room_is_not_kept_and_takes_nothings_place() -> None:
+    lru: FairLru[str, Value] = FairLru(100)
+    lru.replace("l", Value("a", 40))
+    lru.replace("m", Value("b", 40))
+    huge = Value("a", 101)
+    assert lru.replace("k", huge) == [huge]
+    assert ("l" in lru, "m" in lru, "k" in lru, lru.bytes) == (True, True, False, 80)
+
+
 def test_bookkeeping_stays_small_when_values_come_and_go() -> None:
-    lru: FairLru[str, Value] = FairLru(10, 10**6)
+    lru: FairLru[str, Value] = FairLru(10**6, 10)
     for number in range(10_000):
         lru.put("a", Value(str(number)))
         lru.pop("a")
@@ -74,7 +106,7 @@ _STEPS = st.lists(
 
 @given(_STEPS)
 def test_what_goes_is_always_the_oldest_of_a_tenant_with_the_largest_share(steps: list[tuple[str, int, int]]) -> None:
-    lru: FairLru[int, Value] = FairLru(6, 150)
+    lru: FairLru[int, Value] = FairLru(150, 6)
     held: OrderedDict[int, Value] = OrderedDict()  # the same, the simple way
     for step, key, size in steps:
         if step == "use" and key in held:

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from services.runtime.errors import ShareUsed
-from services.runtime.policy.fair import FairQueue, Rank
+from services.runtime.policy.fair import Rank
+from services.runtime.policy.fair_places import FairPlaces
 
 _RETRY_S = 0.5
 
@@ -21,13 +22,17 @@ class _Waiter:
     weight: float = 1.0
     called: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def call(self) -> bool:
+        self.called.set()
+        return True
 
-class Turns:
+
+class Scheduler:
     """A tenant may have `most` inside, the one whose turn it is included."""
 
     def __init__(self, most: int):
         self._most, self._inside = most, Counter[str]()
-        self._queue, self._arrivals, self._busy = FairQueue[_Waiter](), 0, False
+        self._places: FairPlaces[_Waiter] = FairPlaces(1, _Waiter.call)
 
     @asynccontextmanager
     async def turn(self, tenant: str) -> AsyncIterator[None]:
@@ -37,34 +42,14 @@ class Turns:
                 f"response_format: at most {self._most} new ones at once, got one more", retry_delay_s=_RETRY_S
             )
         self._inside[tenant] += 1
+        waiter = _Waiter(tenant, self._places.rank())
+        self._places.add(waiter)
         try:
-            await self._called(tenant)
-            try:
-                yield
-            finally:
-                self._next()
+            await waiter.called.wait()
+            yield
         finally:
+            if not self._places.waiting.remove(waiter):  # else it left before its turn
+                self._places.ended()
             self._inside[tenant] -= 1
             if not self._inside[tenant]:
                 del self._inside[tenant]
-
-    async def _called(self, tenant: str) -> None:
-        if not self._busy:
-            self._busy = True
-            return
-        self._arrivals += 1
-        waiter = _Waiter(tenant, (0.0, -self._arrivals))  # the first of a tenant first
-        self._queue.add(waiter)
-        try:
-            await waiter.called.wait()
-        except asyncio.CancelledError:
-            if not self._queue.remove(waiter):  # it was called meanwhile
-                self._next()
-            raise
-
-    def _next(self) -> None:
-        waiter = self._queue.best()
-        self._busy = waiter is not None
-        if waiter is not None:
-            self._queue.take(waiter)
-            waiter.called.set()

@@ -1,4 +1,4 @@
-"""Room for requests that wait."""
+"""WaitingBytes for requests that wait."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from services.cache.room import Room
+from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.errors import Exhausted
 
 
 def test_a_flood_of_one_tenant_leaves_room_for_another() -> None:
-    room = Room(1_000)
+    room = WaitingBytes(1_000)
     with ExitStack() as stack:
         for _ in range(50):
             stack.enter_context(room.hold("acme", 10))
@@ -25,7 +25,7 @@ def test_a_flood_of_one_tenant_leaves_room_for_another() -> None:
 
 
 def test_room_is_free_again_when_a_request_ends_however_it_ends() -> None:
-    room = Room(100)
+    room = WaitingBytes(100)
     for _ in range(10):
         with pytest.raises(RuntimeError), room.hold("acme", 50):
             raise RuntimeError

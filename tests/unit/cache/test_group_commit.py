@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from services.cache import database as sql
 from services.cache.database import Database, Statement
 from services.cache.entries import Entry
-from services.cache.journal import Journal
+from services.cache.group_commit import GroupCommit
 
 
 class Counting(Database):
@@ -23,12 +23,12 @@ class Counting(Database):
 
 async def test_writes_that_wait_together_share_a_commit_and_keep_their_order() -> None:
     database = Counting("")
-    journal = Journal(database)
+    commits = GroupCommit(database)
     entries = [Entry(str(number), "acme", b"", b"why?", b"x", 10, 0) for number in range(5)]
-    writes = [journal.append(sql.insert(entry, "engine", None)) for entry in entries]
-    writes += [journal.append(sql.delete(["0"])), journal.append(sql.delete_tenant("globex"))]
-    await journal.flush()
+    writes = [commits.append(sql.insert(entry, "engine", None)) for entry in entries]
+    writes += [commits.append(sql.delete(["0"])), commits.append(sql.delete_tenant("globex"))]
+    await commits.flush()
     await asyncio.gather(*writes)
     assert database.commits == 1
     assert {entry.key for entry, _ in database.load("engine", 0)} == {"1", "2", "3", "4"}
-    await journal.close()
+    await commits.close()

@@ -1,0 +1,60 @@
+"""What Redis holds at a sequence number: all of it, or what was used last where memory has not room for all."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from redis.asyncio import Redis
+
+from services.cache import redis_entries
+from services.cache.memory import Memory
+from services.cache.redis_entries import RedisEntries, Stored
+
+T = TypeVar("T")
+Ask = Callable[[Callable[[Redis], Awaitable[T]]], Awaitable[T]]
+READ = 32  # entries in one reply: of the largest size, 16 MiB
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Entries by key, each tenant's most recently used first. What was changed after `sequence` may be in it as it was
+    before or as it is since: whoever follows the changes from there ends alike."""
+
+    sequence: int
+    entries: dict[str, Stored] = field(default_factory=dict)
+    complete: bool = True
+
+
+async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
+    """As much as memory has room for.
+
+    Whose share is the smallest so far is read on next, so that every tenant comes to its fair share, or to all it has
+    (progressive filling: Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
+    """
+    snapshot = Snapshot(await ask(redis.begin))
+    room, most = memory.entries.max_bytes, memory.entries.max_entries
+    there = await ask(redis_entries.tenants)
+    filling = sorted((0.0, tenant, 0) for tenant in there)  # a heap: share so far, tenant, keys so far
+    while filling and room > 0 and len(snapshot.entries) < most:
+        share, tenant, start = heapq.heappop(filling)
+        count = min(READ, max(1, (most - len(snapshot.entries)) // (len(filling) + 1)))
+        keys = await ask(partial(redis_entries.recent, tenant=tenant, start=start, count=count))
+        found = [each for each in await ask(partial(redis.read, keys=keys)) if each]
+        snapshot.entries |= {each[0].key: _known(memory, each) for each in found}
+        taken = sum(entry.size for entry, _ in found)
+        room -= taken
+        if start + len(keys) < there[tenant] and keys:
+            share += max(len(keys) / most, taken / memory.entries.max_bytes)
+            heapq.heappush(filling, (share, tenant, start + len(keys)))
+    snapshot.complete = not filling
+    return snapshot
+
+
+def _known(memory: Memory, stored: Stored) -> Stored:
+    """Where memory has it already, nothing is held twice."""
+    held = memory.same(stored[0])
+    return (held, None) if held else stored

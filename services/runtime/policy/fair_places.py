@@ -1,0 +1,43 @@
+"""Places that are taken in turn: so many run at once, and of those that wait tenants are served by fair queueing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Generic, TypeVar
+
+from services.runtime.policy.fair import FairQueue, Rank, Waiting
+
+W = TypeVar("W", bound=Waiting)
+
+
+class FairPlaces(Generic[W]):
+    """`places` may run at once. `start` begins one, and says whether that now runs, until `ended`."""
+
+    def __init__(self, places: int, start: Callable[[W], bool]):
+        self._places, self._start, self._running = places, start, 0
+        self._numbers = count()
+        self.waiting: FairQueue[W] = FairQueue()
+
+    def rank(self) -> Rank:
+        """For one that comes now: the first of a tenant first."""
+        return 0.0, -next(self._numbers)
+
+    def add(self, waiter: W) -> None:
+        """Have one started when its turn comes, maybe at once."""
+        self.waiting.add(waiter)
+        self._fill(self._places)
+
+    def ended(self) -> None:
+        """One of those that run has ended."""
+        self._running -= 1
+        self._fill(self._places)
+
+    def start_all(self) -> None:
+        """Start what waits, however much runs: `start` refuses it, because it is over."""
+        self._fill(self._running + len(self.waiting))
+
+    def _fill(self, places: int) -> None:
+        while self._running < places and (waiter := self.waiting.best()):
+            self.waiting.take(waiter)
+            self._running += self._start(waiter)

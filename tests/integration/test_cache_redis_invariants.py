@@ -1,0 +1,131 @@
+"""What holds of replicas whatever happens in whichever order: steps that hypothesis finds, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from services.cache.errors import Conflict, NotRemoved
+from services.cache.identity import Identity
+from services.cache.redis_scripts import CHANGES
+from services.cache.tombstones import Removal
+from tests.integration.replicas import Replica, kept, replica, up_to_date
+from tests.redis import RedisProcess, redis_server
+from tests.unit.cache.conftest import identity
+from tests.waiting import until
+
+_REPLICAS = 2
+_QUESTIONS = [identity(f"what is {number}", tenant=tenant) for number in range(2) for tenant in ("acme", "globex")]
+_STEPS = (
+    "begin",
+    "store",
+    "store",
+    "remove",
+    "remove tenant",
+    "look up",
+    "look up",
+    "cut off",
+    "cut the stream",
+    "back",
+)
+Step = tuple[str, int, int]  # what, by which replica, about which question
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    async with redis_server(tmp_path) as server:
+        yield server
+
+
+@dataclass
+class History:
+    """What was done so far, and what follows from it."""
+
+    redis: RedisProcess
+    replicas: list[Replica]
+    epochs: dict[int, int] = field(default_factory=dict)  # by when an answer was begun
+    begun: dict[bytes, int] = field(default_factory=dict)  # answers by when they were begun
+    removed: list[tuple[int, int, Removal]] = field(default_factory=list)  # when, under which sequence number, what
+    now: int = 0
+
+    async def do(self, step: Step) -> None:
+        what, number, about = step
+        one, question = self.replicas[number % _REPLICAS], _QUESTIONS[about]
+        self.now += 1
+        match what:
+            case "begin":
+                self.epochs[self.now] = one.answers.epoch
+            case "store":
+                await self.store(one, question)
+            case "remove":
+                await self.remove(one, Removal(key=question.key))
+            case "remove tenant":
+                await self.remove(one, Removal(tenant=question.tenant))
+            case "look up":
+                await self.look_up(one, question)
+            case "cut off":
+                one.state.lose("the test says so")
+            case "cut the stream":
+                async with self.redis.client() as client:
+                    await client.xtrim(CHANGES, maxlen=0, approximate=False)
+            case "back":
+                await until(lambda: one.state.up)
+
+    async def store(self, one: Replica, question: Identity) -> None:
+        """An answer that was begun at the first `begin` that was not used, or just now."""
+        began = next(iter(self.epochs), self.now)
+        answer = b"%d" % self.now
+        self.begun[answer] = began
+        with suppress(Conflict):
+            await one.keep(question, answer, epoch=self.epochs.pop(began, 0))
+
+    async def remove(self, one: Replica, removal: Removal) -> None:
+        with suppress(NotRemoved):  # it may be done or not
+            await one.answers.remove(removal)
+            self.removed.append((self.now, one.store.sequence, removal))
+
+    async def look_up(self, one: Replica, question: Identity) -> None:
+        found = await one.look_up(question)
+        if found.entry and not found.local:
+            assert not self.gone(question, found.entry.answer, one.store.sequence)
+
+    def gone(self, question: Identity, answer: bytes, sequence: int) -> bool:
+        """Whether who knows the changes up to `sequence` knows that an answer was removed after it was begun."""
+        return any(
+            self.begun[answer] < when and at <= sequence and removal.covers(question.key, question.tenant)
+            for when, at, removal in self.removed
+        )
+
+
+async def _live_through(redis: RedisProcess, steps: list[Step]) -> None:
+    async with redis.client() as client:
+        await client.flushall()
+    async with AsyncExitStack() as stack:
+        replicas = [await stack.enter_async_context(replica(redis.url)) for _ in range(_REPLICAS)]
+        history = History(redis, replicas)
+        for step in steps:
+            await history.do(step)
+        await up_to_date(redis, *replicas)
+        left = await kept(redis)
+        assert [one.holds() for one in replicas] == [left] * _REPLICAS, "replicas converge"
+        for one in replicas:
+            for question in _QUESTIONS:
+                await history.look_up(one, question)
+
+
+async def test_nothing_removed_is_served_as_shared_and_replicas_converge(redis: RedisProcess) -> None:
+    step = st.tuples(st.sampled_from(_STEPS), st.integers(0, _REPLICAS - 1), st.integers(0, len(_QUESTIONS) - 1))
+
+    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(step, min_size=5, max_size=30))
+    def holds(steps: list[Step]) -> None:
+        asyncio.run(_live_through(redis, steps))
+
+    await asyncio.to_thread(holds)

@@ -1,0 +1,120 @@
+"""What every place where entries are kept promises, whichever it is: each backend of the table has to pass."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from services.cache.config import CacheSettings
+from services.cache.entries import Entries, Entry
+from services.cache.errors import Conflict
+from services.cache.identity import Identity
+from services.cache.memory import Memory
+from services.cache.store import Store
+from services.cache.stores import STORES, opener
+from services.cache.tombstones import Removal
+from services.cache.vectors import VectorIndex
+from services.cache.watch import Watchers
+from tests.redis import redis_server
+from tests.unit.cache.conftest import DIMENSION, identity
+
+CAPITAL, OTHER = identity("what is the capital of france"), identity("an entirely unrelated thing")
+THEIRS = identity(CAPITAL.asked, tenant="globex")
+Open = Callable[[], AbstractAsyncContextManager[tuple[Store, Memory]]]
+
+
+@pytest.fixture(params=sorted(STORES))
+async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Open]:
+    """Opens the store, as often as a test likes."""
+    async with redis_server(tmp_path) as redis:
+        settings = CacheSettings(store=request.param, database=str(tmp_path / "cache.db"), redis_url=redis.url)
+
+        @asynccontextmanager
+        async def open_store() -> AsyncIterator[tuple[Store, Memory]]:
+            memory = Memory(Entries(100, 10**7, 0), VectorIndex(DIMENSION), Watchers(100))
+            async with opener(request.param)(settings, memory, "engine", _now_ms) as store:
+                await store.load()
+                running = asyncio.create_task(store.run())
+                try:
+                    yield store, memory
+                finally:
+                    running.cancel()
+                    await asyncio.wait([running])
+                    await store.close()
+                    memory.close()
+
+        yield open_store
+
+
+async def test_what_is_kept_is_served_at_once_and_after_a_restart(open_store: Open) -> None:
+    async with open_store() as (store, memory):
+        assert not store.local
+        assert await store.insert(_entry(CAPITAL), None, store.sequence)
+        assert _held(memory) == {CAPITAL.key}
+    async with open_store() as (_, memory):
+        assert _held(memory) == {CAPITAL.key}
+
+
+async def test_what_is_removed_is_gone_at_once_and_after_a_restart(open_store: Open) -> None:
+    async with open_store() as (store, memory):
+        for question in (CAPITAL, OTHER, THEIRS):
+            await store.insert(_entry(question), None, store.sequence)
+        assert [await store.remove(Removal(key=CAPITAL.key)) for _ in range(2)] == [1, 0]
+        assert _held(memory) == {OTHER.key, THEIRS.key}
+        assert [await store.remove(Removal(tenant="acme")) for _ in range(2)] == [1, 0]
+        assert _held(memory) == {THEIRS.key}
+    async with open_store() as (_, memory):
+        assert _held(memory) == {THEIRS.key}
+
+
+@pytest.mark.parametrize("removal", [Removal(key=CAPITAL.key), Removal(tenant="acme")])
+async def test_what_was_begun_before_a_removal_is_a_conflict_and_nothing_else_is(
+    open_store: Open, removal: Removal
+) -> None:
+    async with open_store() as (store, memory):
+        epoch = store.sequence
+        await store.remove(removal)
+        assert store.sequence > epoch
+        with pytest.raises(Conflict):
+            await store.insert(_entry(CAPITAL), None, epoch)
+        assert await store.insert(_entry(THEIRS), None, epoch)
+        assert _held(memory) == {THEIRS.key}
+    async with open_store() as (store, memory):
+        assert store.sequence > epoch
+        with pytest.raises(Conflict):
+            await store.insert(_entry(CAPITAL), None, epoch)
+        assert await store.insert(_entry(CAPITAL), None, store.sequence)
+        assert _held(memory) == {CAPITAL.key, THEIRS.key}
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [({}, "file"), ({"redis_url": "redis://x"}, "redis"), ({"store": "file"}, "file")]
+)
+def test_which_store_is_used(given: dict[str, str], used: str) -> None:
+    assert CacheSettings(**given).store_used == used
+
+
+@pytest.mark.parametrize("given", [{"store": "redis"}, {"store": "paper"}])
+def test_a_store_that_cannot_be_used_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="store"):
+        CacheSettings(**given)
+
+
+def _entry(question: Identity) -> Entry:
+    now_ms = _now_ms()
+    asked = question.asked.encode()
+    return Entry(question.key, question.tenant, question.partition, asked, b"Paris", now_ms + 600_000, now_ms)
+
+
+def _held(memory: Memory) -> set[str]:
+    return {entry.key for entry in memory.entries}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

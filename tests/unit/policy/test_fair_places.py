@@ -1,0 +1,62 @@
+"""Who runs, and who waits for a place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from services.runtime.policy.fair import Rank
+from services.runtime.policy.fair_places import FairPlaces
+
+
+@dataclass(eq=False)
+class Waiter:
+    tenant: str
+    rank: Rank
+    weight: float = 1.0
+
+
+class Scene:
+    """Starts whoever has a place; `refused` tenants' do not run."""
+
+    def __init__(self, places: int, refused: str = ""):
+        self.started: list[str] = []
+        self._refused = refused
+        self.places: FairPlaces[Waiter] = FairPlaces(places, self._start)
+
+    def come(self, tenants: str) -> list[Waiter]:
+        waiters = []
+        for tenant in tenants:
+            waiters.append(waiter := Waiter(tenant, self.places.rank()))
+            self.places.add(waiter)
+        return waiters
+
+    def _start(self, waiter: Waiter) -> bool:
+        self.started.append(waiter.tenant)
+        return waiter.tenant not in self._refused
+
+
+def test_as_many_run_as_there_are_places_and_tenants_take_turns() -> None:
+    scene = Scene(2)
+    scene.come("aaaabb")
+    assert scene.started == ["a", "a"]
+    for _ in range(4):
+        scene.places.ended()
+    assert scene.started == ["a", "a", "a", "b", "a", "b"]
+    assert not len(scene.places.waiting)
+
+
+def test_who_leaves_before_its_turn_is_passed_over() -> None:
+    scene = Scene(1)
+    _, second, _ = scene.come("abc")
+    assert scene.places.waiting.remove(second)
+    scene.places.ended()
+    assert scene.started == ["a", "c"]
+
+
+def test_who_does_not_run_takes_no_place() -> None:
+    scene = Scene(1, refused="xy")
+    scene.come("xa")
+    assert scene.started == ["x", "a"]
+    scene.come("y" * 2_000)
+    scene.places.start_all()
+    assert (len(scene.started), len(scene.places.waiting)) == (2_002, 0)
