@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 TRUST_DOMAIN = "hedgerow"
 _PREFIX = f"spiffe://{TRUST_DOMAIN}/"
 
@@ -19,3 +22,30 @@ def identity_of(uri: str) -> str:
 def server_name_of(identity: str) -> str:
     """The DNS name of an identity, which a caller checks: `gateway.hedgerow`."""
     return f"{identity}.{TRUST_DOMAIN}"
+
+
+class Service(NamedTuple):
+    """A service of the mesh: the folder `services/<name>`, the identity in its certificate, where it listens on a
+    machine of its own, and who may call it."""
+
+    name: str
+    port: int
+    callers: frozenset[str]
+
+
+GATEWAY, CONTROL, EDGE, OPERATOR = "gateway", "control", "edge", "operator"  # OPERATOR: people and their tools
+_INNER = frozenset({GATEWAY, OPERATOR})
+# The one list of services: who may call whom, certificates, settings and commands go by it.
+SERVICES: Mapping[str, Service] = {
+    service.name: service
+    for service in (
+        Service(GATEWAY, 50050, frozenset({EDGE, OPERATOR})),
+        Service("cache", 50051, _INNER),
+        Service("router", 50052, _INNER),
+        Service("llm", 50053, _INNER),
+        Service("vision", 50055, _INNER),
+        Service("audio", 50056, _INNER),
+        Service(CONTROL, 50060, frozenset({GATEWAY, "cache", "router", "llm", "vision", "audio", EDGE, OPERATOR})),
+    )
+}
+IDENTITIES = (*SERVICES, EDGE, OPERATOR)

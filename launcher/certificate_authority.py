@@ -23,7 +23,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hedgerow.identities import server_name_of, uri_of
 
 # The identities of a mesh. `edge` is what comes in from outside, `operator` people and probes.
-IDENTITIES = ("gateway", "cache", "router", "llm", "vision", "audio", "control", "edge", "operator")
 _CA_NAME = "Hedgerow development CA"
 _CA_DAYS = 3_650
 _SKEW = timedelta(minutes=5)  # clocks differ

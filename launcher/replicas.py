@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from hedgerow import Tls
+from hedgerow.identities import IDENTITIES
 from launcher import envoy
 from launcher.certificate_authority import (
-    IDENTITIES,
     ForeignAuthority,
     make_authority,
     read_authority,

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hedgerow import Tls
-from launcher.certificate_authority import IDENTITIES, Authority, make_authority, write_authority, write_identity
+from hedgerow.identities import IDENTITIES
+from launcher.certificate_authority import Authority, make_authority, write_authority, write_identity
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
 
 

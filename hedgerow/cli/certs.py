@@ -56,7 +56,8 @@ def certs(
     from hedgerow.cli.failures import needs
 
     with needs("launcher", as_json):
-        from launcher.certificate_authority import IDENTITIES, ForeignAuthority
+        from hedgerow.identities import IDENTITIES
+        from launcher.certificate_authority import ForeignAuthority
 
     wanted = identity or list(IDENTITIES)
     _refuse_wrong_use(days, wanted, ip or [])
@@ -87,7 +88,7 @@ def _fail(message: str, as_json: bool) -> NoReturn:
 def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str]) -> None:
     from ipaddress import ip_address
 
-    from launcher.certificate_authority import IDENTITIES
+    from hedgerow.identities import IDENTITIES
 
     if not 0 < days <= 3_650:
         raise typer.BadParameter(f"more than 0, at most 3650, got {days:g}", param_hint="--days")

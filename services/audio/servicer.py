@@ -9,6 +9,7 @@ from contextlib import aclosing, contextmanager
 from typing import Protocol
 
 from hedgerow.audio.v1 import audio_pb2
+from hedgerow.identities import GATEWAY
 from services.audio import wire
 from services.audio.admission import Admission, Stream
 from services.audio.config import AudioSettings
@@ -23,7 +24,7 @@ from services.audio.streams import Reader
 from services.audio.turns import Turns
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.errors import InvalidInput, Unavailable
-from services.runtime.rpc.authorization import GATEWAY, TENANT_HEADER
+from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
 
 _PARTING_S = 0.5  # before a deadline or the end of the grace, calls are ended, so that what they have still arrives

@@ -21,10 +21,10 @@ from pydantic import BaseModel, SecretStr
 from pydantic_core import to_jsonable_python
 from pydantic_settings import EnvSettingsSource
 
+from hedgerow.identities import SERVICES
 from services.runtime.process.config import ServiceSettings, load, read_yaml
 from services.runtime.security.secrets import shown
 
-SERVICES = ("gateway", "cache", "router", "llm", "vision", "audio", "control")
 # By how a setting's name ends; the first that fits. Other numbers are counts.
 _UNITS = {
     "_usd_per_mtok": "USD a million tokens",
@@ -59,7 +59,7 @@ class Row:
 def main(argv: Sequence[str]) -> None:
     """Print what `explain` says. Exits with 2, and says why, when the service would."""
     parser = argparse.ArgumentParser(prog="python -m services.runtime.explain", description=__doc__)
-    parser.add_argument("service", choices=SERVICES)
+    parser.add_argument("service", choices=tuple(SERVICES))
     parser.add_argument("--budget-ms", type=float, help="for the gateway: the budget to split")
     arguments = parser.parse_args(argv)
     if arguments.budget_ms is not None and not arguments.budget_ms > 0:

@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from docs.settings import settings_classes
-from hedgerow.identities import server_name_of
-from launcher.certificate_authority import IDENTITIES
+from hedgerow.identities import IDENTITIES, server_name_of
 from launcher.mesh import DEMO_MODELS
 from services.control import topology
 from services.gateway.upstream.discovery import bootstrap

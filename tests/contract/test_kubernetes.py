@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from docs.settings import settings_classes
+from hedgerow.identities import SERVICES
 from launcher.envoy import write_bootstrap
 from launcher.mesh import DEMO_MODELS
 from services.control import topology
@@ -26,7 +27,6 @@ from services.control.clusters import PROVIDER
 from services.gateway.upstream.discovery import bootstrap
 from services.runtime.process.config import load
 from services.runtime.process.workers import SLACK_S
-from services.runtime.rpc.authorization import CALLERS
 from tests.contract.manifests import (
     KUBECTL,
     ROOT,
@@ -115,7 +115,7 @@ def test_every_manifest_is_valid_and_in_the_namespace_as_it_is_applied(variant: 
 
 
 def test_every_service_of_ours_is_there(variant: Variant) -> None:
-    assert {identity(each) for each in variant.ours.values()} == set(CALLERS)
+    assert {identity(each) for each in variant.ours.values()} == set(SERVICES)
 
 
 def test_the_environment_is_settings_that_the_service_takes(
@@ -303,7 +303,7 @@ def test_the_network_lets_those_in_who_may_call(variant: Variant) -> None:
             for caller in variant.workloads.values()
             if any(lets_in(policy, labels(caller), labels(workload)) for policy in policies)
         }
-        may_call = CALLERS[identity(workload)] - {"operator"}  # who comes through `kubectl port-forward`
+        may_call = SERVICES[identity(workload)].callers - {"operator"}  # who comes through `kubectl port-forward`
         assert allowed == may_call | {"control"}  # which asks everybody for health
 
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NoReturn
 
+from hedgerow.identities import EDGE
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.errors import CredentialExpired, KeyUnknown
 from services.runtime.deadline import Clock
-from services.runtime.rpc.authorization import EDGE, EXPIRES_HEADER, TENANT_HEADER
+from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 from services.runtime.rpc.boundary import header
 
 _LOOK_S = 0.5

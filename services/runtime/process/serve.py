@@ -30,6 +30,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
+from hedgerow.identities import SERVICES
 from services.runtime import telemetry
 from services.runtime.errors import Unavailable
 from services.runtime.process import workers
@@ -39,7 +40,7 @@ from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.private import keep_to_oneself
 from services.runtime.process.workers import Worker
 from services.runtime.rpc import boundary, first_message, wrapped
-from services.runtime.rpc.authorization import CALLERS, anyone, callers_of, probes_of
+from services.runtime.rpc.authorization import anyone, callers_of, probes_of
 from services.runtime.security import tls
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
@@ -106,7 +107,7 @@ async def _own(settings: ServiceSettings) -> AsyncIterator[tls.Folder | None]:
     cannot be used."""
     try:
         folder = tls.Folder(settings.tls_dir) if settings.tls_dir else None
-        if folder and folder.current.identity not in CALLERS:
+        if folder and folder.current.identity not in SERVICES:
             raise tls.BadTls(
                 f"tls_dir: {folder.path}: a service's certificate, got {folder.current.identity or 'none'}"
             )

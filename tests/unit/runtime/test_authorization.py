@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from google.rpc import code_pb2
 
-from hedgerow.identities import identity_of
-from launcher.certificate_authority import IDENTITIES
+from hedgerow.identities import IDENTITIES, SERVICES, identity_of
 from services.runtime.errors import CallerRefused
-from services.runtime.rpc.authorization import CALLERS, anyone, callers_of, probes_of
+from services.runtime.rpc.authorization import anyone, callers_of, probes_of
 from services.runtime.rpc.boundary import to_status
 
 
@@ -29,15 +28,15 @@ def call(identity: str) -> Context:
 
 
 def test_the_identities_that_certificates_are_made_for_are_those_of_the_table() -> None:
-    assert set(IDENTITIES) == CALLERS.keys() | {"edge", "operator"}
-    assert set().union(*CALLERS.values()) <= set(IDENTITIES)
+    assert set(IDENTITIES) == SERVICES.keys() | {"edge", "operator"}
+    assert set().union(*(each.callers for each in SERVICES.values())) <= set(IDENTITIES)
 
 
-@pytest.mark.parametrize("service", CALLERS)
+@pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("identity", IDENTITIES)
 def test_a_service_serves_those_of_its_row_and_nobody_else(service: str, identity: str) -> None:
     admit = callers_of(service)
-    if identity in CALLERS[service]:
+    if identity in SERVICES[service].callers:
         assert admit(call(identity)) == identity
     else:
         with pytest.raises(CallerRefused, match=f"{identity} may not call {service}"):
@@ -46,11 +45,11 @@ def test_a_service_serves_those_of_its_row_and_nobody_else(service: str, identit
 
 def test_only_the_gateway_and_people_reach_what_holds_answers_and_models() -> None:
     for service in ("cache", "router", "llm", "vision", "audio"):
-        assert CALLERS[service] == {"gateway", "operator"}
-    assert CALLERS["gateway"] == {"edge", "operator"}
+        assert SERVICES[service].callers == {"gateway", "operator"}
+    assert SERVICES["gateway"].callers == {"edge", "operator"}
 
 
-@pytest.mark.parametrize("service", CALLERS)
+@pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("identity", ["control", "edge", "operator"])
 def test_health_is_told_to_those_who_watch_all(service: str, identity: str) -> None:
     assert probes_of(service)(call(identity)) == identity
