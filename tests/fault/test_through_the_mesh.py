@@ -23,6 +23,7 @@ from tests.fault.flood import flooding
 from tests.fault.proxy import Timeout
 from tests.fault.replicated import GRACE_MS, Replicated, replicated
 from tests.fault.report import Report
+from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _RATE = 50  # calls a second
@@ -30,6 +31,7 @@ _NOTICED_S = 2.0
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
+@starts("mesh", "redis")
 async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Replicated]:
     async with replicated(tmp_path_factory.mktemp("replicated"), proxied=("gateway", "llm")) as mesh:
         yield mesh

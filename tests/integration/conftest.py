@@ -12,10 +12,12 @@ import hedgerow
 from hedgerow.cli.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
 from hedgerow.cli.processes import free_ports
 from tests.integration.collector import Collector, collecting
+from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 
 
 @pytest.fixture
+@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     """A real Redis of the test's own."""
     async with redis_server(tmp_path) as running:
@@ -29,6 +31,7 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
+@starts("engine", "mesh")
 async def mesh(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> AsyncIterator[Mesh]:
     """Gateway, cache, router and both models, which send their spans to `collector`."""
     state: Path = tmp_path_factory.mktemp("mesh")

@@ -27,7 +27,7 @@ from hedgerow.channel import open_channel, send
 from hedgerow.cli.processes import ServiceProcess, ServiceSpec, free_port
 from tests.unit.audio.sounds import opus_packets
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.engine]
 
 REPOSITORY = Path(__file__).parents[2]
 SAMPLES = REPOSITORY / "models/samples"

@@ -16,8 +16,11 @@ from hedgerow.channel import open_channel
 from hedgerow.cli.processes import ServiceProcess
 from tests.conftest import Start
 from tests.integration.test_cache import CAPITAL, REWORDED, lookup, store
+from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.waiting import until
+
+pytestmark = pytest.mark.mesh
 
 Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
 StartCache = Callable[..., Awaitable[Running]]
@@ -32,6 +35,7 @@ def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     async with redis_server(tmp_path, appendonly=True) as server:
         yield server

@@ -51,6 +51,7 @@ async def test_who_joined_hears_of_loss_and_return_each_time(
     assert ["there" in record.message for record in caplog.records] == [True, False, True]
 
 
+@pytest.mark.redis
 async def test_it_is_known_soon_that_redis_is_not_there(tmp_path: Path) -> None:
     async with redis_server(tmp_path, started=False) as redis, connected(Url(redis.url)) as state:
         await state.tried()

@@ -27,7 +27,8 @@ from hedgerow.cli.supervisor import Supervisor
 from tests.integration.command import run
 from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
 
-pytestmark = pytest.mark.timeout(900)  # two engines load, on a machine that may be busy
+# Two engines load, on a machine that may be busy.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.engine, pytest.mark.mesh, pytest.mark.redis]
 WITHIN_S = 30  # a change of the topology, or of a process, has reached everybody
 
 

@@ -27,6 +27,8 @@ from hedgerow.cli.processes import ServiceProcess, free_port
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
 from tests.conftest import Start
 
+pytestmark = pytest.mark.engine
+
 Stub = Any  # vision_pb2_grpc.VisionServiceStub, whose asynchronous kind has no type
 StartVision = Callable[..., Awaitable[tuple[ServiceProcess, Stub]]]
 NAMES = {"red-circle.png": "red circle", "blue-star.jpg": "blue star", "yellow-triangle.webp": "yellow triangle"}

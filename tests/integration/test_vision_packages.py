@@ -20,6 +20,8 @@ from services.vision.files import Source
 from tests import hostile_models
 from tests.hostile_models import Members
 
+pytestmark = pytest.mark.engine
+
 DEMO = Path(__file__).parents[2] / "models" / "demo-vision" / "model.pt2"
 GRAPH = "model/models/model.json"
 
