@@ -24,6 +24,7 @@ from tests.fault.proxy import Timeout
 from tests.fault.replicated import GRACE_MS, Replicated, replicated
 from tests.fault.report import Report
 from tests.marks import starts
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _RATE = 50  # calls a second
@@ -110,8 +111,7 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
             assert not failures
     with report.case(3, f"SIGKILL of one of two: {service}, through the mesh, started again") as row:
         again = replicas.again(victim)
-        while await check_health(again.spec.address, 0.2) != "SERVING":
-            await asyncio.sleep(0.01)
+        await until(lambda: check_health(again.spec.address, 0.2), 60, holds="SERVING".__eq__)
         ready = time.monotonic()
         await replicas.until(replicas.sees(again))
         row.recovered(time.monotonic() - ready, 0.5)
