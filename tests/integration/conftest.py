@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +15,14 @@ from hedgerow.cli.processes import free_ports
 from tests.integration.collector import Collector, collecting
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
+
+
+@pytest.fixture(scope="session")
+def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the cache's model is converted, which takes seconds: once for all tests, and for all workers."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return tmp_path_factory.getbasetemp().parent / "model"
+    return tmp_path_factory.mktemp("model")
 
 
 @pytest.fixture

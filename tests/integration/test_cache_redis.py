@@ -28,12 +28,6 @@ EXACT, SEMANTIC, MISS = cache_pb2.VERDICT_EXACT, cache_pb2.VERDICT_SEMANTIC, cac
 SPAIN = "What is the capital of Spain?"
 
 
-@pytest.fixture(scope="module")
-def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the model is converted, once for these tests."""
-    return tmp_path_factory.mktemp("model")
-
-
 @pytest.fixture
 @starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
