@@ -11,9 +11,12 @@ TORCH := $(if $(LINKS),$(foreach link,$(LINKS),--find-links $(link)),--extra-ind
 
 UV := $(BIN)/uv
 UV_VERSION := 0.13.8
+# Most tests wait for other processes, so there are more workers than two cores. tests/marks.py says what stays together.
+WORKERS ?= 3
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BUF := npx --yes --loglevel=error @bufbuild/buf@1.75.0
 
-.PHONY: help setup demo up test faults mutants check format proto sync docs lock clean
+.PHONY: help setup demo up unit test faults mutants lint check format proto sync docs lock clean
 
 help:  ## This list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -35,8 +38,14 @@ demo: setup  ## Start the mesh, ask it questions, stop it
 up: setup  ## Start the mesh and keep it running
 	@$(BIN)/hedgerow up
 
+# These compute.
+unit check: WORKERS = 2
+
+unit: setup  ## Run the unit tests; the inner loop
+	@$(BIN)/python -m pytest -q tests/unit $(PARALLEL)
+
 test: setup  ## Run every test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(PARALLEL)
 
 faults: setup  ## Run the fault tests at full size and write docs/faults.md
 	@$(BIN)/python -m pytest tests/fault --faults-report
@@ -44,7 +53,7 @@ faults: setup  ## Run the fault tests at full size and write docs/faults.md
 mutants: setup  ## Bring each old fault back, in a copy, and see that its test notices
 	@$(BIN)/python -m tests.mutations $(WORDS)
 
-check: setup  ## Lint, types, imports, contracts
+lint: setup  ## Lint, types, imports: all that runs no test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -52,7 +61,9 @@ check: setup  ## Lint, types, imports, contracts
 	$(BIN)/hadolint deploy/docker/*.Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose*.yml
 	$(if $(shell command -v npx),$(BUF) lint,@echo "buf lint: left out, there is no npx; the contract tests check most of its rules")
-	$(BIN)/python -m pytest -q tests/contract
+
+check: lint  ## The same and the contract tests
+	$(BIN)/python -m pytest -q tests/contract $(PARALLEL)
 
 format: setup  ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .

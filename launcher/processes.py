@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -153,12 +154,17 @@ async def check_health(address: str, timeout_s: float, tls: Tls | None = None) -
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports on loopback, all different, that were free a moment ago."""
+    """TCP ports on loopback, all different, that were free a moment ago: below those that systems give to connections,
+    which would soon have taken one of them."""
     with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+        return [_bind(stack.enter_context(socket.socket())) for _ in range(count)]
+
+
+def _bind(probe: socket.socket) -> int:
+    while True:
+        with suppress(OSError):  # somebody has it
+            probe.bind(("127.0.0.1", port := random.randrange(10_000, 32_768)))
+            return port
 
 
 def free_port() -> int:

@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from tests import marks
 
 # Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, meaning in marks.MARKS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    marks.mark(items)
+    if hasattr(config, "workerinput"):
+        marks.order(items)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Of `--dist loadfile`; some files belong together."""
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = marks.together  # type: ignore[method-assign]
+    return scheduler
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    marks.begin()
+
+
+@pytest.fixture(autouse=True)
+def _marked_with_what_it_starts(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    assert not (lacks := marks.unmarked(request.node)), f"mark it with what it starts (tests/marks.py): {lacks}"
 
 
 @pytest.fixture

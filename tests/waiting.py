@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 
-async def until(condition: Callable[[], Awaitable[Any] | Any], within_s: float = 20.0) -> None:
-    """Return when the condition holds. Raises TimeoutError."""
+async def until(
+    look: Callable[[], Any], within_s: float = 20.0, *, holds: Callable[[Any], Any] = bool, every_s: float = 0.01
+) -> Any:
+    """What `look` returns, awaited where it must be, as soon as it `holds`. Raises TimeoutError."""
     async with asyncio.timeout(within_s):
         while True:
-            found = condition()
-            if await found if isinstance(found, Awaitable) else found:
-                return
-            await asyncio.sleep(0.01)
+            seen = look()
+            if holds(seen := await seen if isinstance(seen, Awaitable) else seen):
+                return seen
+            await asyncio.sleep(every_s)

@@ -12,6 +12,7 @@ import pytest_asyncio
 from tests.fault.faulty_llm import FaultyLlm, faulty_llm
 from tests.fault.mesh import Mesh, Processes, processes, shared_mesh
 from tests.fault.report import Report
+from tests.marks import starts
 from tests.waiting import until
 
 _PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
@@ -62,6 +63,7 @@ def _no_process_is_left() -> Iterator[None]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
+@starts("mesh")
 async def started_mesh(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
     async with shared_mesh(tmp_path_factory.mktemp("mesh")) as mesh:
         yield mesh
@@ -84,6 +86,7 @@ async def _well(mesh: Mesh) -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
+@starts("mesh")
 async def starter(tmp_path: Path) -> AsyncIterator[Processes]:
     """Starts processes for one test."""
     async with processes(tmp_path) as running:

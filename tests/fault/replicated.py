@@ -26,6 +26,7 @@ from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.mesh import Processes, processes
 from tests.fault.proxy import FaultProxy
 from tests.redis import RedisProcess, redis_server
+from tests.waiting import until
 
 LAME_DUCK_MS, GRACE_MS = 300, 1_500
 _CATALOGUE = [{"name": MODEL, "tier": "fast", "context_tokens": 100_000}]
@@ -86,10 +87,7 @@ class Replicated:
 
     async def until(self, condition: Any, within_s: float = 15) -> control_pb2.GetMeshResponse:
         """Return when what the control plane sees fulfils `condition`."""
-        async with asyncio.timeout(within_s):
-            while not condition(seen := await self.get()):
-                await asyncio.sleep(0.01)
-        return seen
+        return await until(self.get, within_s, holds=condition)
 
     def sees(self, process: ServiceProcess) -> Any:
         """A condition for `until`: the endpoint is in service."""

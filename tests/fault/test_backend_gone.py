@@ -18,6 +18,7 @@ from launcher.processes import ServiceProcess, check_health
 from tests.fault.asking import Asker, Outcome, asking
 from tests.fault.mesh import Mesh, Processes, stats
 from tests.fault.report import Report
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _WORD = "word "  # what the simulated llm says
@@ -62,8 +63,7 @@ async def _seconds_to_serve(process: ServiceProcess, caller: Asker, row: Any, **
     """From the moment a process serves to the first answer that it took its part in; asked all the while."""
 
     async def ready() -> float:
-        while await check_health(process.spec.address, 0.2) != "SERVING":
-            await asyncio.sleep(0.02)
+        await until(lambda: check_health(process.spec.address, 0.2), 60, holds="SERVING".__eq__)
         return time.monotonic()
 
     serving = asyncio.create_task(ready())

@@ -32,6 +32,7 @@ from tests.fault.faulty_llm import Behaviour, faulty_llm, serving
 from tests.fault.mesh import processes
 from tests.fault.report import Report
 from tests.fault.test_tenants import tenants
+from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 _EVERY_S = 0.02  # 50 a second
@@ -131,6 +132,7 @@ class Scene:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
+@starts("mesh")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     """A gateway with everything behind it, for two tenants; it comes through all of this."""
     async with AsyncExitStack() as stack:

@@ -32,7 +32,7 @@ from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300), pytest.mark.engine]
 _PICTURE = (MODELS / "samples" / "red-circle.png").read_bytes()
 _RECORDING = (MODELS / "samples" / "capital-of-france.wav").read_bytes()
 _SHOWN, _SAID = "red circle", "capital of france"

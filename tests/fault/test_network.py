@@ -16,6 +16,7 @@ from tests.fault.faulty_llm import WORD, Behaviour
 from tests.fault.mesh import Mesh
 from tests.fault.proxy import FaultProxy, Latency, LimitData, Slicer, Timeout
 from tests.fault.report import Report, Row
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _ON_TIME_MS = 20  # how late an end may be
@@ -162,9 +163,7 @@ async def _check_not_stored(mesh: Mesh, question: str) -> None:
 async def test_a_reset_in_the_middle_of_a_lookups_reply_is_no_hit(mesh: Mesh, report: Report):
     mesh.llm.behaviour = Behaviour(tokens=1, text="x" * 60_000)
     question = f"Long answer {time.monotonic_ns()}?"
-    async with asyncio.timeout(10):
-        while not (await mesh.caller.ask(question)).final.cache.key:
-            await asyncio.sleep(0.05)
+    await until(lambda: mesh.caller.ask(question), 10, holds=lambda outcome: outcome.final.cache.key)
     with report.case(9, "reset in the middle of the cache's reply") as row:
         mesh.llm.behaviour = Behaviour(tokens=2)
         mesh.to_cache.add(LimitData(20_000, reset=True), "downstream")

@@ -24,7 +24,7 @@ from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.report import Report
 from tests.unit.vision.files import chunk, encoded, gradient, png, size_of_jpeg, with_segment
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.engine]
 _KINDS = ("PNG", "JPEG", "WEBP")
 _GOOD = [encoded(gradient(), kind) for kind in _KINDS]
 _MIB = 1024 * 1024

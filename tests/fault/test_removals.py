@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.fault.asking import Asker, Outcome
 from tests.fault.faulty_llm import Behaviour
 from tests.fault.mesh import Mesh
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _TEXT = "Was it removed?"
@@ -28,10 +28,7 @@ async def _cache(mesh: Mesh) -> AsyncIterator[Any]:
 
 async def _kept(caller: Asker) -> Outcome:
     """Ask until the answer is in the cache."""
-    async with asyncio.timeout(10):
-        while not (found := await caller.ask(_TEXT)).final.cache.key:
-            await asyncio.sleep(0.02)
-    return found
+    return await until(lambda: caller.ask(_TEXT), 10, holds=lambda outcome: outcome.final.cache.key)
 
 
 @pytest.mark.parametrize("by", ["tenant", "key"])
@@ -49,7 +46,9 @@ async def test_an_answer_that_was_begun_before_an_invalidation_never_comes_back(
         mesh.llm.behaviour = Behaviour(text="new ")
         again = await mesh.caller.ask(_TEXT)
         assert (again.final.cache.verdict, "old" in again.text) == (pb.CACHE_VERDICT_MISS, False)
-        async with asyncio.timeout(10):  # what was begun since is kept
-            while (found := await mesh.caller.ask(_TEXT)).final.cache.verdict != pb.CACHE_VERDICT_EXACT:
-                await asyncio.sleep(0.02)
+        found = await until(lambda: mesh.caller.ask(_TEXT), 10, holds=_is_a_hit)  # what was begun since is kept
         assert "old" not in found.text
+
+
+def _is_a_hit(outcome: Outcome) -> bool:
+    return outcome.final.cache.verdict == pb.CACHE_VERDICT_EXACT

@@ -26,7 +26,7 @@ from tests.fault.report import Report
 from tests.fault.test_tenants import tenants, write
 from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.engine]
 _FORMAT = audio_pb2.AudioFormat(encoding=audio_pb2.ENCODING_PCM_S16LE)
 _BLOCK_S = 0.1
 _SILENCE = bytes(3_200)  # of a block

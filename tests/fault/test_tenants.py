@@ -8,7 +8,9 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import grpc
@@ -23,6 +25,7 @@ from tests.fault.asking import Asker, asking, p99_ms, question
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.mesh import Processes, stats
 from tests.fault.report import Report
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _HITS = (pb.CACHE_VERDICT_EXACT, pb.CACHE_VERDICT_SEMANTIC)
@@ -120,9 +123,7 @@ async def test_a_tenants_answers_are_its_own(starter: Processes, llm: FaultyLlm,
     async with asking(address, "key-a") as a, asking(address, "key-b") as b:
         with report.case(25, "tenant B asks A's prompts and paraphrases") as row:
             for asked, paraphrase in _ASKED.items():
-                async with asyncio.timeout(10):
-                    while not (await a.ask(asked)).final.cache.key:
-                        await asyncio.sleep(0.02)
+                await until(partial(a.ask, asked), 10, holds=lambda outcome: outcome.final.cache.key)
                 hit = await a.ask(paraphrase, cache=near)
                 assert hit.final.cache.verdict == pb.CACHE_VERDICT_SEMANTIC, hit  # there is something to be had
             for asked, paraphrase in _ASKED.items():
@@ -189,7 +190,11 @@ async def test_one_tenants_flood_does_not_slow_another(starter: Processes, llm: 
             row.count(*outcomes)
             assert all(outcome.ok for outcome in outcomes)
             assert len(flooded) == 64
-            row.measured("B's p99", p99_ms(outcomes) / p99_ms(before), 2, " ×")
+            row.measured(
+                "B's p99", p99_ms(outcomes) / p99_ms(before), 2, " ×", slack=30
+            )  # of 40: a busy machine's worst
+            usual = [median(outcome.seconds for outcome in some) for some in (before, outcomes)]
+            row.measured("median", usual[1] / usual[0], 2, " ×", slack=3)  # behind all of A's calls it would be 8
 
 
 async def _flood(caller: Asker) -> None:

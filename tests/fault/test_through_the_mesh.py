@@ -23,6 +23,8 @@ from tests.fault.flood import flooding
 from tests.fault.proxy import Timeout
 from tests.fault.replicated import GRACE_MS, Replicated, replicated
 from tests.fault.report import Report
+from tests.marks import starts
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _RATE = 50  # calls a second
@@ -30,6 +32,7 @@ _NOTICED_S = 2.0
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
+@starts("mesh", "redis")
 async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Replicated]:
     async with replicated(tmp_path_factory.mktemp("replicated"), proxied=("gateway", "llm")) as mesh:
         yield mesh
@@ -108,8 +111,7 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
             assert not failures
     with report.case(3, f"SIGKILL of one of two: {service}, through the mesh, started again") as row:
         again = replicas.again(victim)
-        while await check_health(again.spec.address, 0.2) != "SERVING":
-            await asyncio.sleep(0.01)
+        await until(lambda: check_health(again.spec.address, 0.2), 60, holds="SERVING".__eq__)
         ready = time.monotonic()
         await replicas.until(replicas.sees(again))
         row.recovered(time.monotonic() - ready, 0.5)

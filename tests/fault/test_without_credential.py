@@ -20,6 +20,7 @@ from tests.fault.mesh import processes
 from tests.fault.replicated import address, start_envoy, write_topology
 from tests.fault.report import Report
 from tests.fault.strangers import strangers
+from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _KEY = "sesame"
@@ -43,6 +44,7 @@ class Doors:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
+@starts("mesh")
 async def doors(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Doors]:
     folder = tmp_path_factory.mktemp("doors")
     async with processes(folder) as starter, faulty_llm() as llm:

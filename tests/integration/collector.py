@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 
     async def wait_for(self, trace_id: str, services: set[str], timeout_s: float = 15) -> list[SeenSpan]:
         """The trace's spans, once its root and every service's own have come."""
-        async with asyncio.timeout(timeout_s):
-            while not self._complete(self.traces.get(trace_id, []), services):
-                await asyncio.sleep(0.05)
+        await until(lambda: self._complete(self.traces.get(trace_id, []), services), timeout_s)
         return self.traces[trace_id]
 
     @staticmethod

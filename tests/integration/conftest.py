@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,10 +13,20 @@ import hedgerow
 from launcher.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
 from launcher.processes import free_ports
 from tests.integration.collector import Collector, collecting
+from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 
 
+@pytest.fixture(scope="session")
+def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the cache's model is converted, which takes seconds: once for all tests, and for all workers."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return tmp_path_factory.getbasetemp().parent / "model"
+    return tmp_path_factory.mktemp("model")
+
+
 @pytest.fixture
+@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     """A real Redis of the test's own."""
     async with redis_server(tmp_path) as running:
@@ -29,6 +40,7 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
+@starts("engine", "mesh")
 async def mesh(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> AsyncIterator[Mesh]:
     """Gateway, cache, router and both models, which send their spans to `collector`."""
     state: Path = tmp_path_factory.mktemp("mesh")

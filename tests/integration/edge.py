@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import time
@@ -22,6 +21,7 @@ from hedgerow.gateway.v1 import gateway_pb2_grpc
 from launcher import envoy
 from launcher.processes import ServiceProcess, ServiceSpec, free_ports
 from tests.integration.scripted_gateway import ScriptedGateway
+from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,7 @@ class Edge:
 
     async def logged(self, timeout_s: float = 10, **fields: Any) -> dict[str, Any]:
         """The access log's last line with these fields, once it is there."""
-        async with asyncio.timeout(timeout_s):
-            while not (found := [line for line in self._lines() if fields.items() <= line.items()]):
-                await asyncio.sleep(0.05)
+        found = await until(lambda: [line for line in self._lines() if fields.items() <= line.items()], timeout_s)
         return found[-1]
 
     def _lines(self) -> list[dict[str, Any]]:

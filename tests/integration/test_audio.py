@@ -26,8 +26,9 @@ from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import open_channel, send
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
 from tests.unit.audio.sounds import opus_packets
+from tests.waiting import until
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.engine]
 
 REPOSITORY = Path(__file__).parents[2]
 SAMPLES = REPOSITORY / "models/samples"
@@ -298,15 +299,11 @@ async def test_a_client_that_goes_gives_its_place_back(small: Service) -> None:
     first = small.stub.TranscribeStream(spoken(begin(), messages(speech(FRANCE)), then=asyncio.Event()), timeout=30)
     await anext(aiter(first))
     first.cancel()
-    async with asyncio.timeout(5):
-        while (await small.model()).streams:
-            await asyncio.sleep(0.01)
+    await until(small.model, 5, holds=lambda model: not model.streams)
     recording = small.stub.Transcribe(file(written(silence(100), RATE, 1, "WAV", "PCM_16")), timeout=30)
     await anext(aiter(recording))
     recording.cancel()
-    async with asyncio.timeout(10):
-        while (outcome := await small.outcome(speech(FRANCE))) == "RECORDINGS_FULL":
-            await asyncio.sleep(0.01)
+    outcome = await until(lambda: small.outcome(speech(FRANCE)), holds=lambda now: now != "RECORDINGS_FULL")
     assert outcome == FRANCE_TEXT
 
 

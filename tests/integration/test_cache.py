@@ -50,12 +50,6 @@ def lookup(text: str, tenant: str = "acme", min_similarity: float = 0.9) -> cach
     return cache_pb2.LookupRequest(question=question(text, tenant), min_similarity=min_similarity)
 
 
-@pytest.fixture(scope="session")
-def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the model is converted, once for all tests."""
-    return tmp_path_factory.mktemp("model")
-
-
 @pytest.fixture
 async def start_cache(start: Start, model_cache: Path) -> AsyncIterator[StartCache]:
     """Starts a cache service and connects to it."""

@@ -17,8 +17,11 @@ from hedgerow.channel import open_channel
 from launcher.processes import ServiceProcess
 from tests.conftest import Start
 from tests.integration.test_cache import CAPITAL, REWORDED, lookup, store
+from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.waiting import until
+
+pytestmark = pytest.mark.mesh
 
 Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
 StartCache = Callable[..., Awaitable[Running]]
@@ -26,13 +29,8 @@ EXACT, SEMANTIC, MISS = cache_pb2.VERDICT_EXACT, cache_pb2.VERDICT_SEMANTIC, cac
 SPAIN = "What is the capital of Spain?"
 
 
-@pytest.fixture(scope="module")
-def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the model is converted, once for these tests."""
-    return tmp_path_factory.mktemp("model")
-
-
 @pytest.fixture
+@starts("redis")
 async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     async with redis_server(tmp_path, appendonly=True) as server:
         yield server

@@ -25,7 +25,8 @@ from launcher.certificate_authority import make_authority, write_identity
 from launcher.processes import ServiceProcess, ServiceSpec, free_ports
 from services.control.snapshot import ASSIGNMENTS, CLUSTERS
 from tests.conftest import REPOSITORY, Start
-from tests.integration.xds_client import XdsClient, xds_client
+from tests.integration.xds_client import xds_client
+from tests.waiting import until
 
 REGIONS = {"west": {"latitude": 52.5, "longitude": 13.4}, "east": {"latitude": 35.7, "longitude": 139.7}}
 SERVING, NOT_SERVING, UNREACHABLE = (
@@ -85,14 +86,6 @@ async def asking(process: ServiceProcess) -> AsyncIterator[Callable[[], Awaitabl
             return await stub.GetMesh(control_pb2.GetMeshRequest(), timeout=5, wait_for_ready=True)
 
         yield mesh
-
-
-async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 20) -> Any:
-    """What `ask` returns, as soon as it is as it should be."""
-    async with asyncio.timeout(timeout_s):
-        while not holds(answer := await ask()):
-            await asyncio.sleep(0.02)
-    return answer
 
 
 def healths(mesh: control_pb2.GetMeshResponse) -> list[int]:
@@ -184,7 +177,7 @@ async def test_calls_go_on_without_the_control_plane_and_through_its_return(
         assert set(await client.calls("cache", 100)) == {one, two}
         again = await start("control", address=control.spec.address, topology=file)
         async with asking(again) as mesh:
-            back = await until(mesh, lambda now: any(each.node == "client-1" for each in now.clients))
+            back = await until(mesh, holds=lambda now: any(each.node == "client-1" for each in now.clients))
         assert set(await client.calls("cache", 100)) == {one, two}
         assert set(await client.end("cache")) == {one, two}
         assert back.version == before
@@ -200,7 +193,7 @@ async def test_where_nobody_serves_all_stay_in_service(
         await client.until("cache", one, two)
         for process in both:
             process.signal(signal.SIGUSR1)
-        now = await until(mesh, lambda now: healths(now) == [NOT_SERVING, NOT_SERVING])
+        now = await until(mesh, holds=lambda now: healths(now) == [NOT_SERVING, NOT_SERVING])
         assert all(endpoint.in_service for endpoint in now.services[0].endpoints)
         await client.until("cache", one, two)
 
@@ -215,13 +208,13 @@ async def test_a_bad_topology_keeps_the_last_good_one_and_a_good_one_takes_its_p
         assert set(await client.calls("cache")) == {one}
         good = await mesh()
         topology(services={"cache": service(two, balance="by_moon")})
-        bad = await until(mesh, lambda now: now.topology_problem != "")
+        bad = await until(mesh, holds=lambda now: now.topology_problem != "")
         assert "services.cache.balance" in bad.topology_problem
         assert "'by_moon'" in bad.topology_problem
         assert bad.version == good.version
         assert set(await client.calls("cache")) == {one}
         topology(services={"cache": service(two)})
-        assert (await until(mesh, lambda now: now.topology_problem == "")).version != good.version
+        assert (await until(mesh, holds=lambda now: now.topology_problem == "")).version != good.version
         await client.until("cache", two)
 
 
@@ -240,7 +233,7 @@ async def test_a_file_behind_a_symbolic_link_is_followed_when_the_link_is_swappe
         assert [each.address for each in (await mesh()).services[0].endpoints] == [addresses[0]]
         (folder / "..new").symlink_to("..two")
         (folder / "..new").replace(folder / "..data")
-        await until(mesh, lambda now: [each.address for each in now.services[0].endpoints] == [addresses[1]])
+        await until(mesh, holds=lambda now: [each.address for each in now.services[0].endpoints] == [addresses[1]])
 
 
 async def test_a_bad_topology_at_the_start_ends_the_process(topology: Topology):
@@ -266,7 +259,7 @@ async def test_a_name_stands_for_its_addresses_and_health_is_told_with_its_age(
     await echo(addresses[0])
     control = await start("control", topology=topology(services={"cache": service(f"localhost:{port}")}))
     async with asking(control) as mesh:
-        now = await until(mesh, lambda now: SERVING in healths(now))
+        now = await until(mesh, holds=lambda now: SERVING in healths(now))
     of = {endpoint.address: endpoint for endpoint in now.services[0].endpoints}
     assert of[addresses[0]].in_service
     assert all(each.health == UNREACHABLE for address, each in of.items() if address != addresses[0])
@@ -282,7 +275,7 @@ async def test_a_refusal_is_shown_in_the_clients_words(start: Start, topology: T
         response = await asyncio.wait_for(stream.read(), 10)
         request.response_nonce, request.error_detail.message = response.nonce, "no such policy"
         await stream.write(request)
-        now = await until(mesh, lambda now: bool(now.clients and now.clients[0].subscriptions[0].refused))
+        now = await until(mesh, holds=lambda now: bool(now.clients and now.clients[0].subscriptions[0].refused))
         (subscription,) = now.clients[0].subscriptions
         assert (now.clients[0].node, subscription.refused) == ("doubtful-1", "no such policy")
         assert (subscription.sent_version, subscription.acked_version) == (response.version_info, "")
@@ -355,18 +348,12 @@ async def test_over_mtls_a_service_must_prove_its_identity(
     control = ServiceProcess(ServiceSpec("control", "services.control", addresses[1], environment), tmp_path / "logs")
     try:
         async with xds_client(addresses[1], tls_dir=tmp_path / "gateway") as client:
-            await _until_cache_answers(client, addresses[0])
+            await client.until("cache", addresses[0], timeout_s=30)
             (failed,) = await client.calls("impostor", 1)
             assert failed.startswith("UNAVAILABLE")
             assert "SAN" in failed
     finally:
         await control.stop()
-
-
-async def _until_cache_answers(client: XdsClient, address: str) -> None:
-    async with asyncio.timeout(30):
-        while set(await client.calls("cache", 1)) != {address}:
-            await asyncio.sleep(0.1)
 
 
 async def test_health_of_the_control_plane_itself_is_served(start: Start, topology: Topology, addresses: list[str]):

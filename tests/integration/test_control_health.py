@@ -58,7 +58,7 @@ async def told(address: str) -> AsyncIterator[AsyncIterator[Health]]:
         yield stream
 
 
-async def until(told: AsyncIterator[Health], wanted: Health) -> None:
+async def heard(told: AsyncIterator[Health], wanted: Health) -> None:
     async with asyncio.timeout(10):
         async for word in told:
             if word is wanted:
@@ -83,7 +83,7 @@ async def test_nobody_there_is_an_answer_and_who_comes_is_heard(address: str, to
     checks = health.aio.HealthServicer()
     await checks.set("", SERVING)
     server = await serving(address, checks)
-    await until(told, Health.SERVING)
+    await heard(told, Health.SERVING)
     await server.stop(0)
 
 
@@ -92,16 +92,16 @@ async def test_who_knows_no_watches_is_asked_again_and_again(address: str, told:
     server = await serving(address, servicer)
     assert await anext(told) is Health.SERVING
     servicer.status = NOT_SERVING
-    await until(told, Health.NOT_SERVING)
+    await heard(told, Health.NOT_SERVING)
     await server.stop(0)
-    await until(told, Health.UNREACHABLE)
+    await heard(told, Health.UNREACHABLE)
 
 
 async def test_who_knows_no_health_at_all_serves_as_long_as_it_answers(address: str, told: AsyncIterator[Health]):
     server = await serving(address)
     assert await anext(told) is Health.SERVING
     await server.stop(0)
-    await until(told, Health.UNREACHABLE)
+    await heard(told, Health.UNREACHABLE)
 
 
 async def test_silence_is_an_answer(address: str, told: AsyncIterator[Health]):

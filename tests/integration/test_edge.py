@@ -573,9 +573,7 @@ async def test_a_new_certificate_is_served_without_a_restart(
         scripted.script = [hold := Hold(), *answer("Par", "is.")]
         answered = asyncio.create_task(ask(channel, bearer(issuer.token(tenant="acme"))))
         certificates.renew("edge")
-        async with asyncio.timeout(10):
-            while await shown() == before:
-                await asyncio.sleep(0.05)
+        await until(shown, 10, holds=lambda now: now != before)
         hold.release.set()
         assert await answered == "Paris."  # who was connected stays so
     assert await shown() == (certificates.folder / "edge/tls.crt").read_text()
@@ -588,10 +586,7 @@ async def test_the_edges_span_is_the_parent_of_the_gateways(
     metadata = (*bearer(issuer.token(tenant="acme")), ("traceparent", f"00-{trace_id}-00f067aa0ba902b7-01"))
     async with secure(guarded, authority) as channel:
         await ask(channel, metadata)
-    async with asyncio.timeout(15):
-        while not collector.traces.get(trace_id):
-            await asyncio.sleep(0.05)
-    (span,) = collector.traces[trace_id]
+    (span,) = await until(lambda: collector.traces.get(trace_id))
     assert (span.service, span.parent_id.hex()) == ("edge", "00f067aa0ba902b7")
     assert scripted.metadata["traceparent"] == f"00-{trace_id}-{span.span_id.hex()}-01"
     assert (await guarded.logged(trace_id=trace_id))["grpc_status"] == "OK"
@@ -614,6 +609,7 @@ def mutual_tls(certificates: Certificates) -> dict[str, Path]:
     return {"control_tls_dir": certificates.folder / "control", "tls_dir": certificates.folder / "edge"}
 
 
+@pytest.mark.mesh
 async def test_the_real_gateway_knows_the_tenant_of_a_token(
     issuer: Issuer, certificates: Certificates, tmp_path: Path
 ) -> None:
@@ -629,6 +625,8 @@ async def test_the_real_gateway_knows_the_tenant_of_a_token(
     assert reasons == ["MODEL_UNAVAILABLE", "QUOTA_EXCEEDED", "MODEL_UNAVAILABLE", "MODEL_UNAVAILABLE"]
 
 
+@pytest.mark.engine
+@pytest.mark.mesh
 async def test_a_conversation_ends_with_its_token(
     issuer: Issuer, certificates: Certificates, models: Path, tmp_path: Path
 ) -> None:
@@ -684,9 +682,7 @@ async def test_a_drained_edge_lets_answers_end_and_takes_itself_out(behind: Gate
         answered = asyncio.create_task(ask(channel))
         await seen(behind)
         drained = asyncio.create_task(envoy.drain(edge.admin, timeout_s=30))
-        async with asyncio.timeout(10):
-            while (await browser.get("/healthz")).status_code == 200:
-                await asyncio.sleep(0.01)
+        await until(lambda: browser.get("/healthz"), 10, holds=lambda page: page.status_code != 200)
         assert not drained.done()
         hold.release.set()
         assert await answered == "Paris."

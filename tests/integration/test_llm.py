@@ -33,7 +33,7 @@ from tests import hostile
 from tests.waiting import until
 
 START_S = 300  # an engine imports torch three times over: a minute or more where cores are few
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(2 * START_S)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(2 * START_S), pytest.mark.engine]
 
 REPOSITORY = Path(__file__).parents[2]
 FRANCE = "What is the capital of France?"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import operator
 import random
 import signal
 import sys
@@ -17,6 +18,7 @@ from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 from launcher.mesh import Mesh
 from tests.integration.collector import Collector
 from tests.integration.conftest import address
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 FRANCE, PARIS = "What is the capital of France?", "The capital of France is Paris."
@@ -24,10 +26,7 @@ FRANCE, PARIS = "What is the capital of France?", "The capital of France is Pari
 
 async def stored(client: hedgerow.AsyncClient, question: str, **options) -> hedgerow.Answer:
     """Ask until the answer comes from the cache, which gets it after the client: the hit has a key then."""
-    async with asyncio.timeout(10):
-        while not (answer := await client.ask(question, **options)).cache.key:
-            await asyncio.sleep(0.05)
-    return answer
+    return await until(lambda: client.ask(question, **options), 10, holds=lambda answer: answer.cache.key)
 
 
 async def test_a_question_is_answered_and_then_again_from_the_cache(client: hedgerow.AsyncClient):
@@ -110,9 +109,7 @@ async def test_a_client_that_leaves_stops_the_engine(client: hedgerow.AsyncClien
                 if isinstance(event, hedgerow.TextDelta):
                     assert await running() == 1
                     break
-        async with asyncio.timeout(5):
-            while await running():
-                await asyncio.sleep(0.005)
+        await until(running, 5, holds=operator.not_)
 
 
 async def test_killing_the_cache_mid_traffic_costs_no_request_and_no_entry(client: hedgerow.AsyncClient, mesh: Mesh):

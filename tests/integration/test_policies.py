@@ -16,6 +16,8 @@ from launcher.processes import ServiceProcess, ServiceSpec, free_ports
 from tests.conftest import Start
 from tests.integration.collector import Collector, collecting
 
+pytestmark = pytest.mark.mesh
+
 QUESTION = "What is the capital of France?"
 
 

@@ -50,11 +50,13 @@ async def test_the_caches_file_and_folders_are_its_owners(tmp_path: Path) -> Non
         await process.wait()
 
 
-async def test_a_file_that_others_could_read_is_taken_from_them(start: Start, tmp_path: Path) -> None:
+async def test_a_file_that_others_could_read_is_taken_from_them(
+    start: Start, tmp_path: Path, model_cache: Path
+) -> None:
     file = tmp_path / "cache.db"
     Database(str(file)).close()
     file.chmod(0o644)
-    process = await start("cache", database=str(file), model_cache=str(tmp_path / "models"))
+    process = await start("cache", database=str(file), model_cache=str(model_cache))
     assert file.stat().st_mode & 0o777 == 0o600
     assert f"{file} could be read by others: it is its owner's alone from now on" in process.log.read_text()
 

@@ -23,6 +23,8 @@ from tests.conftest import Start
 from tests.redis import RedisProcess
 from tests.waiting import until
 
+pytestmark = pytest.mark.mesh
+
 _WITHIN_S = 20.0
 _MODELS = [{"name": name, "tier": "fast", "context_tokens": 1_000} for name in ("small", "large")]
 
@@ -57,10 +59,7 @@ async def table(router: ServiceProcess) -> dict[str, pb.Model]:
 
 
 async def until_samples(router: ServiceProcess, model: str, count: int) -> dict[str, pb.Model]:
-    async with asyncio.timeout(_WITHIN_S):
-        while (models := await table(router))[model].total.samples != count:
-            await asyncio.sleep(0.02)
-    return models
+    return await until(lambda: table(router), _WITHIN_S, holds=lambda models: models[model].total.samples == count)
 
 
 async def test_two_routers_tables_agree_and_a_new_one_starts_with_what_they_know(start: Start, redis: RedisProcess):

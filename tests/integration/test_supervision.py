@@ -127,6 +127,7 @@ async def test_files_are_written_once_the_folder_is_ours_and_before_anything_sta
     assert written.exists()
 
 
+@pytest.mark.redis
 async def test_what_is_not_ours_is_kept_running_too(tmp_path: Path) -> None:
     [port] = free_ports(1)
     command = (redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", "")

@@ -15,7 +15,7 @@ from services.audio.listener import Listener, ListenerSettings
 from services.audio.speech import RATE, Audio, Segment, Word
 from services.audio.whisper import Whisper, open_whisper
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.engine]
 
 SENTENCES = 200
 AT_MOST, WORSE = 0.08, 0.02  # offline; live, on top of it

@@ -14,7 +14,8 @@ import pytest
 from launcher.mesh import SERVICES
 from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
 
-pytestmark = pytest.mark.timeout(900)  # two engines load, on a machine that may be busy
+# Two engines load, on a machine that may be busy.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.engine, pytest.mark.mesh]
 
 
 @pytest.fixture(scope="module")

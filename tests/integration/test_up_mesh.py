@@ -26,8 +26,10 @@ from launcher.replicas import ReplicatedMesh, ports_from
 from launcher.supervisor import Supervisor
 from tests.integration.command import run
 from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
+from tests.waiting import until
 
-pytestmark = pytest.mark.timeout(900)  # two engines load, on a machine that may be busy
+# Two engines load, on a machine that may be busy.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.engine, pytest.mark.mesh, pytest.mark.redis]
 WITHIN_S = 30  # a change of the topology, or of a process, has reached everybody
 
 
@@ -129,9 +131,8 @@ async def test_killing_one_costs_no_answer(pairs: Mesh, name: str) -> None:
         killed.signal(signal.SIGKILL)
         answers = [await client.ask(f"Number {n}?", tier="quality", cache="bypass") for n in range(20)]
         assert [answer.finish_reason for answer in answers] == ["stop"] * 20
-        async with asyncio.timeout(WITHIN_S):
-            while victim.process is killed or await health(victim) != "SERVING":
-                await asyncio.sleep(0.05)
+        await until(lambda: victim.process is not killed, WITHIN_S)
+        await until(lambda: health(victim), WITHIN_S, holds="SERVING".__eq__)
         assert (await client.ask("And now?", tier="quality", cache="bypass")).finish_reason == "stop"
 
 

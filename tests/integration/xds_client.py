@@ -23,6 +23,7 @@ import grpc.experimental
 from hedgerow.channel import CHANNEL_OPTIONS, open_channel
 from launcher.replicas import xds_bootstrap
 from tests.conftest import REPOSITORY
+from tests.waiting import until
 
 _TIMEOUT_S = 10.0
 
@@ -46,9 +47,7 @@ class XdsClient:
 
     async def until(self, target: str, *addresses: str, timeout_s: float = 20) -> None:
         """Return once calls reach these and no others."""
-        async with asyncio.timeout(timeout_s):
-            while set(await self.calls(target)) != set(addresses):
-                await asyncio.sleep(0.02)
+        await until(lambda: self.calls(target), timeout_s, holds=lambda reached: set(reached) == set(addresses))
 
     async def _say(self, **command: Any) -> Counter[str]:
         assert self._process.stdin

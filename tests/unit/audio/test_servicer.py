@@ -15,6 +15,7 @@ from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from services.runtime.rpc.boundary import Call
 from tests.unit.audio.scripted import Service, call, sent
 from tests.unit.audio.sounds import encoded, tone
+from tests.waiting import until
 
 START = Callable[..., Awaitable[Service]]
 S16 = audio_pb2.AudioFormat(encoding=audio_pb2.ENCODING_PCM_S16LE)
@@ -60,12 +61,6 @@ async def refusal(replies: Awaitable[Any]) -> str:
     with pytest.raises(InvalidInput) as caught:
         await replies
     return caught.value.message
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_a_recording_comes_back_as_what_it_is_its_segments_and_an_account(service: START):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -17,17 +17,12 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.runtime.errors import Exhausted, Unavailable
 from tests.clock import PausedClock
+from tests.waiting import until
 
 
 def an_engine(slots: int = 0, **profile: Any) -> tuple[SimulatedEngine, PausedClock]:
     clock = PausedClock()
     return SimulatedEngine(Profile(**profile), slots, seed=5, clock=clock), clock
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(1):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 def held(engine: SimulatedEngine, release: asyncio.Event, ended: list[float]) -> Awaitable[None]:

@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from bench.jagged.latency import Cliff, Failures, Mixture, Profile
 from bench.jagged.provider import Provider, ProviderSettings
 from bench.jagged.tally import read_tally
+from tests.waiting import until
 
 QUESTION = {"model": "jagged", "messages": [{"role": "user", "content": "?"}]}
 
@@ -69,10 +70,7 @@ async def test_a_client_that_leaves_ends_its_answer(clients: list[TestClient]) -
     client = await serve(clients, first=Mixture(60_000))
     address = f"127.0.0.1:{client.port}"
     asking = asyncio.create_task(client.post("/v1/chat/completions", json={**QUESTION, "stream": True}))
-    async with asyncio.timeout(5):
-        while (await read_tally([address])).running == 0:
-            await asyncio.sleep(0.005)
-        asking.cancel()
-        while (await read_tally([address])).cancelled == 0:
-            await asyncio.sleep(0.005)
+    await until(lambda: read_tally([address]), holds=lambda tally: tally.running)
+    asking.cancel()
+    await until(lambda: read_tally([address]), holds=lambda tally: tally.cancelled)
     assert (await read_tally([address])).running == 0

@@ -15,8 +15,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from typer.testing import CliRunner
 
 from hedgerow.cli.app import app
+from hedgerow.identities import IDENTITIES
 from launcher.certificate_authority import (
-    IDENTITIES,
     ForeignAuthority,
     make_authority,
     read_authority,

@@ -16,6 +16,7 @@ from services.control.snapshot import ASSIGNMENTS, Kind, Renderer
 from services.control.topology import BadTopology
 from tests.unit.control.test_names import ScriptedResolver
 from tests.unit.control.topologies import HERE, topology
+from tests.waiting import until
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 ONE = 'services: {cache: {endpoints: [{address: "10.0.0.1:1"}]}}'
@@ -86,12 +87,6 @@ class World:
 
     def in_service(self) -> list[str]:
         return [each.member.address for each in self.mesh.seen("cache") if each.in_service]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 Begin = Callable[..., World]

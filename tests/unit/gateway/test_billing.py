@@ -13,6 +13,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene
+from tests.waiting import until
 
 PROMPT = 7  # as the engine counts, and as it is estimated: 30 bytes of English
 WHOLE = PROMPT + 3
@@ -31,8 +32,7 @@ async def leaving(asked: Scene, kind: str) -> None:
                     return
                 break
         reading = asyncio.create_task(anext(messages))
-        while not asked.llms["small"].calls:
-            await asyncio.sleep(0.001)
+        await until(lambda: asked.llms["small"].calls, every_s=0.001)
         reading.cancel()
         await asyncio.wait({reading})
 

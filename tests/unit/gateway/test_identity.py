@@ -16,6 +16,7 @@ from services.gateway.admission.identity import LOCAL, BadTenants, Identity, Ten
 from services.gateway.admission.quota import Allowance
 from services.gateway.config import TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
+from tests.waiting import until
 
 
 def digest(key: str) -> str:
@@ -226,9 +227,7 @@ async def test_the_file_is_followed_while_it_runs(file: Path, monkeypatch: pytes
     identity = Identity({}, {}, file)
     running = asyncio.create_task(identity.run())
     write(file, acme={"keys": [digest("new")]})
-    async with asyncio.timeout(5):
-        while not knows(identity, "new"):
-            await asyncio.sleep(0.001)
+    await until(lambda: knows(identity, "new"))
     running.cancel()
     await asyncio.wait([running])
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -67,23 +65,3 @@ def test_what_has_no_end_is_told_to_an_end() -> None:
     error.__cause__ = error
     assert whereabouts(error).count("ValueError") == 10
     assert whereabouts(None) == ""
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        "raise ValueError(secret)",
-        "import threading; t = threading.Thread(target=lambda: int(secret)); t.start(); t.join()",
-        "a = type('A', (), {'__del__': lambda self: int(secret)})(); del a",
-    ],
-)
-def test_what_ends_a_process_or_a_thread_is_told_in_the_same_way(end: str) -> None:
-    code = (
-        "from services.runtime.process.logs import *\n"
-        "setup_logging('service', 'INFO'); log_what_ends_us()\n"
-        f"secret = 'hunter' + '2'\n{end}"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "CRITICAL service services [-] nobody took an exception" in done.stderr
-    assert "ValueError" in done.stderr
-    assert "hunter2" not in done.stderr

@@ -20,7 +20,9 @@ from services.vision.files import Source
 from tests import hostile_models
 from tests.hostile_models import Members
 
-DEMO = Path(__file__).parents[3] / "models" / "demo-vision" / "model.pt2"
+pytestmark = pytest.mark.engine
+
+DEMO = Path(__file__).parents[2] / "models" / "demo-vision" / "model.pt2"
 GRAPH = "model/models/model.json"
 
 

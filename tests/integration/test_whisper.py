@@ -9,6 +9,8 @@ from services.audio.speech import RATE, Word
 from services.audio.whisper import Whisper, open_whisper, without_loops
 from tests.unit.audio.voices import MODELS, question, said, silence, texts
 
+pytestmark = pytest.mark.engine
+
 TEXT = ["What", "is", "the", "capital", "of", "France?"]
 
 

@@ -18,7 +18,9 @@ from services.vision.engines import ArraySpec, devices, onnx, open_engine
 from services.vision.errors import BadModel, EngineFailed
 from services.vision.files import Source
 
-ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.engine
+
+ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "models" / "demo-vision"
 FILES = ("model.onnx", "model.int8.onnx", "model.ts", "model.pt2")
 KINDS = {".onnx": "onnx", ".ts": "torchscript", ".pt2": "export"}

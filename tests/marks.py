@@ -1,0 +1,134 @@
+"""Which marks a test has, which follow from what it uses, and which tests share a worker of pytest-xdist.
+
+A fixture that starts something says so with `starts`, and whoever uses it is marked. A test that starts something by
+itself is marked by hand; one that is not marked with what it starts fails (`unmarked`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+F = TypeVar("F", bound=Callable[..., Any])
+MARKS = {
+    "redis": "starts a real Redis",
+    "engine": "loads a model that answers: vLLM, Whisper, a vision network (the cache's small embedder does not count)",
+    "mesh": "starts several services",
+}
+_FOLDERS = ("integration", "fault", "contract", "unit")  # those whose tests take longest first
+_ALONE = "alone"  # they measure, and run last, when the other workers have nothing left to do
+_TOGETHER = {
+    # vLLM takes both cores while it loads; what waits has the other workers meanwhile.
+    "vLLM": (
+        "integration/test_llm.py",
+        "integration/test_mesh.py",
+        "integration/test_senses.py",
+        "integration/test_up.py",
+        "integration/test_up_mesh.py",
+    ),
+    "the fault tests' mesh": (
+        "fault/test_backend_gone.py",
+        "fault/test_bad_input.py",
+        "fault/test_leaving.py",
+        "fault/test_network.py",
+        "fault/test_removals.py",
+    ),
+    _ALONE: ("fault/test_hostile_requests.py", "fault/test_no_oracle.py", "fault/test_overload.py"),
+}
+_GROUPS = {f"tests/{file}": name for name, files in _TOGETHER.items() for file in files}
+_LAST = 100
+_ENGINES = {"services.llm", "services.vision", "services.audio"}
+_started: list[str] = []  # what the running test has started: modules, `redis-server`, `hedgerow up`
+
+
+def starts(*marks: str) -> Callable[[F], F]:
+    """Below a fixture's own decorator: the marks of everybody who uses it."""
+
+    def note(function: F) -> F:
+        function.__starts__ = marks  # type: ignore[attr-defined]
+        return function
+
+    return note
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Add the marks that follow from fixtures."""
+    for item in items:
+        for fixture in _fixtures(item):
+            for name in fixture.func.__starts__:
+                item.add_marker(name)
+
+
+def together(nodeid: str) -> str:
+    """Whose tests run in one worker, one after the other: those of a file, or of the files in `_TOGETHER`."""
+    file = nodeid.partition("::")[0]
+    return _GROUPS.get(file, file)
+
+
+def order(items: list[pytest.Item]) -> None:
+    """Bring what takes longest to the front, and to the end what shall have the machine to itself. Raises UsageError
+    where what is started once for a session would be started by several workers."""
+    groups: dict[str, str] = {}
+    ranks: dict[str, int] = {}
+    for item in items:
+        name = together(item.nodeid)
+        ranks[name] = min(ranks.get(name, _LAST), _rank(item))
+        for fixture in _fixtures(item, "session"):
+            if groups.setdefault(f"{fixture.baseid} {fixture.argname}", name) != name:
+                raise pytest.UsageError(f"{item.nodeid} uses {fixture.argname}: name its file in tests/marks.py")
+    places = {name: place for place, name in enumerate(sorted(ranks, key=ranks.__getitem__))}
+    items.sort(key=lambda item: places[together(item.nodeid)])
+
+
+def _rank(item: pytest.Item) -> int:
+    if together(item.nodeid) == _ALONE:
+        return _LAST
+    folder = item.nodeid.split("/")[1]
+    heavy = 0 if _has(item, "engine") else 1 if _has(item, "mesh") else 2
+    return 10 * (_FOLDERS.index(folder) // 2) + heavy
+
+
+def _fixtures(item: pytest.Item, scope: str = "") -> Iterator[Any]:
+    """Those that it uses and that start something."""
+    definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
+    for *_, fixture in definitions.values():
+        if hasattr(fixture.func, "__starts__") and scope in ("", fixture.scope):
+            yield fixture
+
+
+def _has(item: pytest.Item, name: str) -> bool:
+    return item.get_closest_marker(name) is not None
+
+
+def begin() -> None:
+    """Before a test: forget what the one before has started."""
+    _started.clear()
+
+
+def unmarked(item: pytest.Item) -> set[str]:
+    """The marks that it lacks for what it has started."""
+    needed = {"engine"} if _ENGINES & set(_started) else set()
+    needed |= {"redis"} if "redis-server" in _started else set()
+    needed |= {"mesh"} if len(set(_started) - {"redis-server"}) > 1 else set()
+    return {name for name in needed if not _has(item, name)}
+
+
+def _note(event: str, told: tuple[Any, ...]) -> None:
+    """What `python -m services.…` or Redis is started, by whatever library."""
+    if event != "subprocess.Popen":
+        return
+    _, command, _, environment = told
+    words = [os.path.basename(os.fsdecode(word)) for word in command] if isinstance(command, (list, tuple)) else []
+    for name in words:
+        if name == "services.llm" and "openai" in (environment or {}).get("HEDGEROW_LLM_ENGINE", ""):
+            name = "a provider"  # is asked over HTTP; nothing is loaded
+        if re.fullmatch(r"services\.(?!runtime)\w+|redis-server|a provider", name):
+            _started.append(name)
+
+
+sys.addaudithook(_note)

@@ -1,0 +1,37 @@
+"""A unit test starts no process, loads no engine and speaks to nobody beyond loopback: one that does fails here, and
+belongs in tests/integration."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+_ENGINES = {"onnxruntime", "sentence_transformers", "tensorrt", "torch", "transformers", "vllm"}
+_PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
+_LOOPBACK = ("127.", "::1", "localhost")
+_watched = False  # an audit hook cannot be taken back
+
+
+@pytest.fixture(autouse=True)
+def _no_io() -> Iterator[None]:
+    global _watched
+    _watched = True
+    yield
+    _watched = False
+
+
+def _audit(event: str, told: tuple[Any, ...]) -> None:
+    if not _watched:
+        return
+    if event in _PROCESSES:
+        raise AssertionError(f"a unit test starts no process: {event} {told[:2]}")
+    if event == "import" and told[0] in _ENGINES:
+        raise AssertionError(f"a unit test loads no engine: {told[0]}")
+    if event == "socket.connect" and isinstance(told[1], tuple) and not told[1][0].startswith(_LOOPBACK):
+        raise AssertionError(f"a unit test speaks to nobody beyond loopback: {told[1]}")
+
+
+sys.addaudithook(_audit)
