@@ -93,7 +93,7 @@ class Model:
     """What an engine serves."""
 
     name: str
-    engine: Literal["vllm", "openai"]
+    engine: str  # by the name in the settings
     context_tokens: int  # prompt and answer together; 0: the engine does not say
     max_tokens: int  # one answer
     speculation: str  # `off`, `ngram`, `draft_model`, …; empty: the engine does not say
