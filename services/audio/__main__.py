@@ -18,9 +18,9 @@ from services.audio.decode import Limits
 from services.audio.engine import Recognizer
 from services.audio.errors import BadModel
 from services.audio.recordings import Decoder
+from services.audio.scheduler import Scheduler
 from services.audio.servicer import AudioServicer
 from services.audio.speech import RATE
-from services.audio.turns import Turns
 from services.audio.whisper import Whisper, open_whisper
 from services.runtime.process import serve
 
@@ -35,15 +35,15 @@ async def assemble(settings: AudioSettings) -> AsyncIterator[Mapping[ServiceDesc
     """The service, its model loaded and warm. Exits the process with 2 when the model cannot be opened."""
     recognizer = await _open(settings)
     needs = await asyncio.to_thread(_warm_up, recognizer, settings)
-    turns = Turns(settings.workers)
+    scheduler = Scheduler(settings.workers)
     decoder = Decoder(Limits(settings.max_duration_s, settings.max_pcm_bytes))
     admission = Admission(
-        turns, needs, settings.max_streams, settings.max_recordings, settings.max_load, settings.workers
+        scheduler, needs, settings.max_streams, settings.max_recordings, settings.max_load, settings.workers
     )
     try:
-        yield {_SERVICE: AudioServicer(recognizer, recognizer.languages, turns, admission, decoder, settings)}
+        yield {_SERVICE: AudioServicer(recognizer, recognizer.languages, scheduler, admission, decoder, settings)}
     finally:
-        await turns.close()
+        await scheduler.close()
         await decoder.close()
 
 
@@ -81,7 +81,7 @@ def _warm_up(recognizer: Recognizer, settings: AudioSettings) -> dict[str, Need]
     took: list[float] = []
     for _ in range(5):  # the first one is slow
         began, cpu_began = time.monotonic(), time.process_time()
-        recognizer.hear(noise, settings.language)
+        recognizer.transcribe_utterance(noise, settings.language)
         # What else the machine is at just now is no matter of the model; streams will show if it stays.
         took.append(min(time.monotonic() - began, time.process_time() - cpu_began))
     cost_s = min(took) * _WITH_WORDS

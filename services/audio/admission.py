@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
 from services.audio.metrics import BEHIND, GAVE_WAY, OPEN, REFUSED
-from services.audio.turns import Member, Turns
+from services.audio.scheduler import Member, Scheduler
 from services.runtime.deadline import Clock
 
 MAX_BEHIND_S = 1.0  # of any stream, for another to be let in
@@ -64,7 +64,7 @@ class Admission:
 
     def __init__(
         self,
-        turns: Turns,
+        scheduler: Scheduler,
         needs: dict[str, Need],
         max_streams: int,
         max_recordings: int,
@@ -72,7 +72,7 @@ class Admission:
         workers: int = 1,
         clock: Clock = time.monotonic,
     ):
-        self._turns, self._needs, self._clock = turns, needs, clock
+        self._scheduler, self._needs, self._clock = scheduler, needs, clock
         self._max_recordings, self._max_load, self._workers = max_recordings, max_load, workers
         self.max_streams = max_streams
         self._streams: set[Stream] = set()
@@ -142,7 +142,7 @@ class Admission:
         if len(self._streams) >= self.max_streams:
             raise self._full("count", f"streams: at most {self.max_streams}, got one more", f"{self.max_streams}")
         needed = sum(self._needs[stream.policy].share for stream in self._streams) + self._needs[policy].share
-        needed, load = needed / self._workers, self._turns.load(streams_only=True)
+        needed, load = needed / self._workers, self._scheduler.load(streams_only=True)
         if max(needed, load) > self._max_load:
             share = f"{max(needed, load):.2f}"
             what = f"load: at most {self._max_load:g} of the model's time, got {share} with one more stream"

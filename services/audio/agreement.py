@@ -1,26 +1,26 @@
 """LocalAgreement-2: a word is confirmed when two runs in a row agree on it and on everything before it.
 
 After Macháček, Dabre and Bojar, "Turning Whisper into Real-Time Transcription System", 2023 (whisper_streaming). A
-growing stretch is transcribed again and again. When it becomes long it is cut, at the last confirmed end of a sentence
-if there is one. What differs: where a run goes on from the confirmed words is found by text and time (`stitch`).
+growing utterance is transcribed again and again. When it becomes long it is cut, at the last confirmed sentence's end
+if there is one. What differs: where a run goes on from the confirmed words is found by text and time (`alignment`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from services.audio.alignment import Span, after, in_order, plain
 from services.audio.speech import Word
-from services.audio.stitch import Span, after, in_order, plain
 
 _ENDS = (".", "?", "!")
-_KEPT = 2  # confirmed words that stay in the stretch when it is cut inside a sentence
+_KEPT = 2  # confirmed words that stay in the utterance when it is cut inside a sentence
 _TAIL = 60  # confirmed words that are remembered to compare with
-_LONGEST = 2  # times `trim_s`: the stretch is cut although nothing in it is confirmed
+_LONGEST = 2  # times `trim_s`: the utterance is cut although nothing in it is confirmed
 _HARD_S = 1.0  # what is kept then
 
 
 class Agreement:
-    """The words of one segment. `trim_s` is the length at which the stretch is cut."""
+    """The words of one segment. `trim_s` is the length at which the utterance is cut."""
 
     def __init__(self, start_s: float, trim_s: float):
         self._start_s = self._heard_s = start_s

@@ -15,9 +15,9 @@ class Recognizer(Protocol):
     device: str
     compute_type: str
 
-    def hear(self, audio: Audio, language: str, before: str = "") -> list[Word]:
-        """The words of one stretch of speech of at most 30 s, with times from its beginning. `before` is what was said
-        just before, as context; empty: none. Silence gives no words."""
+    def transcribe_utterance(self, audio: Audio, language: str, before: str = "") -> list[Word]:
+        """The words of one utterance of at most 30 s, with times from its beginning. `before` is what was said just
+        before, as context; empty: none. Silence gives no words."""
         ...
 
     def transcribe(self, audio: Audio, language: str) -> Iterator[list[Word]]:

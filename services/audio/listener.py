@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from services.audio.agreement import Agreement
-from services.audio.ear import Ear, Stretch
+from services.audio.alignment import Span, shifted
+from services.audio.endpointer import Endpointer, Utterance
 from services.audio.speech import RATE, Audio, Behind, Heard, Partial, Segment, Word
-from services.audio.stitch import Span, shifted
 from services.audio.windows import Windows
 
-Hear = Callable[[Audio, str], Awaitable[list[Word]]]  # audio of at most 30 s and what was said before → its words
+TranscribeUtterance = Callable[
+    [Audio, str], Awaitable[list[Word]]
+]  # audio of at most 30 s and what was said before → its words
 _MOST_BUSY = 0.7  # the share of the time in which a stream may want the model
 _BEHIND_EVERY_S = 1.0
 _NO_CONTEXT = ""  # ten words of what was said before raised the word error rate from 2.2 to 2.7% (demo model, n = 1)
@@ -34,7 +36,7 @@ class ListenerSettings:
     language: str = "en"
     pause_ms: int = 500  # the silence that closes a segment
     step_ms: int = 300  # between two runs of local agreement
-    trim_s: float = 7.0  # local agreement cuts longer stretches
+    trim_s: float = 7.0  # local agreement cuts longer utterances
     window_s: float = 5.0
     overlap_s: float = 0.5
     longest_s: float = 30.0  # a segment that grows longer is closed where it is confirmed
@@ -45,13 +47,15 @@ class ListenerSettings:
 class Listener:
     """One stream. `busy_s`: how long its runs took, with their wait for the model."""
 
-    def __init__(self, hear: Hear, settings: ListenerSettings, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self, transcribe: TranscribeUtterance, settings: ListenerSettings, clock: Callable[[], float] = time.monotonic
+    ):
         self.busy_s = 0.0
-        self._hear, self._settings, self._clock = hear, settings, clock
-        self._ear = Ear(settings.pause_ms / 1000)
+        self._transcribe, self._settings, self._clock = transcribe, settings, clock
+        self._endpointer = Endpointer(settings.pause_ms / 1000)
         self._events: deque[Heard] = deque()
         self._changed, self._room = asyncio.Event(), asyncio.Event()
-        self._words: Agreement | Windows | None = None  # of the first stretch that is not transcribed
+        self._words: Agreement | Windows | None = None  # of the first utterance that is not transcribed
         self._shown: tuple[Word, ...] = ()
         self._index = 0
         self._run: asyncio.Task[list[Word]] | None = None
@@ -62,19 +66,19 @@ class Listener:
     @property
     def audio_s(self) -> float:
         """What has come."""
-        return self._ear.now / RATE
+        return self._endpointer.now / RATE
 
     @property
     def speech_s(self) -> float:
         """How much of it was speech."""
-        return self._ear.spoken / RATE
+        return self._endpointer.spoken / RATE
 
     async def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[Heard]:
         """What is heard, until the audio has ended and all of it is transcribed. Raises what audio and model raise."""
         reading = asyncio.create_task(self._read(audio))
         reading.add_done_callback(lambda _: self._changed.set())
         try:
-            while not reading.done() or self._ear.stretches:
+            while not reading.done() or self._endpointer.utterances:
                 self._advance()
                 while self._events:
                     yield self._events.popleft()
@@ -88,52 +92,54 @@ class Listener:
 
     async def _read(self, audio: AsyncIterator[Audio]) -> None:
         async for packet in audio:
-            self._events += self._ear.feed(packet)
+            self._events += self._endpointer.feed(packet)
             self._changed.set()
-            while self._ear.kept_s > self._settings.backlog_s:
+            while self._endpointer.kept_s > self._settings.backlog_s:
                 self._room.clear()
                 await self._room.wait()
-        self._ear.end()
+        self._endpointer.end()
 
     def _advance(self) -> None:
         """Take what the model has found, and ask it for what is due."""
         if self._run and self._run.done():
             run, self._run = self._run, None
             self._take(run.result())
-        while not self._run and self._ear.stretches and self._go_on(self._ear.stretches[0]):
+        while not self._run and self._endpointer.utterances and self._go_on(self._endpointer.utterances[0]):
             pass
         self._forget()
         self._say_behind()
 
-    def _go_on(self, stretch: Stretch) -> bool:
-        """Transcribe more of a stretch, if it is time. True when it is over, and the next one has its turn."""
-        self._words = words = self._words or self._new_words(stretch.start / RATE)
+    def _go_on(self, utterance: Utterance) -> bool:
+        """Transcribe more of an utterance, if it is time. True when it is over, and the next one has its turn."""
+        self._words = words = self._words or self._new_words(utterance.start / RATE)
         step_s = max(self._settings.step_ms / 1000, self._took_s / _MOST_BUSY)
-        if span := words.next(stretch.upto / RATE, stretch.quiet, step_s):
+        if span := words.next(utterance.upto / RATE, utterance.quiet, step_s):
             self._span = span
             self._run = asyncio.create_task(self._timed(span))
             self._run.add_done_callback(lambda _: self._changed.set())
             return False
-        if stretch.closed:
+        if utterance.closed:
             words.finish()
             self._close(words)
             self._words = None
-            self._ear.stretches.popleft()
-        return stretch.closed
+            self._endpointer.utterances.popleft()
+        return utterance.closed
 
     async def _timed(self, span: Span) -> list[Word]:
         began = self._clock()
-        words = await self._hear(self._ear.audio(round(span.start_s * RATE), round(span.stop_s * RATE)), _NO_CONTEXT)
+        words = await self._transcribe(
+            self._endpointer.audio(round(span.start_s * RATE), round(span.stop_s * RATE)), _NO_CONTEXT
+        )
         self._took_s = self._clock() - began
         self.busy_s += self._took_s
         return [shifted(word, span.start_s) for word in words]
 
     def _take(self, run: list[Word]) -> None:
-        words, stretch = self._words, self._ear.stretches[0]
+        words, utterance = self._words, self._endpointer.utterances[0]
         if words is None:
             return
         words.take(run, self._span)
-        if stretch.closed and self._span.stop_s * RATE >= stretch.upto:
+        if utterance.closed and self._span.stop_s * RATE >= utterance.upto:
             return  # the segment follows at once
         confirmed, shown = words.confirmed, words.confirmed + words.pending
         if confirmed and confirmed[-1].end_s - confirmed[0].start_s > self._settings.longest_s:
@@ -155,8 +161,8 @@ class Listener:
         return Agreement(start_s, self._settings.trim_s)
 
     def _forget(self) -> None:
-        first = self._ear.stretches[0].start if self._ear.stretches else self._ear.now
-        self._ear.forget(max(first, round(self._words.start_s * RATE)) if self._words else first)
+        first = self._endpointer.utterances[0].start if self._endpointer.utterances else self._endpointer.now
+        self._endpointer.forget(max(first, round(self._words.start_s * RATE)) if self._words else first)
         self._room.set()
 
     def _say_behind(self) -> None:

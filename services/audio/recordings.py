@@ -10,8 +10,8 @@ from typing import TypeVar
 from services.audio.decode import Decoding, Limits, Recording
 from services.audio.engine import Recognizer
 from services.audio.errors import Idle
+from services.audio.scheduler import Member, Scheduler
 from services.audio.speech import RATE, Segment
-from services.audio.turns import Member, Turns
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, TooLate
 
@@ -58,8 +58,8 @@ class Decoder:
 class Transcription:
     """One recording's way through the model, segment by segment between what others want of it."""
 
-    def __init__(self, recognizer: Recognizer, turns: Turns, member: Member, recording: Recording):
-        self._recognizer, self._turns, self._member = recognizer, turns, member
+    def __init__(self, recognizer: Recognizer, scheduler: Scheduler, member: Member, recording: Recording):
+        self._recognizer, self._scheduler, self._member = recognizer, scheduler, member
         self._audio = recording.audio
 
     async def segments(self, language: str, deadline: Deadline) -> AsyncGenerator[Segment, None]:
@@ -80,7 +80,7 @@ class Transcription:
         return total
 
     async def _turn(self, work: Callable[[], T], cost_s: float, deadline: Deadline) -> T:
-        return await in_time(self._turns.run(self._member, work, cost_s), deadline)
+        return await in_time(self._scheduler.run(self._member, work, cost_s), deadline)
 
 
 async def in_time(work: Awaitable[T], deadline: Deadline) -> T:

@@ -16,12 +16,12 @@ from services.audio.config import AudioSettings
 from services.audio.engine import Recognizer
 from services.audio.frames import open_frames
 from services.audio.inbox import Inbox
-from services.audio.listener import Hear, Listener, ListenerSettings
+from services.audio.listener import Listener, ListenerSettings, TranscribeUtterance
 from services.audio.metrics import AUDIO, LOAD
 from services.audio.recordings import Decoder, Transcription, gathered, in_time, not_idle
+from services.audio.scheduler import Scheduler
 from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Word, text_of
 from services.audio.streams import Reader
-from services.audio.turns import Turns
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.errors import InvalidInput, Unavailable
 from services.runtime.rpc.authorization import TENANT_HEADER
@@ -51,19 +51,19 @@ class AudioServicer:
         self,
         recognizer: Recognizer,
         languages: Collection[str],
-        turns: Turns,
+        scheduler: Scheduler,
         admission: Admission,
         decoder: Decoder,
         settings: AudioSettings,
-        listening: Callable[[Hear, ListenerSettings], Listening] = Listener,
+        listening: Callable[[TranscribeUtterance, ListenerSettings], Listening] = Listener,
     ):
         self._recognizer, self._languages = recognizer, languages
-        self._turns, self._admission, self._decoder = turns, admission, decoder
+        self._scheduler, self._admission, self._decoder = scheduler, admission, decoder
         self._settings, self._listening = settings, listening
         self._idle_timeout_s = settings.idle_timeout_ms / 1000
         self._inboxes: set[Inbox] = set()
         self._draining = self._stopping = False  # no more streams; no more of recordings
-        LOAD.set_function(turns.load)
+        LOAD.set_function(scheduler.load)
 
     async def Transcribe(
         self, requests: AsyncIterator[audio_pb2.TranscribeRequest], call: Call
@@ -86,7 +86,7 @@ class AudioServicer:
                     duration_s=recording.duration_s,
                 )
             )
-            work = Transcription(self._recognizer, self._turns, member, recording)
+            work = Transcription(self._recognizer, self._scheduler, member, recording)
             texts: list[str] = []
             async with aclosing(work.segments(language, call.deadline)) as segments:
                 async for segment in segments:
@@ -116,7 +116,7 @@ class AudioServicer:
             self._admission.stream(wanted.policy, _tenant(call), inbox.end) as stream,
             _at_most(self._settings.max_stream_s + _LEAVE_S),
         ):
-            listener = self._listening(self._hear(stream, wanted.language), self._listener_settings(wanted))
+            listener = self._listening(self._transcribe(stream, wanted.language), self._listener_settings(wanted))
             reader = asyncio.create_task(self._reader(wanted, inbox).run(first.audio if first else b"", requests))
             texts: list[str] = []
             try:
@@ -152,7 +152,7 @@ class AudioServicer:
             compute_type=self._recognizer.compute_type,
             streams=self._admission.streams,
             max_streams=self._admission.max_streams,
-            load=self._turns.load(),
+            load=self._scheduler.load(),
         )
 
     def drain(self) -> None:
@@ -204,19 +204,19 @@ class AudioServicer:
             backlog_s=max(self._settings.max_behind_ms / 1000, 2 * self._settings.window_s),
         )
 
-    def _hear(self, stream: Stream, language: str) -> Hear:
+    def _transcribe(self, stream: Stream, language: str) -> TranscribeUtterance:
         """The model, for one stream, in its turn."""
 
-        async def hear(audio: Audio, before: str) -> list[Word]:
+        async def transcribe(audio: Audio, before: str) -> list[Word]:
             def work() -> tuple[list[Word], float, float]:
                 began = time.monotonic()
-                return self._recognizer.hear(audio, language, before), began, time.monotonic() - began
+                return self._recognizer.transcribe_utterance(audio, language, before), began, time.monotonic() - began
 
-            words, began, took_s = await self._turns.run(stream.member, work, len(audio) / RATE)
+            words, began, took_s = await self._scheduler.run(stream.member, work, len(audio) / RATE)
             self._admission.worked(stream, began, took_s)
             return words
 
-        return hear
+        return transcribe
 
 
 def _tenant(call: Call) -> str:

@@ -79,12 +79,12 @@ class Pauses:
         return None
 
 
-def stretches(audio: Audio, pause_s: float, longest_s: float) -> Iterator[tuple[int, int]]:
+def utterances(audio: Audio, pause_s: float, longest_s: float) -> Iterator[tuple[int, int]]:
     """Where a recording has speech, from and to in samples, cut at pauses, and where it is quietest if there is none.
 
-    Looks at 30 s at a time, and gives an empty stretch where none ends in them: each step is bounded work."""
+    Looks at 30 s at a time, and gives an empty utterance where none ends in them: each step is bounded work."""
     listening, pauses, longest = Probabilities(), Pauses(pause_s), round(longest_s * RATE)
-    start, last = -1, 0  # where the open stretch begins; where the one before ended
+    start, last = -1, 0  # where the open utterance begins; where the one before ended
     heard: list[float] = []
     for block in range(0, len(audio), _BLOCK):
         before = last

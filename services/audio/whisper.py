@@ -1,4 +1,4 @@
-"""Whisper on CTranslate2 through faster-whisper, with an encoder window that fits the stretch.
+"""Whisper on CTranslate2 through faster-whisper, with an encoder window that fits the utterance.
 
 Whisper pads everything to 30 s, and its encoder then works on 30 s of mostly nothing. The encoder itself takes any
 length (whisper.cpp calls it `audio_ctx`). For two seconds of speech the demo model needs 17 ms of one core in a window
@@ -21,15 +21,15 @@ from faster_whisper.transcribe import get_compression_ratio, merge_punctuations
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from services.audio.alignment import plain, shifted
 from services.audio.speech import RATE, Audio, Word
-from services.audio.stitch import plain, shifted
-from services.audio.vad import spoken, stretches
+from services.audio.vad import spoken, utterances
 
 FULL_S = 30  # s; what Whisper is trained on
 _ROOM_S, _STEP_S = 1.0, 1.0  # silence after the speech, and the grid of window lengths
 _TOKENS_PER_S, _TOKENS = 15, 16  # nobody says more
 _TOO_REPETITIVE, _TOO_UNSURE, _NO_SPEECH = 2.4, -1.0, 0.6  # OpenAI's thresholds, faster-whisper's defaults
-_STRETCH_S, _PAUSE_S = 10.0, 0.5  # of a recording: the longest piece, and the silence between pieces
+_UTTERANCE_S, _PAUSE_S = 10.0, 0.5  # of a recording: the longest piece, and the silence between pieces
 _OPENING, _CLOSING = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"  # faster-whisper's lists
 _UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")  # written without spaces between words
 
@@ -70,7 +70,7 @@ class Whisper:
         self._shortest_s = shortest_window_s
         self._tokenizer = lru_cache(maxsize=8)(self._new_tokenizer)
 
-    def hear(self, audio: Audio, language: str, before: str = "") -> list[Word]:
+    def transcribe_utterance(self, audio: Audio, language: str, before: str = "") -> list[Word]:
         """One run of encoder, greedy decoder and alignment; two if the first one looks wrong."""
         if len(audio) < self._model.feature_extractor.n_fft:
             return []
@@ -83,10 +83,10 @@ class Whisper:
         return [] if found.silent else without_loops(run.words(found))
 
     def transcribe(self, audio: Audio, language: str) -> Iterator[list[Word]]:
-        """Each stretch between two pauses by itself: nothing carries an error on, and nothing is longer than 10 s. Of
+        """Each utterance between two pauses by itself: nothing carries an error on, and nothing is longer than 10 s. Of
         silence, each 30 s give an empty list."""
-        for start, stop in stretches(audio, pause_s=_PAUSE_S, longest_s=_STRETCH_S):
-            words = self.hear(audio[start:stop], language)
+        for start, stop in utterances(audio, pause_s=_PAUSE_S, longest_s=_UTTERANCE_S):
+            words = self.transcribe_utterance(audio[start:stop], language)
             yield [shifted(word, start / RATE) for word in words]
 
     def speech_s(self, audio: Audio) -> float:
@@ -113,7 +113,7 @@ class _Decoded:
 
 
 class _Run:
-    """One stretch on its way through the model."""
+    """One utterance on its way through the model."""
 
     def __init__(self, model: WhisperModel, tokenizer: Tokenizer, features: NDArray[np.float32], before: str):
         self._model, self._tokenizer, self._features = model, tokenizer, features

@@ -1,4 +1,4 @@
-"""Windows of fixed length that overlap: each stretch of speech is transcribed about once.
+"""Windows of fixed length that overlap: each utterance of speech is transcribed about once.
 
 A window confirms the words that end before its overlap with the next one. The next one starts with the overlap, or
 earlier, with the last confirmed word, which shows where it goes on: a window that starts inside a word loses it.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from services.audio.alignment import Span, after, in_order
 from services.audio.speech import Word
-from services.audio.stitch import Span, after, in_order
 
 _MARGIN_S = 0.1  # word times are no better than that
 _TAIL = 60  # confirmed words that are remembered to compare with

@@ -143,7 +143,7 @@ async def _ask(caller: Asker, row: Row) -> None:
     """Questions that end in every way that is known."""
     see, hear = [pb.Image(data=_PICTURE)], pb.Audio(data=_RECORDING)
     seen = await _asked(caller, row, f"See {MARK}", images=see)
-    heard = await _asked(caller, row, f"Hear {MARK}", audio=hear)
+    heard = await _asked(caller, row, f"Transcribe {MARK}", audio=hear)
     assert _SHOWN in str(seen.final), seen
     assert _SAID in str(heard.final).lower(), heard
     for budget_ms in (1, 12, 40):

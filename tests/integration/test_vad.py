@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.audio.ear import Ear
+from services.audio.endpointer import Ear
 from services.audio.speech import RATE, Audio
 from services.audio.vad import FRAME, Pauses, Probabilities, Turn, stretches
 from tests.unit.audio.voices import question, silence

@@ -13,11 +13,11 @@ from hedgerow.audio.v1 import audio_pb2
 from services.audio.admission import Admission, Need
 from services.audio.config import AudioSettings
 from services.audio.decode import Limits
-from services.audio.listener import Hear, ListenerSettings
+from services.audio.listener import ListenerSettings, TranscribeUtterance
 from services.audio.recordings import Decoder
+from services.audio.scheduler import Scheduler
 from services.audio.servicer import AudioServicer
 from services.audio.speech import RATE, Audio, Heard, Partial, Segment, Word
-from services.audio.turns import Turns
 from services.runtime.deadline import Deadline
 from services.runtime.rpc.boundary import Call
 
@@ -33,7 +33,7 @@ class ScriptedRecognizer:
         self.going.set()
         self.began = threading.Event()
 
-    def hear(self, audio: Audio, language: str, before: str = "") -> list[Word]:
+    def transcribe_utterance(self, audio: Audio, language: str, before: str = "") -> list[Word]:
         self._step()
         return [Word(f"w{second}", float(second), second + 0.5) for second in range(round(len(audio) / RATE))]
 
@@ -54,8 +54,8 @@ class ScriptedRecognizer:
 class ScriptedListener:
     """Asks the model about each second, and says a partial and a segment for it."""
 
-    def __init__(self, hear: Hear, settings: ListenerSettings):
-        self._hear, self.settings = hear, settings
+    def __init__(self, transcribe: TranscribeUtterance, settings: ListenerSettings):
+        self._transcribe, self.settings = transcribe, settings
         self.audio_s = self.speech_s = self.busy_s = 0.0
         self._index = 0
         self._kept = 0
@@ -66,7 +66,7 @@ class ScriptedListener:
             self._kept += len(piece)
             while self._kept >= RATE:
                 self._kept -= RATE
-                words = tuple(await self._hear(piece[:RATE], ""))
+                words = tuple(await self._transcribe(piece[:RATE], ""))
                 yield Partial(self._index, words, 0, self.audio_s)
                 yield Segment(self._index, words, float(self._index), self._index + 0.5)
                 self._index += 1
@@ -77,7 +77,7 @@ class Service:
 
     def __init__(self, **settings: Any):
         self.settings = AudioSettings(model="scripted", **settings)
-        self.recognizer, self.turns = ScriptedRecognizer(), Turns()
+        self.recognizer, self.turns = ScriptedRecognizer(), Scheduler()
         self.decoder = Decoder(Limits(self.settings.max_duration_s, self.settings.max_pcm_bytes))
         needs = {policy: Need(0.01, 1) for policy in ("windows", "local_agreement")}
         self.admission = Admission(self.turns, needs, self.settings.max_streams, self.settings.max_recordings, 0.85)
@@ -86,8 +86,8 @@ class Service:
             self.recognizer, ("en", "de"), self.turns, self.admission, self.decoder, self.settings, self._listening
         )
 
-    def _listening(self, hear: Hear, settings: ListenerSettings) -> ScriptedListener:
-        self.listeners.append(ScriptedListener(hear, settings))
+    def _listening(self, transcribe: TranscribeUtterance, settings: ListenerSettings) -> ScriptedListener:
+        self.listeners.append(ScriptedListener(transcribe, settings))
         return self.listeners[-1]
 
     async def transcribe(

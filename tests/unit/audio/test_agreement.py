@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.audio.agreement import Agreement
+from services.audio.alignment import Span
 from services.audio.speech import Word
-from services.audio.stitch import Span
 from tests.unit.audio.voices import Hearing, said, speech, texts
 
 STEP_S, TRIM_S = 0.3, 7.0

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.audio.alignment import Span
 from services.audio.speech import Word
-from services.audio.stitch import Span
 from services.audio.windows import Windows
 from tests.unit.audio.voices import Hearing, said, speech, texts
 

@@ -12,8 +12,8 @@ import soundfile
 import soxr
 from hypothesis import strategies as st
 
+from services.audio.alignment import Span
 from services.audio.speech import RATE, Audio, Word
-from services.audio.stitch import Span
 
 VOCABULARY = ("which", "city", "is", "the", "capital", "of", "a", "no", "semantic", "9", "fourteen.", "fox?")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.audio.stitch import after, in_order
+from services.audio.alignment import after, in_order
 from tests.unit.audio.voices import said, texts
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from services.audio.admission import Admission, Need
 from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
-from services.audio.turns import BusyMeter, Member, Turns
+from services.audio.scheduler import BusyMeter, Member, Scheduler
 from tests.clock import PausedClock
 
 
@@ -39,17 +39,17 @@ class Gate:
 
 
 @pytest.fixture
-async def turns() -> AsyncIterator[Turns]:
-    turns = Turns()
-    yield turns
-    await turns.close()
+async def scheduler() -> AsyncIterator[Scheduler]:
+    scheduler = Scheduler()
+    yield scheduler
+    await scheduler.close()
 
 
 @contextmanager
-def held(turns: Turns) -> Iterator[Gate]:
+def held(scheduler: Scheduler) -> Iterator[Gate]:
     """A model that is at work until the block ends."""
     gate = Gate()
-    running = asyncio.create_task(turns.run(Member(live=True), gate.hold, 1))
+    running = asyncio.create_task(scheduler.run(Member(live=True), gate.hold, 1))
     try:
         yield gate
     finally:
@@ -63,19 +63,19 @@ async def soon() -> None:
         await asyncio.sleep(0)
 
 
-async def test_work_returns_its_result_and_raises_its_error(turns: Turns):
-    assert await turns.run(Member(live=True), lambda: 7, 1) == 7
+async def test_work_returns_its_result_and_raises_its_error(scheduler: Scheduler):
+    assert await scheduler.run(Member(live=True), lambda: 7, 1) == 7
     with pytest.raises(ZeroDivisionError):
-        await turns.run(Member(live=True), lambda: 1 // 0, 1)
-    assert await turns.run(Member(live=True), lambda: 8, 1) == 8
+        await scheduler.run(Member(live=True), lambda: 1 // 0, 1)
+    assert await scheduler.run(Member(live=True), lambda: 8, 1) == 8
 
 
-async def test_streams_go_before_recordings(turns: Turns):
+async def test_streams_go_before_recordings(scheduler: Scheduler):
     stream, recording = Member(live=True), Member(live=False)
-    with held(turns) as gate:
+    with held(scheduler) as gate:
         await soon()
         waiting = [
-            asyncio.create_task(turns.run(who, gate.note(name), 1))
+            asyncio.create_task(scheduler.run(who, gate.note(name), 1))
             for who, name in ((recording, "recording"), (stream, "stream"))
         ]
         await soon()
@@ -83,33 +83,33 @@ async def test_streams_go_before_recordings(turns: Turns):
     assert gate.ran == ["stream", "recording"]
 
 
-async def test_who_asks_for_more_gets_no_more(turns: Turns):
+async def test_who_asks_for_more_gets_no_more(scheduler: Scheduler):
     greedy, modest = Member(live=True), Member(live=True)
-    with held(turns) as gate:
+    with held(scheduler) as gate:
         await soon()
-        waiting = [asyncio.create_task(turns.run(greedy, gate.note("greedy"), 1)) for _ in range(4)]
-        waiting += [asyncio.create_task(turns.run(modest, gate.note("modest"), 1)) for _ in range(2)]
+        waiting = [asyncio.create_task(scheduler.run(greedy, gate.note("greedy"), 1)) for _ in range(4)]
+        waiting += [asyncio.create_task(scheduler.run(modest, gate.note("modest"), 1)) for _ in range(2)]
         await soon()
     await asyncio.gather(*waiting)
     assert gate.ran == ["greedy", "modest", "greedy", "modest", "greedy", "greedy"]
 
 
-async def test_dear_work_is_paid_for_with_later_turns(turns: Turns):
+async def test_dear_work_is_paid_for_with_later_turns(scheduler: Scheduler):
     dear, cheap = Member(live=True), Member(live=True)
-    with held(turns) as gate:
+    with held(scheduler) as gate:
         await soon()
-        waiting = [asyncio.create_task(turns.run(dear, gate.note("dear"), 3)) for _ in range(2)]
-        waiting += [asyncio.create_task(turns.run(cheap, gate.note("cheap"), 1)) for _ in range(4)]
+        waiting = [asyncio.create_task(scheduler.run(dear, gate.note("dear"), 3)) for _ in range(2)]
+        waiting += [asyncio.create_task(scheduler.run(cheap, gate.note("cheap"), 1)) for _ in range(4)]
         await soon()
     await asyncio.gather(*waiting)
     assert gate.ran == ["dear", "cheap", "cheap", "cheap", "dear", "cheap"]
 
 
-async def test_work_whose_caller_has_gone_never_runs(turns: Turns):
-    with held(turns) as gate:
+async def test_work_whose_caller_has_gone_never_runs(scheduler: Scheduler):
+    with held(scheduler) as gate:
         await soon()
-        gone = asyncio.create_task(turns.run(Member(live=True), gate.note("gone"), 1))
-        stays = asyncio.create_task(turns.run(Member(live=True), gate.note("stays"), 1))
+        gone = asyncio.create_task(scheduler.run(Member(live=True), gate.note("gone"), 1))
+        stays = asyncio.create_task(scheduler.run(Member(live=True), gate.note("stays"), 1))
         await soon()
         gone.cancel()
         await soon()
@@ -118,30 +118,30 @@ async def test_work_whose_caller_has_gone_never_runs(turns: Turns):
     assert gone.cancelled()
 
 
-async def test_a_caller_that_goes_while_its_work_runs_leaves_the_model_to_the_next(turns: Turns):
+async def test_a_caller_that_goes_while_its_work_runs_leaves_the_model_to_the_next(scheduler: Scheduler):
     gate, member = Gate(), Member(live=True)
-    running = asyncio.create_task(turns.run(member, gate.hold, 1))
+    running = asyncio.create_task(scheduler.run(member, gate.hold, 1))
     await soon()
     running.cancel()
     await asyncio.wait([running])
     gate.open()
-    assert await turns.run(Member(live=True), lambda: "next", 1) == "next"
+    assert await scheduler.run(Member(live=True), lambda: "next", 1) == "next"
     assert member.busy_s > 0  # it is still charged
 
 
 async def test_several_workers_work_at_once():
-    turns, meeting = Turns(workers=2), threading.Barrier(2, timeout=10)
-    await asyncio.gather(*(turns.run(Member(live=True), meeting.wait, 1) for _ in range(2)))
-    await turns.close()
+    scheduler, meeting = Scheduler(workers=2), threading.Barrier(2, timeout=10)
+    await asyncio.gather(*(scheduler.run(Member(live=True), meeting.wait, 1) for _ in range(2)))
+    await scheduler.close()
 
 
-async def test_what_a_member_cost_is_measured(turns: Turns):
+async def test_what_a_member_cost_is_measured(scheduler: Scheduler):
     member = Member(live=False)
     began = time.monotonic()
-    await turns.run(member, lambda: time.sleep(0.02), 1)
+    await scheduler.run(member, lambda: time.sleep(0.02), 1)
     assert 0.02 <= member.busy_s <= time.monotonic() - began
-    assert turns.load() > 0
-    assert turns.load(streams_only=True) == 0
+    assert scheduler.load() > 0
+    assert scheduler.load(streams_only=True) == 0
 
 
 def test_load_is_the_share_of_the_last_seconds():

@@ -81,7 +81,7 @@ class BusyMeter:
         return sum(ended - max(began, since) for began, ended in pieces) / self._window_s
 
 
-class Turns:
+class Scheduler:
     """Owns the threads that the model runs on."""
 
     def __init__(self, workers: int = 1, clock: Clock = time.monotonic):

@@ -1,6 +1,6 @@
 """Where a new run goes on from what is confirmed.
 
-A model that hears a stretch again, or the end of it, says some confirmed words once more, perhaps a little differently
+A model that gets an utterance again, or the end of it, says some confirmed words once more, perhaps a bit differently
 and with other times. Dropping them by time alone doubles words ("Which Which"), or loses them. So the cut is where the
 words before it fit the confirmed ones best, and among equals where the times fit best.
 """

@@ -14,7 +14,7 @@ AROUND = RATE // 5  # samples kept before and after what is said
 
 
 @dataclass(slots=True)
-class Stretch:
+class Utterance:
     """Speech between two pauses. In samples."""
 
     start: int
@@ -24,16 +24,16 @@ class Stretch:
     closed: bool = False  # nobody has spoken for the length of a pause
 
 
-class Ear:
+class Endpointer:
     """Takes audio as it comes, and keeps what is still needed."""
 
     def __init__(self, pause_s: float):
-        self.stretches: deque[Stretch] = deque()  # those that are not transcribed yet; the last one may be open
+        self.utterances: deque[Utterance] = deque()  # those that are not transcribed yet; the last one may be open
         self.now = 0  # samples that have come
-        self.spoken = 0  # samples of speech in closed stretches
+        self.spoken = 0  # samples of speech in closed utterances
         self._kept: Audio = np.empty(0, np.float32)
         self._probabilities, self._pauses = Probabilities(), Pauses(pause_s)
-        self._last = 0  # where the last stretch ended
+        self._last = 0  # where the last utterance ended
 
     @property
     def kept_s(self) -> float:
@@ -49,19 +49,19 @@ class Ear:
             turn = self._pauses.push(probability)
             if turn and turn.speaking:
                 start = max(self._last, turn.at - AROUND)
-                self.stretches.append(Stretch(start, turn.at, turn.at))
+                self.utterances.append(Utterance(start, turn.at, turn.at))
                 started.append(Started(turn.at / RATE))
             elif turn:
                 self._close()
             elif self._pauses.speaking:
-                self._go_on(self.stretches[-1])
+                self._go_on(self.utterances[-1])
         return started
 
     def end(self) -> None:
         """No more audio comes."""
         if self._pauses.speaking:
             self._pauses.speaking = False
-            self.stretches[-1].upto = self.now
+            self.utterances[-1].upto = self.now
             self._close()
 
     def audio(self, start: int, stop: int) -> Audio:
@@ -70,19 +70,19 @@ class Ear:
         return self._kept[max(0, start - first) : stop - first]
 
     def forget(self, before: int) -> None:
-        """What came before a sample is not needed; what a stretch that begins now would want is kept anyway."""
+        """What came before a sample is not needed; what an utterance that begins now would want is kept anyway."""
         before = min(before, self.now - 4 * AROUND)
         first = self.now - len(self._kept)
         if before > first:
             self._kept = self._kept[before - first :]
 
-    def _go_on(self, stretch: Stretch) -> None:
-        stretch.spoke_at = self._pauses.spoke_at
-        stretch.upto = min(self._pauses.now, stretch.spoke_at + AROUND)
-        stretch.quiet = self._pauses.now >= stretch.spoke_at + AROUND
+    def _go_on(self, utterance: Utterance) -> None:
+        utterance.spoke_at = self._pauses.spoke_at
+        utterance.upto = min(self._pauses.now, utterance.spoke_at + AROUND)
+        utterance.quiet = self._pauses.now >= utterance.spoke_at + AROUND
 
     def _close(self) -> None:
-        stretch = self.stretches[-1]
-        stretch.quiet = stretch.closed = True
-        self._last = stretch.upto
-        self.spoken += stretch.spoke_at - stretch.start
+        utterance = self.utterances[-1]
+        utterance.quiet = utterance.closed = True
+        self._last = utterance.upto
+        self.spoken += utterance.spoke_at - utterance.start
