@@ -351,8 +351,8 @@ def test_autoscalers_have_targets_and_metrics_that_there_are(complete: Variant) 
             asked = metric.get("pods") or metric.get("external")
             assert asked is None or asked["metric"]["name"] in known
             if metric["type"] == "External":
-                gate = asked["metric"]["selector"]["matchLabels"]["gate"]
-                assert models[gate] == f"xds:///{target['metadata']['name']}"
+                limiter = asked["metric"]["selector"]["matchLabels"]["limiter"]
+                assert models[limiter] == f"xds:///{target['metadata']['name']}"
 
 
 def name_of(rule: dict[str, Any]) -> str:

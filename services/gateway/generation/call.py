@@ -1,4 +1,4 @@
-"""One call to one replica. What it holds, a place at the gate and the breaker's permit, is given back exactly once,
+"""One call to one replica. What it holds, a place at the limiter and the breaker's permit, is given back exactly once,
 with what the call has told of the backend."""
 
 from __future__ import annotations

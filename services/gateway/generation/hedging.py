@@ -75,10 +75,10 @@ class _Runners:
         if pool.is_open(job.ticket.tenant, (first.replica,)):
             self._skip(pool, f"{waited}; no other replica is well")
             return None
-        slot = pool.gate.spare()
+        slot = pool.limiter.spare()
         if slot is None:
             self._fleet.hedges.leave(self._look)  # others may have a place
-            self._skip(pool, f"{waited}; the gate has no place to spare")
+            self._skip(pool, f"{waited}; the limiter has no place to spare")
             return None
         if not self._fleet.hedges.spend(self._look):
             slot.release()

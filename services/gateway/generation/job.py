@@ -1,7 +1,7 @@
 """What to generate, and what becomes of it: the data that goes through the stack.
 
     Job      what is asked of models, and within what
-    Placed   a job that has a place at the gate of its first model
+    Placed   a job that has a place at the limiter of its first model
     Sent     a job with a place, on its way to a replica
 
 Each layer hands on what it has narrowed; all of them write into the one `Report`.

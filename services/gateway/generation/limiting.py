@@ -1,4 +1,4 @@
-"""A place at the model's gate, for one call."""
+"""A place at the model's limiter, for one call."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Limiting:
         self._fleet, self._inner = fleet, inner
 
     async def __call__(self, job: Job) -> TextStream:
-        gate, clock = self._fleet.pools[job.model].gate, job.deadline.clock
+        limiter, clock = self._fleet.pools[job.model].limiter, job.deadline.clock
         asked = clock()
-        slot = await gate.enter(job.ticket)
+        slot = await limiter.enter(job.ticket)
         try:
             if (waited := clock() - asked) > _WAITED_S:
                 job = _after(job, waited)

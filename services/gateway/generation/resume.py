@@ -60,7 +60,7 @@ class Resumable:
     def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Placed | None:
         """The job that is left, where load and budget allow it."""
         request = _request_for_rest(job.request, text.items)
-        slot = pool.gate.spare() if request else None
+        slot = pool.limiter.spare() if request else None
         if request is None or slot is None:
             return None
         if not self._fleet.retry.spend():

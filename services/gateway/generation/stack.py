@@ -5,7 +5,7 @@
     Fallback    the next model, where one is broken, throttled or late with its first text
     Retry       another call where the first call failed, unless there were two already: a hedge is a retry in advance
     Guard       no replica of the model may be called: refused before anybody waits
-    Limit       a place at the model's gate: wait for it a little, or be shed
+    Limit       a place at the model's limiter: wait for it a little, or be shed
     Hedge       a second call where the first text is late; who stays silent does not get all of the time
     Pick        the best replica among those that are well, for this tenant
     Send        the call, until the deadline

@@ -1,6 +1,6 @@
 """Who gets a place at a backend, who waits for one, and who is refused.
 
-Several tenants share a gate by weight. A tenant is *within its share* while others ask too and it has, waiting
+Several tenants share a limiter by weight. A tenant is *within its share* while others ask too and it has, waiting
 requests included, fewer places than its weight is worth. What is within goes first, whatever its class: so a flood of
 one tenant cannot take the places of another, and cannot by calling itself urgent.
 
@@ -20,7 +20,7 @@ In this order, for each that comes:
 Nobody waits longer than `queue_s` (in a line that is overloaded: than 5 ms, see `patience`) or past its deadline, so
 expired work never runs. When the limit grows, waiters are let in; when it shrinks, nobody is thrown out.
 
-Batches stand outside of all this (`pace.py`): while nobody waits and the gate is calm they take some of its places,
+Batches stand outside of all this (`pace.py`): while nobody waits and the limiter is calm they take some of its places,
 more of them when nobody else has asked for some time, for each of them makes the backend slower for all.
 """
 
@@ -45,33 +45,33 @@ from services.runtime.policy.fair import Rank, Shares
 
 _HOLD_SHARE = 0.05  # of the average that one call makes up
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30, 60)
-_LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["gate"])
-_IN_FLIGHT = Gauge("hedgerow_in_flight", "Calls in flight.", ["gate"])
-_WAITING = Gauge("hedgerow_waiting", "Requests that wait for a place.", ["gate"])
+_LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["limiter"])
+_IN_FLIGHT = Gauge("hedgerow_in_flight", "Calls in flight.", ["limiter"])
+_WAITING = Gauge("hedgerow_waiting", "Requests that wait for a place.", ["limiter"])
 _WAIT_SECONDS = Histogram(
-    "hedgerow_gate_wait_seconds", "Wait of requests that had to wait and got a place.", ["gate"], buckets=_BUCKETS
+    "hedgerow_limiter_wait_seconds", "Wait of requests that had to wait and got a place.", ["limiter"], buckets=_BUCKETS
 )
-_SHED = Counter("hedgerow_shed", "Requests that were refused.", ["gate", "class", "why"])
+_SHED = Counter("hedgerow_shed", "Requests that were refused.", ["limiter", "class", "why"])
 _shed = cache(_SHED.labels)  # `labels` takes a lock; these have few values
 
 
 class Slot:
     """A place; its owner must release it. `in_flight` is how many were taken when it was given, itself included."""
 
-    __slots__ = ("_batch", "_began", "_gate", "_tenant", "in_flight")
+    __slots__ = ("_batch", "_began", "_limiter", "_tenant", "in_flight")
 
-    def __init__(self, gate: Gate, in_flight: int, tenant: str | None, began: float, batch: bool):
-        self._gate: Gate | None = gate
+    def __init__(self, limiter: Limiter, in_flight: int, tenant: str | None, began: float, batch: bool):
+        self._limiter: Limiter | None = limiter
         self.in_flight, self._tenant, self._began, self._batch = in_flight, tenant, began, batch
 
     def release(self, sample: Sample | None = None) -> None:
         """Give the place back, once, with what the call told about the backend; None when it told nothing."""
-        gate, self._gate = self._gate, None
-        if gate is not None:
-            gate._release(self._tenant, self._began, self._batch, sample)
+        limiter, self._limiter = self._limiter, None
+        if limiter is not None:
+            limiter._release(self._tenant, self._began, self._batch, sample)
 
 
-class Gate:
+class Limiter:
     """`limit` places in front of one backend, and a queue for `queue` requests. `name` is for people and metrics."""
 
     def __init__(
@@ -139,7 +139,7 @@ class Gate:
         return await self._wait(ticket, line, now, min(patience_s, ticket.deadline.remaining()))
 
     def spare(self) -> Slot | None:
-        """A place for an extra call, which must not add to overload: only while the gate is calm."""
+        """A place for an extra call, which must not add to overload: only while the limiter is calm."""
         patience = min(line.patience.share for line in self._lines)
         if self._free() and self.load(patience) < self._shed_load and self._pressure() < self._shed_load:
             return self._take(None, self._clock())

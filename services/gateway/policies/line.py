@@ -1,4 +1,4 @@
-"""A gate's lines: those of one class that wait, within their tenant's share or not."""
+"""A limiter's lines: those of one class that wait, within their tenant's share or not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Waiter(Generic[P]):
     weight: float
     rank: Rank
     line: Line[P]
-    until: float  # on the gate's clock: the end of its patience or its budget
+    until: float  # on the limiter's clock: the end of its patience or its budget
     outcome: asyncio.Future[P | Shed]  # a refusal is a result: an exception that nobody fetches would be logged
 
 

@@ -1,12 +1,12 @@
-"""How batches go beside those who wait for an answer: they take what a gate can spare.
+"""How batches go beside those who wait for an answer: they take what a limiter can spare.
 
-    Portion   how much of a gate batches may have together.
+    Portion   how much of a limiter batches may have together.
     Pace      one batch. Its items wait here, in its own queue; a few at a time are on their way to a place.
-    Backlog   one gate. Those on their way wait here: tenants by weight, within a tenant by class, then first come,
+    Backlog   one limiter. Those on their way wait here: tenants by weight, within a tenant by class, then first come,
               first served, so that two batches of one tenant take turns.
 
-Nothing here counts as waiting at the gate: a batch neither fills its queue nor has others shed. Its items wait for as
-long as their own budgets last, where somebody who waits for an answer is told within a moment that there is no room.
+Nothing here counts as waiting at the limiter: a batch neither fills its queue nor has others shed. Its items wait for
+as long as their own budgets last, where somebody who waits for an answer is told within a moment that there is no room.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from services.runtime.policy.fair import FairQueue, Rank
 
 _ON_THEIR_WAY = 4  # of a batch: so many that short answers follow each other closely, so few that all can take turns
 _QUIET_S = 5.0
-_LOOK_S = 0.05  # what a gate can spare grows also when the process' pressure falls, of which nobody tells
+_LOOK_S = 0.05  # what a limiter can spare grows also when the process' pressure falls, of which nobody tells
 
 
 class Portion:
-    """Of a gate's places, for batches: a share of them, and a smaller one `beside` others: while somebody who waits for
-    an answer `asked` a moment ago, for each call at a backend makes it slower for all. One place at least."""
+    """Of a limiter's places, for batches: a share of them, and a smaller one `beside` others: while somebody who waits
+    for an answer `asked` a moment ago, for each call at a backend makes it slower for all. One place at least."""
 
     def __init__(self, share: float = 0.5, beside: float = 0.1):
         self._share, self._beside = share, beside
-        self.asked = float("-inf")  # on the gate's clock
+        self.asked = float("-inf")  # on the limiter's clock
 
     def of(self, places: int, now: float) -> float:
         """Fewer than this may be taken for another to be."""

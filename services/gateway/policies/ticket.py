@@ -1,4 +1,4 @@
-"""What a request shows at a gate, and what it is told when it does not get in."""
+"""What a request shows at a limiter, and what it is told when it does not get in."""
 
 from __future__ import annotations
 

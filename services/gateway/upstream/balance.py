@@ -25,7 +25,7 @@ _BOUND = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Locality:
     """Where a replica stands among its like. `weight` is its share of the calls, relative to the others'."""
 
     priority: int = 0
@@ -37,7 +37,7 @@ class Candidate(Protocol):
     """A replica, as balancing sees it. `in_flight` counts this gateway's calls alone."""
 
     address: str
-    place: Place
+    locality: Locality
     in_flight: int
     turn: float  # of round robin: the lowest is next
     prefixes: Prefixes
@@ -51,17 +51,17 @@ def order(candidates: Collection[C], policy: Policy, prompt: Blocks, rng: random
     if len(candidates) < 2:
         yield from candidates
         return
-    for priority in sorted({candidate.place.priority for candidate in candidates}):
-        tier = [candidate for candidate in candidates if candidate.place.priority == priority]
+    for priority in sorted({candidate.locality.priority for candidate in candidates}):
+        tier = [candidate for candidate in candidates if candidate.locality.priority == priority]
         for build in _builds(tier, rng):
-            members = [candidate for candidate in tier if candidate.place.build == build]
+            members = [candidate for candidate in tier if candidate.locality.build == build]
             yield from _POLICIES[policy](members, prompt, rng)
 
 
 def taken(candidate: Candidate, prompt: Blocks) -> None:
     """A call goes to `candidate`."""
     candidate.in_flight += 1
-    candidate.turn += 1 / candidate.place.weight
+    candidate.turn += 1 / candidate.locality.weight
     candidate.prefixes.sent(prompt)
 
 
@@ -74,14 +74,14 @@ def _builds(tier: Sequence[Candidate], rng: random.Random) -> Sequence[str]:
     """Drawn by weight, without putting back (Efraimidis and Spirakis, 2006)."""
     weights: dict[str, float] = {}
     for candidate in tier:
-        weights[candidate.place.build] = weights.get(candidate.place.build, 0.0) + candidate.place.weight
+        weights[candidate.locality.build] = weights.get(candidate.locality.build, 0.0) + candidate.locality.weight
     if len(weights) == 1:
         return list(weights)
     return sorted(weights, key=lambda build: rng.random() ** (1 / weights[build]), reverse=True)
 
 
 def _least_request(members: Sequence[C], _: Blocks, rng: random.Random) -> Sequence[C]:
-    return sorted(members, key=lambda each: ((each.in_flight + 1) / each.place.weight, rng.random()))
+    return sorted(members, key=lambda each: ((each.in_flight + 1) / each.locality.weight, rng.random()))
 
 
 def _round_robin(members: Sequence[C], _: Blocks, rng: random.Random) -> Sequence[C]:

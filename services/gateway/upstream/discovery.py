@@ -29,7 +29,7 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, status_pb2
 
 from services.gateway.upstream import drill
-from services.gateway.upstream.balance import Place
+from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.drill import Drill
 from services.gateway.upstream.stubs import Control
 from services.runtime.deadline import set_within
@@ -63,7 +63,7 @@ class Endpoint:
     """One replica in service."""
 
     address: str
-    place: Place
+    locality: Locality
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,4 +221,6 @@ def _endpoints(locality: endpoint_pb2.LocalityLbEndpoints) -> Iterator[Endpoint]
         if each.health_status in _IN_SERVICE:
             host = f"[{socket.address}]" if ":" in socket.address else socket.address
             share = (locality.load_balancing_weight.value or 1) * weight / sum(weights)
-            yield Endpoint(f"{host}:{socket.port_value}", Place(locality.priority, locality.locality.sub_zone, share))
+            yield Endpoint(
+                f"{host}:{socket.port_value}", Locality(locality.priority, locality.locality.sub_zone, share)
+            )

@@ -12,14 +12,14 @@ from services.gateway.config import BreakerSettings, GatewaySettings, LimitSetti
 from services.gateway.policies.breaker import Breaker, BreakerOpen
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
 from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit
-from services.gateway.policies.limiter import Gate
+from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.pace import Portion
 from services.gateway.policies.retry import Retry
 from services.gateway.policies.sag import Sag
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.usual import MIN_ANSWERS, Usual
 from services.gateway.upstream import balance
-from services.gateway.upstream.balance import Place, Policy
+from services.gateway.upstream.balance import Locality, Policy
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.drill import Drill
 from services.gateway.upstream.prefix import Blocks, Prefixes
@@ -36,7 +36,7 @@ class Replica:
     address: str
     llm: Llm
     breaker: SharedBreaker
-    place: Place = field(default_factory=Place)
+    locality: Locality = field(default_factory=Locality)
     in_flight: int = 0
     turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
@@ -53,7 +53,7 @@ class Pool:
 
     model: str
     replicas: list[Replica]
-    gate: Gate
+    limiter: Limiter
     usual: Usual
     hedge: Hedge
     sag: Sag
@@ -84,8 +84,8 @@ class Pool:
     def elsewhere(self, failed: Sequence[Replica]) -> Sequence[Replica]:
         """Whom to avoid after calls to `failed`: them, and when two have failed all of their regions that are not the
         last: what two in a row have may be what all around them have."""
-        regions = {replica.place.priority for replica in failed} if len(failed) > 1 else set()
-        avoid = [replica for replica in self.replicas if replica in failed or replica.place.priority in regions]
+        regions = {replica.locality.priority for replica in failed} if len(failed) > 1 else set()
+        avoid = [replica for replica in self.replicas if replica in failed or replica.locality.priority in regions]
         return avoid if self.has_others(avoid) else failed
 
     @property
@@ -150,9 +150,9 @@ def make_fleet(
         replicas = [
             make_replica(settings, model, number, address, llm, usual, clock) for number, (address, llm) in numbered
         ]
-        gate = _make_gate(settings, f"llm {model}", pressure, clock)
+        limiter = _make_limiter(settings, f"llm {model}", pressure, clock)
         hedge = Hedge(rule, hedges, usual, clock)
-        return Pool(model, replicas, gate, usual, hedge, Sag(model, clock=clock), rng, settings.balance)
+        return Pool(model, replicas, limiter, usual, hedge, Sag(model, clock=clock), rng, settings.balance)
 
     return Fleet(
         {model: pool(model, addresses) for model, addresses in llms.items()},
@@ -201,9 +201,9 @@ def make_breaker(
     return SharedBreaker(make, usual, settings.window_s, shown or name)
 
 
-def _make_gate(settings: GatewaySettings, name: str, pressure: Callable[[], float], clock: Clock) -> Gate:
+def _make_limiter(settings: GatewaySettings, name: str, pressure: Callable[[], float], clock: Clock) -> Limiter:
     limit, shed = settings.limit, settings.shed
-    return Gate(
+    return Limiter(
         name,
         _LIMITS[limit.algorithm](limit, clock),
         limit.queue,

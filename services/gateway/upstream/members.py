@@ -40,14 +40,14 @@ class Members:
 
     def take(self, assignment: Assignment) -> None:
         """Put an assignment in force."""
-        listed = {endpoint.address: endpoint.place for endpoint in assignment.endpoints}
+        listed = {endpoint.address: endpoint.locality for endpoint in assignment.endpoints}
         for replica in [each for each in self._pool.replicas if each.address not in listed]:
             self._pool.replicas.remove(replica)
             self._left.pop(replica.address).set()
         for replica in self._pool.replicas:
-            replica.place = listed.pop(replica.address)
-        for address, place in listed.items():
-            self._join(address, place)
+            replica.locality = listed.pop(replica.address)
+        for address, locality in listed.items():
+            self._join(address, locality)
         self._pool.drop_share = assignment.drop_share
 
     def drill(self, drill: Drill) -> None:
@@ -59,11 +59,11 @@ class Members:
         for task in self._tasks:
             task.cancel()
 
-    def _join(self, address: str, place: balance.Place) -> None:
+    def _join(self, address: str, locality: balance.Locality) -> None:
         channel, left = self._connect(address), asyncio.Event()
         model, llm = self._pool.model, Llm(channel, self._pool.model)
         replica = make_replica(self._settings, model, next(self._numbers), address, llm, self._pool.usual)
-        replica.place = place
+        replica.locality = locality
         balance.joined(replica, self._pool.replicas)
         self._pool.replicas.append(replica)
         self._left[address] = left

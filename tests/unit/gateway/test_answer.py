@@ -315,7 +315,7 @@ async def test_a_client_that_leaves_stops_the_model():
     await asyncio.sleep(0.01)
     assert all(call.closed for call in scene.llms["small"].calls)
     assert [replica.in_flight for replica in scene.fleet.pools["small"].replicas] == [0]
-    assert scene.fleet.pools["small"].gate.in_flight == 0
+    assert scene.fleet.pools["small"].limiter.in_flight == 0
 
 
 async def test_equal_requests_at_the_same_time_share_one_generation():

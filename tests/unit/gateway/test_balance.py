@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from services.gateway.upstream import balance
-from services.gateway.upstream.balance import Place, Policy, order
+from services.gateway.upstream.balance import Locality, Policy, order
 from services.gateway.upstream.prefix import Prefixes, blocks
 
 
 @dataclass
 class Replica:
     address: str
-    place: Place = field(default_factory=Place)
+    locality: Locality = field(default_factory=Locality)
     in_flight: int = 0
     turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
@@ -64,14 +64,14 @@ def test_the_fewest_calls_in_flight_is_first():
 
 
 def test_the_nearest_region_is_tried_first_and_the_others_by_distance():
-    replicas = [Replica("far", Place(2)), Replica("near", Place(0), in_flight=5), Replica("next", Place(1))]
+    replicas = [Replica("far", Locality(2)), Replica("near", Locality(0), in_flight=5), Replica("next", Locality(1))]
     tried = [replica.address for replica in order(replicas, "least_request", (), random.Random())]
     assert tried == ["near", "next", "far"]
 
 
 @pytest.mark.parametrize("policy", ["prefix", "least_request", "round_robin"])
 def test_a_canary_gets_its_share_of_the_calls_whatever_the_policy(policy: Policy):
-    stable, canary = Replica("stable", Place(0, "", 95)), Replica("canary", Place(0, "canary", 5))
+    stable, canary = Replica("stable", Locality(0, "", 95)), Replica("canary", Locality(0, "canary", 5))
     calls = Calls(stable, canary, policy=policy)
     seen = Counter()
     for number in range(4_000):

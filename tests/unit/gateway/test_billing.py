@@ -71,13 +71,13 @@ async def test_who_leaves_before_the_first_text_pays_for_the_prompt():
 
 async def test_who_leaves_before_a_model_was_asked_pays_nothing():
     asked = scene(None)
-    gate = asked.fleet.pools["small"].gate
+    limiter = asked.fleet.pools["small"].limiter
     for _ in range(20):
-        await gate.enter(Ticket(0, "other", 1, Deadline.never()))
+        await limiter.enter(Ticket(0, "other", 1, Deadline.never()))
     async with aclosing(asked.answer().messages()) as messages:
         await anext(messages)
         reading = asyncio.create_task(anext(messages))
-        while not gate.waiting:
+        while not limiter.waiting:
             await asyncio.sleep(0)
         reading.cancel()
         await asyncio.wait({reading})

@@ -10,7 +10,7 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2, json_format
 
-from services.gateway.upstream.balance import Place
+from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.discovery import (
     Assignment,
     BadAssignment,
@@ -54,10 +54,10 @@ def test_replicas_come_with_priority_build_and_weight():
         locality(endpoint("10.1.0.1:1"), priority=1),
     )
     assert read(given).endpoints == (
-        Endpoint("10.0.0.1:1", Place(0, "", 47.5)),
-        Endpoint("10.0.0.2:1", Place(0, "", 47.5)),
-        Endpoint("10.0.0.3:1", Place(0, "canary", 5)),
-        Endpoint("10.1.0.1:1", Place(1, "", 1)),
+        Endpoint("10.0.0.1:1", Locality(0, "", 47.5)),
+        Endpoint("10.0.0.2:1", Locality(0, "", 47.5)),
+        Endpoint("10.0.0.3:1", Locality(0, "canary", 5)),
+        Endpoint("10.1.0.1:1", Locality(1, "", 1)),
     )
 
 
@@ -165,7 +165,7 @@ async def test_the_first_requests_say_who_asks_and_for_what():
 async def test_an_assignment_is_put_in_force_and_acknowledged():
     given = assignment(locality(endpoint("10.0.0.1:1")))
     requests, taken, discovery = await follow(response("1", given))
-    assert taken.assignments == [Assignment((Endpoint("10.0.0.1:1", Place(0, "", 1)),))]
+    assert taken.assignments == [Assignment((Endpoint("10.0.0.1:1", Locality(0, "", 1)),))]
     assert (requests[-1].version_info, requests[-1].response_nonce) == ("1", "n1")
     assert requests[-1].type_url == ASSIGNMENTS
     assert not requests[-1].HasField("error_detail")

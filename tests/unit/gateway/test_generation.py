@@ -17,7 +17,7 @@ from services.gateway.generation.job import Job, Report
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
 from services.gateway.policies.ticket import Shed, Ticket
-from services.gateway.upstream.balance import Place
+from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, Faulty, InvalidInput, ServiceError, ShareUsed, TooLate, Unavailable
@@ -69,7 +69,7 @@ class Scene:
             reader.leave()
             for _ in range(4):  # one turn of the loop for each task that ends another
                 await asyncio.sleep(0)
-        assert all(pool.gate.in_flight == 0 for pool in self.fleet.pools.values()), "a place leaked"
+        assert all(pool.limiter.in_flight == 0 for pool in self.fleet.pools.values()), "a place leaked"
         assert all(replica.in_flight == 0 for pool in self.fleet.pools.values() for replica in pool.replicas)
         return self
 
@@ -314,7 +314,7 @@ def in_regions(*priorities: int) -> Callable[[Fleet], None]:
 
     def place(behind: Fleet) -> None:
         for replica, priority in zip(behind.pools["m"].replicas, priorities, strict=True):
-            replica.place = Place(priority)
+            replica.locality = Locality(priority)
 
     return place
 

@@ -5,7 +5,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from services.gateway.config import GatewaySettings
-from services.gateway.upstream.balance import Place
+from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.discovery import Assignment, Endpoint
 from services.gateway.upstream.members import Members
 from tests.unit.gateway.scripted import fleet
@@ -48,7 +48,7 @@ class Scene:
         return self.channels[address]
 
     def listed(self, *addresses: str, priority: int = 0, drop_share: float = 0.0) -> list[str]:
-        endpoints = tuple(Endpoint(address, Place(priority)) for address in addresses)
+        endpoints = tuple(Endpoint(address, Locality(priority)) for address in addresses)
         self.members.take(Assignment(endpoints, drop_share))
         return [replica.address for replica in self.pool.replicas]
 
@@ -96,7 +96,7 @@ async def test_one_that_stays_keeps_what_is_known_of_it_and_hears_of_its_new_pla
     (before,) = scene.pool.replicas
     scene.listed("a:1", priority=2)
     assert scene.pool.replicas == [before]
-    assert before.place.priority == 2
+    assert before.locality.priority == 2
     assert len(scene.channels) == 1
 
 

@@ -92,7 +92,7 @@ def test_silence_shrinks_the_limit():
         behind = fleet(loop_clock, policies, m=ScriptedLlm(None))
         for _ in range(20):
             await asyncio.gather(*(ask(behind, budget_s=1.2) for _ in range(10)))
-        assert behind.pools["m"].gate._limit.value == 10
+        assert behind.pools["m"].limiter._limit.value == 10
 
     on_paused_loop(main())
 
@@ -120,7 +120,7 @@ def test_who_leaves_before_the_first_text_says_nothing_of_the_model():
             asked.cancel()
             await asyncio.wait({asked})
         assert not behind.pools["m"].is_open()
-        assert behind.pools["m"].gate.in_flight == 0
+        assert behind.pools["m"].limiter.in_flight == 0
 
     on_paused_loop(main())
 

@@ -18,17 +18,17 @@ FOREVER_S = 3_600.0
 
 
 class Doubling:
-    """An engine that doubles numbers, when its gate is open, and fails on batches with a negative one."""
+    """An engine that doubles numbers, when its limiter is open, and fails on batches with a negative one."""
 
     def __init__(self) -> None:
-        self.gate, self.busy = asyncio.Event(), asyncio.Event()
-        self.gate.set()
+        self.limiter, self.busy = asyncio.Event(), asyncio.Event()
+        self.limiter.set()
         self.batches: list[list[int]] = []
 
     async def __call__(self, items: list[int]) -> list[int]:
         self.batches.append(items)
         self.busy.set()
-        await self.gate.wait()
+        await self.limiter.wait()
         if min(items) < 0:
             raise ValueError("negative")
         return [2 * item for item in items]
@@ -52,14 +52,14 @@ async def make(engine: Doubling) -> AsyncIterator[Make]:
         return made[-1]
 
     yield make
-    engine.gate.set()
+    engine.limiter.set()
     for batcher in made:
         await batcher.close()
 
 
 async def occupied(engine: Doubling, batcher: Batcher[int, int]) -> asyncio.Future[int]:
-    """The future of an item that runs until the gate opens."""
-    engine.gate.clear()
+    """The future of an item that runs until the limiter opens."""
+    engine.limiter.clear()
     future = batcher.put(0)
     await engine.busy.wait()
     return future
@@ -91,7 +91,7 @@ async def test_the_next_batch_gathers_while_one_runs(engine, make):
     batcher = make(max_delay_s=0)
     first = await occupied(engine, batcher)
     rest = [batcher.put(item) for item in (1, 2, 3)]
-    engine.gate.set()
+    engine.limiter.set()
     assert await asyncio.gather(first, *rest) == [0, 2, 4, 6]
     assert engine.batches == [[0], [1, 2, 3]]
 
@@ -100,7 +100,7 @@ async def test_what_gathered_beyond_a_preferred_size_waits_for_its_own_delay(eng
     batcher = make(max_size=8, preferred=(1, 4))
     first = await occupied(engine, batcher)
     rest = [batcher.put(item) for item in range(1, 6)]
-    engine.gate.set()
+    engine.limiter.set()
     await asyncio.gather(first, *rest)
     assert engine.batches == [[0], [1, 2, 3, 4], [5]]
 
@@ -127,11 +127,11 @@ async def test_who_waits_is_told_when_nothing_more_will_come(engine, make):
 
 async def test_as_many_batches_run_at_once_as_allowed(engine, make):
     batcher = make(max_size=1, concurrency=2)
-    engine.gate.clear()
+    engine.limiter.clear()
     futures = [batcher.put(item) for item in (1, 2, 3)]
     await engine.busy.wait()
     assert engine.batches == [[1], [2]]
-    engine.gate.set()
+    engine.limiter.set()
     assert await asyncio.gather(*futures) == [2, 4, 6]
 
 
@@ -142,30 +142,30 @@ async def test_a_cancelled_waiters_item_does_not_run(engine, make):
     stays = asyncio.create_task(batcher.submit(2))
     await asyncio.sleep(0)
     given_up.cancel()
-    engine.gate.set()
+    engine.limiter.set()
     assert await asyncio.gather(first, stays) == [0, 4]
     assert engine.batches == [[0], [2]]
 
 
 async def test_a_waiter_cancelled_while_its_item_runs_takes_nobody_with_it(engine, make):
     batcher = make(max_size=2)
-    engine.gate.clear()
+    engine.limiter.clear()
     given_up, stays = (asyncio.create_task(batcher.submit(item)) for item in (1, 2))
     await engine.busy.wait()
     given_up.cancel()
-    engine.gate.set()
+    engine.limiter.set()
     assert await stays == 4
 
 
 async def test_an_item_whose_time_is_over_does_not_run_and_its_place_is_filled(engine, make):
     clock = PausedClock()
     batcher = make(max_size=2)
-    engine.gate.clear()
+    engine.limiter.clear()
     running = [batcher.put(item) for item in (0, 0)]
     expired = batcher.put(1, Deadline.after(5, clock))
     rest = [batcher.put(item) for item in (2, 3)]
     clock.advance(6)
-    engine.gate.set()
+    engine.limiter.set()
     assert await asyncio.gather(*running, *rest) == [0, 0, 4, 6]
     with pytest.raises(TooLate, match="doubling: the time was over"):
         await expired
@@ -177,7 +177,7 @@ async def test_a_waiter_does_not_wait_past_its_deadline(engine, make):
     first = await occupied(engine, batcher)
     with pytest.raises(TooLate):
         await batcher.submit(1, Deadline.after(0.001))
-    engine.gate.set()
+    engine.limiter.set()
     await first
     await batcher.submit(2, Deadline.after(60))
     assert engine.batches == [[0], [2]]
@@ -211,7 +211,7 @@ async def test_a_full_queue_refuses_at_once_and_names_its_limit(engine, make):
     rest = [batcher.put(item) for item in (1, 2)]
     with pytest.raises(Exhausted, match="doubling: 2 of 2 waiting"):
         await batcher.submit(3)
-    engine.gate.set()
+    engine.limiter.set()
     assert await asyncio.gather(first, *rest) == [0, 2, 4]
 
 
@@ -224,7 +224,7 @@ async def test_closing_finishes_what_runs_and_refuses_the_rest(engine, make):
         await waiting
     with pytest.raises(Unavailable):
         await batcher.submit(2)
-    engine.gate.set()
+    engine.limiter.set()
     await closing
     assert first.result() == 0
     assert engine.batches == [[0]]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from services.gateway.policies.limit import Fixed, Sample
-from services.gateway.policies.limiter import Gate, Slot
+from services.gateway.policies.limiter import Limiter, Slot
 from services.gateway.policies.ticket import Shed, Ticket
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock
@@ -33,9 +33,9 @@ class Adjustable:
         self.samples.append(sample)
 
 
-def gate_of(places: int = 1, queue: int = 10, **options) -> Gate:
+def gate_of(places: int = 1, queue: int = 10, **options) -> Limiter:
     options = {"queue_s": 60, "shed_load": 2.0, "clock": PausedClock(), "rng": random.Random(1)} | options
-    return Gate("llm demo", options.pop("limit", None) or Fixed(places), queue, **options)
+    return Limiter("llm demo", options.pop("limit", None) or Fixed(places), queue, **options)
 
 
 def ticket(score: int = NORMAL, tenant: str = "a", weight: float = 1, deadline: Deadline | None = None) -> Ticket:
@@ -48,9 +48,9 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def waiting(gate: Gate, *tickets: Ticket) -> list[asyncio.Task[Slot]]:
+async def waiting(limiter: Limiter, *tickets: Ticket) -> list[asyncio.Task[Slot]]:
     """A task for each ticket, in this order, all of which have come to wait or are done."""
-    tasks = [asyncio.create_task(gate.enter(ticket)) for ticket in tickets]
+    tasks = [asyncio.create_task(limiter.enter(ticket)) for ticket in tickets]
     await settled()
     return tasks
 
@@ -61,7 +61,7 @@ async def refusal(entering: Coroutine[None, None, Slot] | asyncio.Task[Slot]) ->
     return caught.value
 
 
-async def order_of(gate: Gate, first: Slot, tasks: list[asyncio.Task[Slot]]) -> list[int]:
+async def order_of(limiter: Limiter, first: Slot, tasks: list[asyncio.Task[Slot]]) -> list[int]:
     """The order in which the waiters are let in, each leaving before the next."""
     served: list[int] = []
     first.release()
@@ -81,121 +81,121 @@ def test_a_free_place_is_given_without_a_task_switch():
 
 
 async def test_a_released_place_goes_to_who_waits():
-    gate = gate_of()
-    slot = await gate.enter(ticket())
-    (task,) = await waiting(gate, ticket())
-    assert (task.done(), gate.waiting) == (False, 1)
+    limiter = gate_of()
+    slot = await limiter.enter(ticket())
+    (task,) = await waiting(limiter, ticket())
+    assert (task.done(), limiter.waiting) == (False, 1)
     slot.release()
     assert (await task).in_flight == 1
-    assert (gate.in_flight, gate.waiting) == (1, 0)
+    assert (limiter.in_flight, limiter.waiting) == (1, 0)
 
 
 async def test_a_place_is_released_once():
-    gate = gate_of(2)
-    first, _ = await gate.enter(ticket()), await gate.enter(ticket())
+    limiter = gate_of(2)
+    first, _ = await limiter.enter(ticket()), await limiter.enter(ticket())
     first.release()
     first.release()
-    assert gate.in_flight == 1
+    assert limiter.in_flight == 1
 
 
 async def test_the_limit_gets_the_samples():
     limit = Adjustable(1)
-    gate = gate_of(limit=limit)
+    limiter = gate_of(limit=limit)
     sample = Sample(0.1, None, 1)
-    slot = await gate.enter(ticket())
+    slot = await limiter.enter(ticket())
     slot.release(sample)
     slot.release(sample)
-    (await gate.enter(ticket())).release()
+    (await limiter.enter(ticket())).release()
     assert limit.samples == [sample]
 
 
 async def test_higher_classes_go_first():
-    gate = gate_of()
-    slot = await gate.enter(ticket())
-    tasks = await waiting(gate, ticket(LOW), ticket(NORMAL), ticket(HIGH), ticket(100), ticket(HIGH))
-    assert await order_of(gate, slot, tasks) == [3, 4, 2, 1, 0]
+    limiter = gate_of()
+    slot = await limiter.enter(ticket())
+    tasks = await waiting(limiter, ticket(LOW), ticket(NORMAL), ticket(HIGH), ticket(100), ticket(HIGH))
+    assert await order_of(limiter, slot, tasks) == [3, 4, 2, 1, 0]
 
 
 async def test_the_newest_of_a_tenant_goes_first():
-    gate = gate_of()
-    slot = await gate.enter(ticket())
-    assert await order_of(gate, slot, await waiting(gate, ticket(), ticket(), ticket())) == [2, 1, 0]
+    limiter = gate_of()
+    slot = await limiter.enter(ticket())
+    assert await order_of(limiter, slot, await waiting(limiter, ticket(), ticket(), ticket())) == [2, 1, 0]
 
 
 async def test_the_earliest_deadline_of_a_tenant_goes_first_where_that_is_the_order():
     clock = PausedClock()
-    gate = gate_of(order="deadline", clock=clock)
-    slot = await gate.enter(ticket())
+    limiter = gate_of(order="deadline", clock=clock)
+    slot = await limiter.enter(ticket())
     tickets = [ticket(deadline=Deadline.after(seconds, clock)) for seconds in (30, 10, 20, 10)]
-    assert await order_of(gate, slot, await waiting(gate, *tickets)) == [1, 3, 2, 0]
+    assert await order_of(limiter, slot, await waiting(limiter, *tickets)) == [1, 3, 2, 0]
 
 
 async def test_two_tenants_that_always_wait_take_turns():
-    gate = gate_of()
-    slot = await gate.enter(ticket())
-    tasks = await waiting(gate, *[ticket(tenant="flood")] * 8, *[ticket(tenant="other")] * 2)
-    assert await order_of(gate, slot, tasks) == [7, 9, 6, 8, 5, 4, 3, 2, 1, 0]
+    limiter = gate_of()
+    slot = await limiter.enter(ticket())
+    tasks = await waiting(limiter, *[ticket(tenant="flood")] * 8, *[ticket(tenant="other")] * 2)
+    assert await order_of(limiter, slot, tasks) == [7, 9, 6, 8, 5, 4, 3, 2, 1, 0]
 
 
 async def test_from_the_shed_load_on_low_scores_are_refused_at_once():
-    gate = gate_of(places=2, queue=2, shed_load=0.5)
-    slot = await gate.enter(ticket(NORMAL))
-    assert gate.load() == 0.25
-    await gate.enter(ticket(NORMAL))
-    refused = await refusal(gate.enter(ticket(NORMAL)))
+    limiter = gate_of(places=2, queue=2, shed_load=0.5)
+    slot = await limiter.enter(ticket(NORMAL))
+    assert limiter.load() == 0.25
+    await limiter.enter(ticket(NORMAL))
+    refused = await refusal(limiter.enter(ticket(NORMAL)))
     assert refused.metadata["why"] == "load"
     assert "llm demo: 2 of 2 places taken, 0 of 2 waiting" in refused.message
-    (task,) = await waiting(gate, ticket(50))
+    (task,) = await waiting(limiter, ticket(50))
     slot.release()
     assert isinstance(await task, Slot)
 
 
 async def test_a_starved_process_refuses_low_scores_and_spares_nothing():
     pressure = [0.0]
-    gate = gate_of(places=10, shed_load=0.85, pressure=lambda: pressure[0])
-    assert gate.spare() is not None
+    limiter = gate_of(places=10, shed_load=0.85, pressure=lambda: pressure[0])
+    assert limiter.spare() is not None
     pressure[0] = 0.9
-    assert gate.spare() is None
-    assert (await refusal(gate.enter(ticket(NORMAL)))).metadata["why"] == "pressure"
-    assert (await gate.enter(ticket(HIGH))).in_flight == 2
+    assert limiter.spare() is None
+    assert (await refusal(limiter.enter(ticket(NORMAL)))).metadata["why"] == "pressure"
+    assert (await limiter.enter(ticket(HIGH))).in_flight == 2
 
 
 async def test_there_is_a_spare_place_only_while_the_gate_is_calm():
-    gate = gate_of(places=2, queue=0, shed_load=0.5)
-    spare = gate.spare()
+    limiter = gate_of(places=2, queue=0, shed_load=0.5)
+    spare = limiter.spare()
     assert spare is not None
-    assert gate.spare() is None  # half full
+    assert limiter.spare() is None  # half full
     spare.release()
-    assert gate.spare() is not None
+    assert limiter.spare() is not None
 
 
 async def test_in_a_full_queue_a_better_class_displaces_the_worst():
-    gate = gate_of(queue=2)
-    await gate.enter(ticket())
-    low, normal = await waiting(gate, ticket(LOW), ticket(NORMAL))
-    (high,) = await waiting(gate, ticket(HIGH))
+    limiter = gate_of(queue=2)
+    await limiter.enter(ticket())
+    low, normal = await waiting(limiter, ticket(LOW), ticket(NORMAL))
+    (high,) = await waiting(limiter, ticket(HIGH))
     assert (await refusal(low)).metadata["why"] == "displaced"
-    assert (await refusal(gate.enter(ticket(LOW)))).metadata["why"] == "full"
-    assert (normal.done(), high.done(), gate.waiting) == (False, False, 2)
+    assert (await refusal(limiter.enter(ticket(LOW)))).metadata["why"] == "full"
+    assert (normal.done(), high.done(), limiter.waiting) == (False, False, 2)
 
 
 async def test_in_a_full_queue_a_crowd_gives_way_to_another_tenant_until_they_are_even():
-    gate = gate_of(queue=4)
-    await gate.enter(ticket())
-    crowd = await waiting(gate, *[ticket(tenant="flood")] * 4)
-    await waiting(gate, ticket(tenant="other"), ticket(tenant="other"))
+    limiter = gate_of(queue=4)
+    await limiter.enter(ticket())
+    crowd = await waiting(limiter, *[ticket(tenant="flood")] * 4)
+    await waiting(limiter, ticket(tenant="other"), ticket(tenant="other"))
     assert [task.done() for task in crowd] == [True, True, False, False]  # the oldest had the least hope
-    assert (await refusal(gate.enter(ticket(tenant="other")))).metadata["why"] == "full"
-    assert (await refusal(gate.enter(ticket(tenant="flood")))).metadata["why"] == "full"
+    assert (await refusal(limiter.enter(ticket(tenant="other")))).metadata["why"] == "full"
+    assert (await refusal(limiter.enter(ticket(tenant="flood")))).metadata["why"] == "full"
     assert {(await refusal(task)).metadata["why"] for task in crowd[:2]} == {"displaced"}
 
 
 async def test_who_has_no_time_left_is_never_let_in():
     clock = PausedClock()
-    gate = gate_of(clock=clock, queue_s=60)
-    slot = await gate.enter(ticket())
+    limiter = gate_of(clock=clock, queue_s=60)
+    slot = await limiter.enter(ticket())
     tired, expired, patient = await waiting(
-        gate, ticket(HIGH), ticket(HIGH, deadline=Deadline.after(5, clock)), ticket(LOW)
+        limiter, ticket(HIGH), ticket(HIGH, deadline=Deadline.after(5, clock)), ticket(LOW)
     )
     clock.advance(10)
     slot.release()
@@ -205,34 +205,34 @@ async def test_who_has_no_time_left_is_never_let_in():
     clock.advance(60)
     tired.result().release()
     assert (await refusal(patient)).metadata["why"] == "expired"
-    assert (gate.in_flight, gate.waiting) == (0, 0)
+    assert (limiter.in_flight, limiter.waiting) == (0, 0)
     assert (await refusal(gate_of(0).enter(ticket(deadline=Deadline(clock(), clock))))).metadata["why"] == "expired"
 
 
 async def test_who_waited_for_too_long_is_told_though_no_place_becomes_free():
-    gate = gate_of(queue_s=0.01)
-    await gate.enter(ticket())
-    assert (await refusal(gate.enter(ticket()))).metadata["why"] == "expired"
-    assert gate.waiting == 0
+    limiter = gate_of(queue_s=0.01)
+    await limiter.enter(ticket())
+    assert (await refusal(limiter.enter(ticket()))).metadata["why"] == "expired"
+    assert limiter.waiting == 0
 
 
-async def overloaded(clock: PausedClock, score: int = 100, **options) -> Gate:
-    """A gate with a queue of five, to which two times ten came while its only place was taken. It is empty again."""
-    gate = gate_of(queue=5, queue_s=1, clock=clock, **options)
+async def overloaded(clock: PausedClock, score: int = 100, **options) -> Limiter:
+    """A limiter with a queue of five, to which two times ten came while its only place was taken. It is empty again."""
+    limiter = gate_of(queue=5, queue_s=1, clock=clock, **options)
     for _ in range(2):
-        slot = await gate.enter(ticket(score))
-        tasks = await waiting(gate, *[ticket(score)] * 10)
+        slot = await limiter.enter(ticket(score))
+        tasks = await waiting(limiter, *[ticket(score)] * 10)
         clock.advance(1.1)
         slot.release()
         refusals = await asyncio.gather(*tasks, return_exceptions=True)
         assert len(refusals) == 10
-    return gate
+    return limiter
 
 
-async def wait_for(seconds: float, gate: Gate, clock: PausedClock) -> Slot:
+async def wait_for(seconds: float, limiter: Limiter, clock: PausedClock) -> Slot:
     """What one gets who waits until the only place becomes free."""
-    slot = await gate.enter(ticket(100))
-    (task,) = await waiting(gate, ticket(100))
+    slot = await limiter.enter(ticket(100))
+    (task,) = await waiting(limiter, ticket(100))
     clock.advance(seconds)
     slot.release()
     return await task
@@ -240,96 +240,96 @@ async def wait_for(seconds: float, gate: Gate, clock: PausedClock) -> Slot:
 
 async def test_while_many_leave_without_a_place_nobody_waits_long():
     clock = PausedClock()
-    gate = await overloaded(clock)
-    assert (await refusal(wait_for(0.01, gate, clock))).metadata["why"] == "expired"
+    limiter = await overloaded(clock)
+    assert (await refusal(wait_for(0.01, limiter, clock))).metadata["why"] == "expired"
 
 
 async def test_in_overload_the_queue_is_no_room_for_low_scores():
     clock = PausedClock()
-    gate = await overloaded(clock, NORMAL, shed_load=0.85)
-    await gate.enter(ticket(100))
-    assert (await refusal(gate.enter(ticket()))).metadata["why"] == "load"
+    limiter = await overloaded(clock, NORMAL, shed_load=0.85)
+    await limiter.enter(ticket(100))
+    assert (await refusal(limiter.enter(ticket()))).metadata["why"] == "load"
 
 
 async def test_after_an_overload_requests_may_wait_again():
     clock = PausedClock()
-    gate = await overloaded(clock)
+    limiter = await overloaded(clock)
     for _ in range(200):
-        (await gate.enter(ticket(100))).release()
+        (await limiter.enter(ticket(100))).release()
     clock.advance(1.1)
-    assert isinstance(await wait_for(0.9, gate, clock), Slot)
+    assert isinstance(await wait_for(0.9, limiter, clock), Slot)
 
 
 async def test_a_cancelled_waiter_leaves_no_trace():
-    gate = gate_of()
-    slot = await gate.enter(ticket())
-    first, second = await waiting(gate, ticket(), ticket())
+    limiter = gate_of()
+    slot = await limiter.enter(ticket())
+    first, second = await waiting(limiter, ticket(), ticket())
     second.cancel()
     await settled()
-    assert gate.waiting == 1
+    assert limiter.waiting == 1
     slot.release()
     assert isinstance(await first, Slot)
 
 
 async def test_a_place_given_to_a_waiter_that_is_cancelled_goes_to_the_next():
-    gate = gate_of()
-    slot = await gate.enter(ticket())
-    first, second = await waiting(gate, ticket(), ticket())
+    limiter = gate_of()
+    slot = await limiter.enter(ticket())
+    first, second = await waiting(limiter, ticket(), ticket())
     slot.release()  # given to the second, which has not run since
     second.cancel()
     await settled()
-    assert (second.cancelled(), gate.in_flight, gate.waiting) == (True, 1, 0)
+    assert (second.cancelled(), limiter.in_flight, limiter.waiting) == (True, 1, 0)
     assert isinstance(await first, Slot)
 
 
 async def test_a_waiter_that_was_cancelled_just_before_is_passed_over():
-    gate = gate_of()
-    slot = await gate.enter(ticket())
-    first, second = await waiting(gate, ticket(), ticket())
+    limiter = gate_of()
+    slot = await limiter.enter(ticket())
+    first, second = await waiting(limiter, ticket(), ticket())
     second.cancel()
     slot.release()
     await settled()
-    assert (second.cancelled(), gate.in_flight, gate.waiting) == (True, 1, 0)
+    assert (second.cancelled(), limiter.in_flight, limiter.waiting) == (True, 1, 0)
     assert isinstance(await first, Slot)
 
 
 async def test_a_waiter_whose_task_is_thrown_away_leaves_no_trace():
-    gate = gate_of()
-    await gate.enter(ticket())
-    entering = gate.enter(ticket())
+    limiter = gate_of()
+    await limiter.enter(ticket())
+    entering = limiter.enter(ticket())
     entering.send(None)
-    assert gate.waiting == 1
+    assert limiter.waiting == 1
     entering.close()
     gc.collect()
-    assert gate.waiting == 0
+    assert limiter.waiting == 0
 
 
 async def test_waiters_are_let_in_when_the_limit_grows_and_nobody_is_thrown_out_when_it_shrinks():
     limit = Adjustable(1)
-    gate = gate_of(limit=limit)
-    slot = await gate.enter(ticket())
-    tasks = await waiting(gate, *[ticket()] * 5)
+    limiter = gate_of(limit=limit)
+    slot = await limiter.enter(ticket())
+    tasks = await waiting(limiter, *[ticket()] * 5)
     limit.value = 3
     slot.release()
     await settled()
-    assert gate.in_flight == 3
+    assert limiter.in_flight == 3
     limit.value = 1
     inside = [task.result() for task in tasks if task.done()]
     inside[0].release()
     inside[1].release()
     await settled()
-    assert (gate.in_flight, gate.waiting) == (1, 2)
+    assert (limiter.in_flight, limiter.waiting) == (1, 2)
     inside[2].release()
     await settled()
-    assert (gate.in_flight, gate.waiting) == (1, 1)
+    assert (limiter.in_flight, limiter.waiting) == (1, 1)
 
 
 async def test_refused_callers_come_back_later_the_fuller_it_is_and_not_together():
-    gate = gate_of(queue=2, retry_after_s=2.0)
-    await gate.enter(ticket())
-    early = [(await refusal(gate.enter(ticket(deadline=Deadline(0.0))))).retry_delay_s for _ in range(20)]
-    await waiting(gate, ticket(), ticket())
-    late = [(await refusal(gate.enter(ticket()))).retry_delay_s for _ in range(20)]
+    limiter = gate_of(queue=2, retry_after_s=2.0)
+    await limiter.enter(ticket())
+    early = [(await refusal(limiter.enter(ticket(deadline=Deadline(0.0))))).retry_delay_s for _ in range(20)]
+    await waiting(limiter, ticket(), ticket())
+    late = [(await refusal(limiter.enter(ticket()))).retry_delay_s for _ in range(20)]
     assert min(early) >= 2.0
     assert len(set(early)) > 1
     assert sum(late) > sum(early)
@@ -337,14 +337,14 @@ async def test_refused_callers_come_back_later_the_fuller_it_is_and_not_together
 
 async def test_refusals_are_counted_by_class_and_reason():
     def count() -> float:
-        labels = {"gate": "llm demo", "class": "low", "why": "full"}
+        labels = {"limiter": "llm demo", "class": "low", "why": "full"}
         return REGISTRY.get_sample_value("hedgerow_shed_total", labels) or 0
 
-    gate, before = gate_of(queue=0), count()
-    await gate.enter(ticket())
-    await refusal(gate.enter(ticket(LOW)))
+    limiter, before = gate_of(queue=0), count()
+    await limiter.enter(ticket())
+    await refusal(limiter.enter(ticket(LOW)))
     assert count() == before + 1
-    assert REGISTRY.get_sample_value("hedgerow_in_flight", {"gate": "llm demo"}) == 1
+    assert REGISTRY.get_sample_value("hedgerow_in_flight", {"limiter": "llm demo"}) == 1
 
 
 _STEPS = st.lists(
@@ -376,28 +376,28 @@ async def _play(steps: list[tuple[str, int, str]], order: str) -> None:
     crowd.look()
     for slot in crowd.slots:
         slot.release()
-    assert (crowd.gate.in_flight, crowd.gate.waiting) == (0, 0)
+    assert (crowd.limiter.in_flight, crowd.limiter.waiting) == (0, 0)
 
 
 class Crowd:
-    """Those in front of a gate, and those who have a place."""
+    """Those in front of a limiter, and those who have a place."""
 
     def __init__(self, order: str):
         self.limit, self.clock = Adjustable(2), PausedClock()
-        self.gate = gate_of(limit=self.limit, queue=3, order=order, clock=self.clock, shed_load=0.9)
+        self.limiter = gate_of(limit=self.limit, queue=3, order=order, clock=self.clock, shed_load=0.9)
         self.tasks: list[asyncio.Task[Slot]] = []
         self.slots: list[Slot] = []
 
     def do(self, step: str, number: int, tenant: str) -> None:
         match step:
             case "enter":
-                self.tasks.append(asyncio.create_task(self.gate.enter(ticket(number, tenant))))
+                self.tasks.append(asyncio.create_task(self.limiter.enter(ticket(number, tenant))))
             case "limit":
                 self.limit.value = number
             case "time":
                 self.clock.advance(number)
             case "spare":
-                self.slots += [slot for slot in [self.gate.spare()] if slot]
+                self.slots += [slot for slot in [self.limiter.spare()] if slot]
             case _:
                 self.leave(step, number)
 
@@ -412,19 +412,19 @@ class Crowd:
         done = [task for task in self.tasks if task.done()]
         self.tasks = [task for task in self.tasks if not task.done()]
         self.slots += [task.result() for task in done if not task.cancelled() and not task.exception()]
-        assert self.gate.in_flight == len(self.slots) <= 4
-        assert self.gate.waiting == len(self.tasks) <= 3
+        assert self.limiter.in_flight == len(self.slots) <= 4
+        assert self.limiter.waiting == len(self.tasks) <= 3
 
 
 @given(st.lists(st.integers(1, 6), max_size=40))
 def test_at_entry_there_are_never_more_than_the_limit(limits):
     async def play() -> None:
         limit = Adjustable(3)
-        gate = gate_of(limit=limit, queue=1_000)
+        limiter = gate_of(limit=limit, queue=1_000)
         seen: Counter[bool] = Counter()
 
         async def call() -> None:
-            slot = await gate.enter(ticket())
+            slot = await limiter.enter(ticket())
             seen[slot.in_flight <= limit.value] += 1
             await asyncio.sleep(0)
             slot.release()
@@ -442,19 +442,19 @@ def test_at_entry_there_are_never_more_than_the_limit(limits):
 
 async def test_the_overload_of_one_class_leaves_the_wait_of_another():
     clock = PausedClock()
-    gate = await overloaded(clock, NORMAL)
-    slot = await gate.enter(ticket(100))
-    (task,) = await waiting(gate, ticket(100))
+    limiter = await overloaded(clock, NORMAL)
+    slot = await limiter.enter(ticket(100))
+    (task,) = await waiting(limiter, ticket(100))
     clock.advance(0.5)
     slot.release()
     assert isinstance(await task, Slot)
 
 
 async def test_a_tenant_within_its_share_goes_before_any_class_of_one_that_floods():
-    gate = gate_of(places=2)
-    slots = [await gate.enter(ticket(100, "flood")) for _ in range(2)]
-    flood = await waiting(gate, *[ticket(100, "flood")] * 5)
-    (small,) = await waiting(gate, ticket(NORMAL, "small"))
+    limiter = gate_of(places=2)
+    slots = [await limiter.enter(ticket(100, "flood")) for _ in range(2)]
+    flood = await waiting(limiter, *[ticket(100, "flood")] * 5)
+    (small,) = await waiting(limiter, ticket(NORMAL, "small"))
     slots[0].release()
     assert isinstance(await small, Slot)
     assert not any(task.done() for task in flood)
@@ -463,10 +463,10 @@ async def test_a_tenant_within_its_share_goes_before_any_class_of_one_that_flood
 
 
 async def test_a_tenant_within_its_share_is_not_shed_for_the_load_of_another():
-    gate = gate_of(places=10, queue=0, shed_load=0.85)
-    slots = [await gate.enter(ticket(100, "flood")) for _ in range(9)]
-    assert (await refusal(gate.enter(ticket(NORMAL, "flood")))).metadata["why"] == "load"
-    slots.append(await gate.enter(ticket(NORMAL, "small")))
+    limiter = gate_of(places=10, queue=0, shed_load=0.85)
+    slots = [await limiter.enter(ticket(100, "flood")) for _ in range(9)]
+    assert (await refusal(limiter.enter(ticket(NORMAL, "flood")))).metadata["why"] == "load"
+    slots.append(await limiter.enter(ticket(NORMAL, "small")))
     for slot in slots:
         slot.release()
-    assert gate.in_flight == 0
+    assert limiter.in_flight == 0

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from services.gateway.policies.limit import Fixed
-from services.gateway.policies.limiter import Gate, Slot
+from services.gateway.policies.limiter import Limiter, Slot
 from services.gateway.policies.pace import Pace, Portion
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Shed, Ticket
@@ -19,11 +19,11 @@ _BATCH = score(premium=False, realtime=False, attempt=0, batch=True)
 
 
 class Scene:
-    """A gate whose calls take a second each, and what happened at it: (name, when)."""
+    """A limiter whose calls take a second each, and what happened at it: (name, when)."""
 
     def __init__(self, places: int = 10, share: float = 0.5, queue: int = 100, beside: float = 0.1):
         self.pressure = 0.0
-        self.gate = Gate(
+        self.limiter = Limiter(
             "llm demo",
             Fixed(places),
             queue,
@@ -43,7 +43,7 @@ class Scene:
         deadline = Deadline.after(budget_s, loop_clock)
         try:
             turn = await pace.turn(deadline)
-            slot = await self.gate.enter(Ticket(rank, tenant, weight, deadline, turn.over))
+            slot = await self.limiter.enter(Ticket(rank, tenant, weight, deadline, turn.over))
         except (TimeoutError, Shed):
             self.refused.append(name)
             return
@@ -51,14 +51,14 @@ class Scene:
 
     async def call(self, name: str, slot: Slot) -> None:
         self.served.append((name, loop_clock() - self.began))
-        self.most = max(self.most, self.gate.in_flight)
+        self.most = max(self.most, self.limiter.in_flight)
         try:
             await asyncio.sleep(1)
         finally:
             slot.release()
 
     async def interactive(self, tenant: str = "c") -> None:
-        await self.call("interactive", await self.gate.enter(Ticket(0, tenant, 1, Deadline.after(5, loop_clock))))
+        await self.call("interactive", await self.limiter.enter(Ticket(0, tenant, 1, Deadline.after(5, loop_clock))))
 
     def batch(self, name: str, number: int, tenant: str = "a", **how: float) -> list[asyncio.Task[None]]:
         pace = Pace()
@@ -100,12 +100,12 @@ def test_batches_never_take_the_last_places_nor_come_before_who_waits():
         scene = Scene(places=10, share=1, beside=1)
         batch = scene.batch("batch", 64)
         await asyncio.sleep(0.5)
-        assert scene.gate.in_flight == 9  # 0.85 of the places, rounded up
+        assert scene.limiter.in_flight == 9  # 0.85 of the places, rounded up
         waiting = [asyncio.create_task(scene.interactive()) for _ in range(3)]
         await asyncio.sleep(0.1)
-        assert scene.gate.waiting == 2  # none of which is the batch's
+        assert scene.limiter.waiting == 2  # none of which is the batch's
         await asyncio.sleep(0.05)
-        assert scene.gate.load() < 0.85  # others are not shed because a batch waits
+        assert scene.limiter.load() < 0.85  # others are not shed because a batch waits
         for task in [*batch, *waiting]:
             task.cancel()
         outcomes = await asyncio.gather(*batch, *waiting, return_exceptions=True)
@@ -119,13 +119,13 @@ def test_beside_others_a_batch_has_one_place_in_ten_until_they_are_gone_for_a_wh
         scene, seen = Scene(places=20), list[int]()
         batch = scene.batch("batch", 100)
         await asyncio.sleep(0.5)
-        seen.append(scene.gate.in_flight)
+        seen.append(scene.limiter.in_flight)
         await scene.interactive()
         for _ in range(3):
             await asyncio.gather(scene.interactive())
-            seen.append(scene.gate.in_flight)
+            seen.append(scene.limiter.in_flight)
         await asyncio.sleep(5.5)
-        seen.append(scene.gate.in_flight)
+        seen.append(scene.limiter.in_flight)
         await asyncio.gather(*batch)
         return seen
 
@@ -170,16 +170,16 @@ def test_an_item_waits_for_as_long_as_its_budget_lasts_and_is_then_refused():
     scene, took_s = on_paused_loop(scenario())
     assert (len(scene.served), len(scene.refused)) == (4, 6)
     assert took_s == pytest.approx(4)  # the last one served, which began in time
-    assert scene.gate.in_flight == 0
+    assert scene.limiter.in_flight == 0
 
 
 def test_a_refused_item_is_told_when_to_come_back():
     async def scenario() -> Shed:
         scene = Scene(places=1)
-        await scene.gate.enter(Ticket(0, "c", 1, Deadline.never()))
+        await scene.limiter.enter(Ticket(0, "c", 1, Deadline.never()))
         deadline = Deadline.after(1, loop_clock)
         with pytest.raises(Shed) as refused:
-            await scene.gate.enter(Ticket(_BATCH, "a", 1, deadline, lambda: None))
+            await scene.limiter.enter(Ticket(_BATCH, "a", 1, deadline, lambda: None))
         return refused.value
 
     refused = on_paused_loop(scenario())
@@ -211,24 +211,24 @@ def test_a_batch_that_is_cancelled_leaves_nothing_behind():
             for task in batch:
                 task.cancel()
             await asyncio.gather(*batch, return_exceptions=True)
-            assert scene.gate.in_flight == 0
+            assert scene.limiter.in_flight == 0
         return scene
 
-    assert len(on_paused_loop(scenario()).gate._backlog) == 0
+    assert len(on_paused_loop(scenario()).limiter._backlog) == 0
 
 
 def test_a_place_that_was_given_in_the_turn_of_a_cancellation_goes_back():
     async def scenario() -> int:
         scene = Scene(places=2)
-        slot = await scene.gate.enter(Ticket(_BATCH, "a", 1, Deadline.never(), lambda: None))
+        slot = await scene.limiter.enter(Ticket(_BATCH, "a", 1, Deadline.never(), lambda: None))
         waiting = asyncio.create_task(
-            scene.gate.enter(Ticket(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))
+            scene.limiter.enter(Ticket(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))
         )
         await asyncio.sleep(0.01)
         slot.release()  # gives it to who waits
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        return scene.gate.in_flight
+        return scene.limiter.in_flight
 
     assert on_paused_loop(scenario()) == 0
