@@ -67,7 +67,7 @@ class Scene:
         finally:
             self.took_s = loop_clock() - began
             reader.leave()
-            for _ in range(4):  # one turn of the loop for each task that ends another
+            for _ in range(10):  # turns of the loop, for each task that ends another
                 await asyncio.sleep(0)
         assert all(pool.limiter.in_flight == 0 for pool in self.fleet.pools.values()), "a place leaked"
         assert all(replica.in_flight == 0 for pool in self.fleet.pools.values() for replica in pool.replicas)
