@@ -51,9 +51,14 @@ async def test_a_paraphrase_hits_at_a_threshold_that_admits_it_and_another_count
 
 
 async def test_an_answer_ends_at_its_budget_with_what_there_is(client: hedgerow.AsyncClient):
-    for budget_ms in (300, 200, 100):
+    budget_ms = 300
+    for _ in range(6):  # how fast the machine is, and what else it has to do, is its own affair
         answer = await client.ask("Tell me a story about a fox.", budget_ms=budget_ms, tier="quality", cache="bypass")
-        if answer.finish_reason != "stop":  # else the machine is so fast that it has told all of it
+        if answer.finish_reason == "stop":
+            budget_ms //= 2
+        elif "llm:template" in answer.degraded:
+            budget_ms *= 2
+        else:
             break
     assert answer.finish_reason == "budget"
     assert "llm:budget" in answer.degraded

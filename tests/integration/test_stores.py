@@ -24,6 +24,8 @@ from services.cache.watch import Watchers
 from tests.redis import redis_server
 from tests.unit.cache.conftest import DIMENSION, identity
 
+pytestmark = pytest.mark.redis
+
 CAPITAL, OTHER = identity("what is the capital of france"), identity("an entirely unrelated thing")
 THEIRS = identity(CAPITAL.asked, tenant="globex")
 Open = Callable[[], AbstractAsyncContextManager[tuple[Store, Memory]]]

@@ -125,7 +125,7 @@ async def test_a_worker_that_dies_is_replaced_and_the_others_go_on(gateway: Laun
 
 
 async def test_told_to_stop_all_finish_what_they_have_and_none_is_left(gateway: Launch) -> None:
-    mesh = await gateway(tokens=40, each_ms=25, grace_ms="8000")
+    mesh = await gateway(tokens=40, each_ms=25, grace_ms="30000")
     processes = workers(mesh)
     begun = asyncio.Semaphore(0)
 
