@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from services.gateway.generation.job import Placed, Race
+from services.gateway.generation.job import Placed
 from services.gateway.generation.patience import Patience
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.labels import Act
-from services.gateway.policies.hedge import race
+from services.gateway.policies.hedge import Race
 from services.gateway.upstream.fleet import Fleet, Pool
 
 
@@ -29,7 +28,7 @@ class Hedging:
         after_s = self._fleet.pools[job.model].hedge.after_s() if other else None
         if after_s is None and not self._patience.ends(job):
             return await self._inner(placed)
-        return await _Runners(self._fleet, self._inner, self._patience, placed, other).race(after_s)
+        return await _Runners(self._fleet, self._inner, self._patience, placed, other).run(after_s)
 
     def _other(self, placed: Placed) -> Pool | None:
         """Who gets the second call: another replica of the model, else, where that is wanted, the next best model."""
@@ -44,20 +43,17 @@ class _Runners:
 
     def __init__(self, fleet: Fleet, inner: Generate[Placed], patience: Patience, placed: Placed, other: Pool | None):
         self._fleet, self._inner, self._patience, self._other = fleet, inner, patience, other
-        self._race, self._look = Race(), asyncio.Event()
-        self._placed = replace(placed, race=self._race)
+        self._placed = placed
         self._calls, self._before = placed.job.report.calls, len(placed.job.report.calls)
         self._told = False
 
-    async def race(self, after_s: float | None) -> TextStream:
+    async def run(self, after_s: float | None) -> TextStream:
+        self._race = race = Race[TextStream](after_s, self._second, self._patience_s)
+        self._placed = replace(self._placed, race=race)
         try:
-            first = self._inner(self._placed)
-            return await race(first, self._look, after_s, self._second, self._patience_s, self._decided)
+            return await race.run(self._inner(self._placed))
         finally:
-            self._fleet.hedges.leave(self._look)
-
-    def _decided(self) -> None:
-        self._race.decided = True
+            self._fleet.hedges.leave(race)
 
     def _patience_s(self) -> float:
         running = self._calls[self._before :]
@@ -77,10 +73,10 @@ class _Runners:
             return None
         slot = pool.limiter.spare()
         if slot is None:
-            self._fleet.hedges.leave(self._look)  # others may have a place
+            self._fleet.hedges.leave(self._race)  # others may have a place
             self._skip(pool, f"{waited}; the limiter has no place to spare")
             return None
-        if not self._fleet.hedges.spend(self._look):
+        if not self._fleet.hedges.spend(self._race):
             slot.release()
             self._skip(pool, f"{waited}; the budget of second calls is used up")
             return None

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.decisions import Decisions
+from services.gateway.policies.hedge import Race
 from services.gateway.policies.limiter import Slot
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.ticket import Ticket
@@ -75,13 +76,6 @@ class Job:
         return self.models[0]
 
 
-@dataclass(slots=True)
-class Race:
-    """Calls for the same text. `decided`: one has won, or they were given up; who is cancelled before was left."""
-
-    decided: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Placed:
     """A job and its place. Neither of `never` is called. `why`: for people, where it is not the `first` call."""
@@ -91,7 +85,7 @@ class Placed:
     kind: Kind = "first"
     never: Sequence[Replica] = ()
     why: str = ""
-    race: Race = field(default_factory=Race)
+    race: Race[Any] | None = None  # with another call for the same text
 
 
 @dataclass(frozen=True, slots=True)

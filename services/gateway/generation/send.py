@@ -34,7 +34,7 @@ class Send:
         try:
             await call.begin(fault)
         except asyncio.CancelledError:
-            call.lose() if placed.race.decided else call.leave()
+            call.lose() if placed.race and placed.race.decided else call.leave()
             raise
         except ServiceError as problem:
             call.failed(problem)

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from services.gateway.policies.usual import Usual
-from services.runtime.deadline import Clock, set_within
+from services.runtime.deadline import Clock
 from services.runtime.digest import WindowedDigest
-from services.runtime.errors import TooLate, Unavailable
+from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.policy.bucket import ExtraBudget
 
 Mode = Literal["adaptive", "fixed", "tied", "off"]
@@ -32,6 +32,14 @@ _MEMORY = 1 - 1 / 1_000  # requests that the ratio of requests to calls remember
 _LOOK_EVERY_S = 0.05  # percentiles move more slowly than requests come
 _ASK_AGAIN_S = 0.25
 _SOONEST = 0.5  # percentile: hedging the faster half wins nothing
+
+
+class Waiter(Protocol):
+    """Who waits for a second call to be paid for."""
+
+    def set(self) -> None:
+        """It is your turn, or may be."""
+        ...
 
 
 class HedgeBudget:
@@ -48,7 +56,7 @@ class HedgeBudget:
         self.burst, self.wanting = burst, asyncio.Event()
         self._budget, self._share = ExtraBudget(share, burst), share
         self._requests = self._calls = 0.0
-        self._line: dict[asyncio.Event, None] = {}  # the longest wait first
+        self._line: dict[Waiter, None] = {}  # the longest wait first
 
     def request(self) -> None:
         """A request came; it may be answered without a call."""
@@ -61,7 +69,7 @@ class HedgeBudget:
         """A request needs a call."""
         self._calls += 1
 
-    def spend(self, news: asyncio.Event) -> bool:
+    def spend(self, news: Waiter) -> bool:
         """Whether a second call may be made; it is then counted. Else `news` will be set when it is this one's turn,
         until it has left."""
         first = next(iter(self._line), news)
@@ -72,7 +80,7 @@ class HedgeBudget:
         self.wanting.set()
         return False
 
-    def leave(self, news: asyncio.Event) -> None:
+    def leave(self, news: Waiter) -> None:
         """No second call is wanted any more."""
         if news in self._line:
             del self._line[news]
@@ -187,74 +195,119 @@ class Runner(Protocol):
 R = TypeVar("R", bound=Runner)
 
 
-async def race(
-    first: Coroutine[Any, Any, R],
-    look: asyncio.Event,
-    after_s: float | None,
-    second: Callable[[], Coroutine[Any, Any, R] | None],
-    patience_s: Callable[[], float],
-    decided: Callable[[], None],
-) -> R:
-    """Return what begins first; all others have been cancelled by then, also when this is cancelled.
+class Race(Generic[R]):
+    """At most two calls for the same text; what begins first wins, and the other is cancelled.
 
-    After `after_s`, `second` is asked for another call. While it has none it is asked again, whenever `look` is set and
-    every now and then. Raises what the last call failed with when all have failed, `TooLate` when nothing has begun
-    within the patience there is with those who run: a second call has its own, from its beginning. `decided` is called
-    before the losers are cancelled, and not where nobody waits for this any more.
+    The first call runs in the task of whoever waits, so that a race without a second call costs two timers. The second
+    has a task of its own, and interrupts the first when it begins. `second` is asked for it after `after_s`. While it
+    has none it is asked again, whenever `set` is called and every now and then. `patience_s`: how long to wait for
+    those who run, also told after the second has begun: it has patience of its own.
     """
-    now = asyncio.get_running_loop().time
-    began, running, left = now(), [_started(first, look)], True
-    hedge_at = ask_at = float("inf") if after_s is None else began + after_s
-    try:
-        await asyncio.sleep(0)  # it is on its way
-        late_at = now() + patience_s()
-        while True:
-            look.clear()
-            winner, over = _begun(running), now() >= late_at
-            if winner or over:
-                decided()
-                left = False
-            if winner:
-                running.remove(winner)
-                return winner.result()
-            if over:
-                raise TooLate(f"no first text within {(now() - began) * 1000:.0f} ms")
-            if now() >= hedge_at and not any(each.done() for each in running):
-                if other := second():
-                    running.append(_started(other, look))
-                    hedge_at = ask_at = float("inf")
-                    await asyncio.sleep(0)
-                    late_at = now() + patience_s()
-                    continue
-                ask_at = now() + _ASK_AGAIN_S
-            await set_within(look, min(late_at, ask_at) - now())
-    finally:
-        for each in running:
-            _cancel(each, left=left)
 
+    def __init__(
+        self,
+        after_s: float | None,
+        second: Callable[[], Coroutine[Any, Any, R] | None],
+        patience_s: Callable[[], float],
+    ):
+        self._loop, self._began = asyncio.get_running_loop(), 0.0
+        self._after_s, self._ask, self._patience_s = after_s, second, patience_s
+        self._waiting: asyncio.Task[Any] | None = None  # who runs the first call
+        self._second: asyncio.Task[R] | None = None
+        self._asking: asyncio.TimerHandle | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._first_runs, self._late = True, False
+        self.decided = False  # one has won, or all were given up: else who is cancelled is left
 
-def _started(call: Coroutine[Any, Any, R], look: asyncio.Event) -> asyncio.Task[R]:
-    task = asyncio.create_task(call)
-    task.add_done_callback(lambda _: look.set())
-    return task
+    async def run(self, first: Coroutine[Any, Any, R]) -> R:
+        """The call that begins first; the other has been cancelled by then. Raises what the last call failed with when
+        all have failed, `TooLate` when there is no patience left."""
+        self._waiting, self._began = asyncio.current_task(), self._loop.time()
+        if self._after_s is not None:
+            self._asking = self._loop.call_later(self._after_s, self._ask_for_second)
+        self._loop.call_soon(self._take_patience)  # when the first is on its way
+        winner: R | None = None
+        try:
+            winner = await self._first_or_second(first)
+            self.decided = True
+            return winner
+        finally:
+            self._close(winner)
 
+    def set(self) -> None:
+        """There may be a second call now."""
+        if self._asking and self._after_s is not None and self._loop.time() >= self._began + self._after_s:
+            self._asking.cancel()
+            self._ask_for_second()
 
-def _problem(call: asyncio.Task[R]) -> BaseException | None:
-    """What a call that is done has failed with."""
-    return Unavailable("cancelled") if call.cancelled() else call.exception()
+    async def _first_or_second(self, first: Coroutine[Any, Any, R]) -> R:
+        try:
+            return await first
+        except asyncio.CancelledError:
+            if not self._is_ours():
+                raise
+        except ServiceError:
+            if self._second is None:
+                raise
+        finally:
+            self._first_runs = False
+        if self._second is None or self._late:
+            raise self._too_late()
+        try:
+            return await self._second
+        except asyncio.CancelledError:
+            if not self._is_ours():
+                raise
+            raise (self._too_late() if self._late else Unavailable("cancelled")) from None
 
+    def _is_ours(self) -> bool:
+        """Whether a cancellation is an interruption of ours, which then is over."""
+        return self.decided and (self._waiting is None or self._waiting.uncancel() == 0)
 
-def _begun(running: Sequence[asyncio.Task[R]]) -> asyncio.Task[R] | None:
-    """A call whose first text is here. Raises the last one's problem when all have failed."""
-    done = [each for each in running if each.done()]
-    winner = next((each for each in done if not _problem(each)), None)
-    if winner is None and len(done) == len(running) and (problem := _problem(done[-1])):
-        raise problem
-    return winner
+    def _too_late(self) -> TooLate:
+        return TooLate(f"no first text within {(self._loop.time() - self._began) * 1000:.0f} ms")
 
+    def _ask_for_second(self) -> None:
+        self._asking = None
+        if self._waiting is None or self._second or not self._first_runs:
+            return
+        call = self._ask()
+        if call is None:
+            self._asking = self._loop.call_later(_ASK_AGAIN_S, self._ask_for_second)
+            return
+        self._second = self._loop.create_task(call)
+        self._second.add_done_callback(self._second_ended)
+        self._loop.call_soon(self._take_patience)
 
-def _cancel(call: asyncio.Task[R], *, left: bool) -> None:
-    if not call.done():
-        call.cancel()
-    elif not _problem(call):
-        call.result().leave() if left else call.result().lose()
+    def _second_ended(self, second: asyncio.Task[R]) -> None:
+        if not second.cancelled() and second.exception() is None and self._waiting and self._first_runs:
+            self._interrupt()
+
+    def _take_patience(self) -> None:
+        if self._waiting is None:
+            return
+        if self._ending:
+            self._ending.cancel()
+        patience_s = self._patience_s()
+        self._ending = self._loop.call_later(patience_s, self._give_up) if patience_s < float("inf") else None
+
+    def _give_up(self) -> None:
+        self._late = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._waiting and not self.decided:
+            self.decided = True
+            self._waiting.cancel()
+
+    def _close(self, winner: R | None) -> None:
+        """Nothing of it stays."""
+        self._waiting = None
+        for timer in filter(None, (self._asking, self._ending)):
+            timer.cancel()
+        second, self._asking = self._second, None
+        if second is None:
+            return
+        second.cancel()
+        if second.done() and not second.cancelled() and not second.exception() and second.result() is not winner:
+            second.result().lose() if self.decided else second.result().leave()

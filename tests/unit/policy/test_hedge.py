@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule, race
+from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule, Race
 from services.gateway.policies.usual import Usual
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from tests.clock import PausedClock, loop_clock, on_paused_loop
@@ -50,14 +50,8 @@ def run_race(first: tuple, second: tuple | None, after_s: float | None, within_s
 
         winner, error = None, None
         try:
-            winner = await race(
-                start(first),
-                asyncio.Event(),
-                after_s,
-                second=lambda: second and start(second),
-                patience_s=lambda: began + within_s - loop_clock(),
-                decided=lambda: None,
-            )
+            patience_s = lambda: began + within_s - loop_clock()  # noqa: E731
+            winner = await Race(after_s, lambda: second and start(second), patience_s).run(start(first))
         except ServiceError as caught:
             error = caught
         await asyncio.sleep(0)  # who was cancelled hears of it
@@ -89,16 +83,17 @@ def test_a_first_call_that_fails_before_its_time_gets_no_second_one():
 
 def test_a_second_call_that_cannot_be_had_yet_is_asked_for_again():
     async def main():
-        look, asked = asyncio.Event(), []
+        asked = []
 
         def second():
             asked.append(loop_clock())
             return Runner(0.1).run() if len(asked) == 3 else None
 
-        asyncio.get_running_loop().call_later(1.1, look.set)
+        race = Race(1.0, second, lambda: float("inf"))
+        asyncio.get_running_loop().call_later(1.1, race.set)
 
         began = loop_clock()
-        await race(Runner(60.0).run(), look, 1.0, second, lambda: float("inf"), lambda: None)
+        await race.run(Runner(60.0).run())
         return [at - began for at in asked], loop_clock() - began
 
     asked, took_s = on_paused_loop(main())
@@ -114,16 +109,13 @@ def test_the_race_ends_at_its_time():
 
 def test_a_race_that_is_cancelled_leaves_nobody_running():
     async def main():
-        runner, decided = Runner(5.0), []
-        racing = race(
-            runner.run(), asyncio.Event(), None, lambda: None, lambda: float("inf"), lambda: decided.append(1)
-        )
-        running = asyncio.create_task(racing)
+        runner, race = Runner(5.0), Race(None, lambda: None, lambda: float("inf"))
+        running = asyncio.create_task(race.run(runner.run()))
         await asyncio.sleep(1)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await asyncio.sleep(0)
-        return runner.lost and not decided
+        return runner.lost and not race.decided
 
     assert on_paused_loop(main())
 
