@@ -10,7 +10,7 @@ from services.gateway.generation.job import Placed
 from services.gateway.generation.patience import Patience
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.labels import Act
-from services.gateway.policies.hedge import Race
+from services.gateway.policies.race import Race
 from services.gateway.upstream.fleet import Fleet, Pool
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.decisions import Decisions
-from services.gateway.policies.hedge import Race
 from services.gateway.policies.limiter import Slot
+from services.gateway.policies.race import Race
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.ticket import Ticket
 from services.gateway.upstream.fleet import Pool, Replica

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule, Race
+from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
+from services.gateway.policies.race import Race
 from services.gateway.policies.usual import Usual
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from tests.clock import PausedClock, loop_clock, on_paused_loop
