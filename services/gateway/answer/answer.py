@@ -51,7 +51,8 @@ class Answer:
     async def _to_the_end(self) -> Messages:
         """Whatever comes before the last event, and that."""
         draft, ledger = self._draft, self._ledger
-        ledger.tell = lambda stage: draft.outbox.append(pb.Event(stage=stage))
+        outbox = draft.outbox  # by itself: who held the draft would be held by it, and left to the garbage collector
+        ledger.tell = lambda stage: outbox.append(pb.Event(stage=stage))
         ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
         for stage in self._stages_to_wait_for():
             async with aclosing(stage.run()) as steps:

@@ -13,7 +13,6 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.generation.job import Observe, Sent
 from services.gateway.generation.stream import Text
-from services.gateway.labels import Act
 from services.gateway.policies.limit import Sample
 from services.gateway.policies.shared_breaker import Blame
 from services.gateway.upstream.drill import Fault
@@ -32,7 +31,8 @@ class Call:
         job = sent.placed.job
         self.pool, self.replica, self.kind = sent.pool, sent.replica, sent.placed.kind
         self.problem: ServiceError | None = None  # what it failed with before its first text
-        self._permit, self._slot, self._observe, self._report = sent.permit, sent.placed.slot, observe, job.report
+        # Not the report, which has this call: the two would be left to the garbage collector.
+        self._permit, self._slot, self._observe = sent.permit, sent.placed.slot, observe
         self._deadline, self._clock, self._stall_s = job.deadline, job.deadline.clock, stall_s
         self._started = self._last = self._clock()
         self._first_s: float | None = None
@@ -112,14 +112,7 @@ class Call:
 
     def _win(self) -> None:
         """From now on its messages are the readers'."""
-        decisions, pool = self._report.decisions, self.pool
-        self._report.model = pool.model
-        if self.kind == "hedge":
-            decisions.add(Act.HEDGE_WON, self.replica, f"after {self.age_s() * 1000:.0f} ms")
-        if pool.sag.sagging:
-            rate = f"tokens come at {pool.sag.ratio():.2f} of the usual rate"
-            decisions.add(Act.LIMIT_SAGGING, pool.model, rate)
-        asyncio.get_running_loop().call_soon(pool.answered, self._first_s or 0.0)
+        asyncio.get_running_loop().call_soon(self.pool.answered, self._first_s or 0.0)
         if self._permit.probe:  # no need to wait for the end of a long answer
             self._permit.succeeded(self._first_s)
 

@@ -51,9 +51,13 @@ class _Runners:
         self._race = race = Race[TextStream](after_s, self._second, self._patience_s)
         self._placed = replace(self._placed, race=race)
         try:
-            return await race.run(self._inner(self._placed))
+            winner = await race.run(self._inner(self._placed))
         finally:
             self._fleet.hedges.leave(race)
+        if winner.kind == "hedge":
+            after = f"after {winner.age_s() * 1000:.0f} ms"
+            self._placed.job.report.decisions.add(Act.HEDGE_WON, winner.replica, after)
+        return winner
 
     def _patience_s(self) -> float:
         running = self._calls[self._before :]

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.decisions import Decisions
+from services.gateway.generation.stream import Kind
 from services.gateway.policies.limiter import Slot
 from services.gateway.policies.race import Race
 from services.gateway.policies.shared_breaker import SharedPermit
@@ -30,7 +31,6 @@ from services.runtime.telemetry import Metadata
 if TYPE_CHECKING:
     from services.gateway.generation.call import Call
 
-Kind = Literal["first", "hedge", "failover"]
 Observe = Callable[[router_pb2.Observation], None]
 
 

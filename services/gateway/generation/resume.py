@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.generation.job import Job, Placed
+from services.gateway.generation.job import Job, Placed, Report
 from services.gateway.generation.retrying import RETRIES
 from services.gateway.generation.stream import Generate, Text, TextStream
 from services.gateway.labels import Act
@@ -24,7 +24,7 @@ class Resumable:
         """Write the answer into `text`. Raises when it ends without its last message."""
         stream = await self._begin(job)
         try:
-            while problem := await _poured(stream, text):
+            while problem := await _poured(stream, job.report, text):
                 stream.failed(problem)
                 if isinstance(problem, TooLate):
                     raise problem
@@ -70,8 +70,12 @@ class Resumable:
         return Placed(rest, slot, "failover", never=pool.elsewhere(failed), why=cause.outline)
 
 
-async def _poured(stream: TextStream, text: Text) -> ServiceError | None:
+async def _poured(stream: TextStream, report: Report, text: Text) -> ServiceError | None:
     """What the stream broke with; None when all of it is poured."""
+    pool, report.model = stream.pool, stream.pool.model
+    if pool.sag.sagging:
+        rate = f"tokens come at {pool.sag.ratio():.2f} of the usual rate"
+        report.decisions.add(Act.LIMIT_SAGGING, pool.model, rate)
     try:
         await stream.pour(text)
     except ServiceError as problem:

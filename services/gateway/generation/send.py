@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Mapping
 
 from services.gateway.generation.call import Call
-from services.gateway.generation.job import Kind, Observe, Sent
+from services.gateway.generation.job import Observe, Sent
+from services.gateway.generation.stream import Kind
 from services.gateway.labels import Act
 from services.gateway.upstream import balance
 from services.runtime.errors import ServiceError

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.policies.single_flight import Flight
 from services.gateway.upstream.fleet import Pool, Replica
 from services.runtime.errors import ServiceError
 
+Kind = Literal["first", "hedge", "failover"]
 J = TypeVar("J", contravariant=True)
 Text = Flight[llm_pb2.GenerateResponse]  # where messages go, for everyone who reads them
 
@@ -19,6 +20,11 @@ class TextStream(Protocol):
 
     pool: Pool
     replica: Replica
+    kind: Kind
+
+    def age_s(self) -> float:
+        """Since it was sent."""
+        ...
 
     async def pour(self, text: Text) -> None:
         """Hand on every message as it comes, the first and the last included. Raises what it broke with."""

@@ -139,9 +139,18 @@ class Race(Generic[R]):
         self._waiting = None
         for timer in filter(None, (self._asking, self._ending)):
             timer.cancel()
-        second, self._asking = self._second, None
+        second, self._asking, self._ending = self._second, None, None
+        self._ask, self._patience_s = _nobody, _endless  # who asked may hold this, and neither would be let go
         if second is None:
             return
         second.cancel()
         if second.done() and not second.cancelled() and not second.exception() and second.result() is not winner:
             second.result().lose() if self.decided else second.result().leave()
+
+
+def _nobody() -> None:
+    return None
+
+
+def _endless() -> float:
+    return float("inf")
