@@ -27,7 +27,7 @@ class Model:
         self.going = asyncio.Event()
         self.going.set()
 
-    async def hear(self, audio: Audio, before: str) -> list[Word]:
+    async def transcribe_utterance(self, audio: Audio, before: str) -> list[Word]:
         self.lengths.append(len(audio) / RATE)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -56,7 +56,7 @@ def of(kind: type[Heard], events: Sequence[Heard]) -> list[Heard]:
 
 async def test_silence_is_never_given_to_the_model() -> None:
     model = Model()
-    listener = Listener(model.hear, LOCAL)
+    listener = Listener(model.transcribe_utterance, LOCAL)
     assert await heard(listener, packets(silence(5))) == []
     assert model.lengths == []
     assert (listener.audio_s, listener.speech_s) == (5, 0)
@@ -64,7 +64,7 @@ async def test_silence_is_never_given_to_the_model() -> None:
 
 @pytest.mark.parametrize("settings", [LOCAL, WINDOWS])
 async def test_a_stretch_of_speech_starts_and_ends_in_one_segment(settings: ListenerSettings) -> None:
-    events = await heard(Listener(Model().hear, settings), packets(silence(1), question(), silence(1)))
+    events = await heard(Listener(Model().transcribe_utterance, settings), packets(silence(1), question(), silence(1)))
     assert isinstance(events[0], Started)
     assert 1.0 < events[0].at_s < 1.5
     assert isinstance(events[-1], Segment)
@@ -73,7 +73,7 @@ async def test_a_stretch_of_speech_starts_and_ends_in_one_segment(settings: List
 
 @pytest.mark.parametrize("settings", [LOCAL, WINDOWS])
 async def test_the_segment_closes_at_the_pause_and_not_a_step_later(settings: ListenerSettings) -> None:
-    listener = Listener(Model().hear, settings)
+    listener = Listener(Model().transcribe_utterance, settings)
     async with aclosing(listener.listen(packets(question(), silence(3)))) as events:  # type: ignore[type-var]
         (closed,) = [listener.audio_s async for event in events if isinstance(event, Segment)]
     assert closed <= len(question()) / RATE + 0.5 + 0.1
@@ -81,7 +81,7 @@ async def test_the_segment_closes_at_the_pause_and_not_a_step_later(settings: Li
 
 async def test_two_stretches_are_two_segments_with_numbers_and_times_in_order() -> None:
     audio = packets(question(), silence(1), question(), silence(1))
-    first, second = of(Segment, await heard(Listener(Model().hear, LOCAL), audio))
+    first, second = of(Segment, await heard(Listener(Model().transcribe_utterance, LOCAL), audio))
     assert isinstance(first, Segment)
     assert isinstance(second, Segment)
     assert (first.index, second.index) == (0, 1)
@@ -89,7 +89,7 @@ async def test_two_stretches_are_two_segments_with_numbers_and_times_in_order() 
 
 
 async def test_partials_show_more_and_more_and_what_is_confirmed_stays() -> None:
-    events = await heard(Listener(Model().hear, LOCAL), packets(question(), silence(1)))
+    events = await heard(Listener(Model().transcribe_utterance, LOCAL), packets(question(), silence(1)))
     confirmed: list[str] = []
     for event in events:
         if isinstance(event, Partial):
@@ -102,7 +102,7 @@ async def test_partials_show_more_and_more_and_what_is_confirmed_stays() -> None
 
 
 async def test_speech_that_goes_on_to_the_end_of_the_audio_is_transcribed() -> None:
-    events = await heard(Listener(Model().hear, LOCAL), packets(question()[: RATE * 3 // 2]))
+    events = await heard(Listener(Model().transcribe_utterance, LOCAL), packets(question()[: RATE * 3 // 2]))
     assert isinstance(events[-1], Segment)
 
 
@@ -117,7 +117,7 @@ async def test_it_reads_on_while_the_model_works_and_then_takes_all_there_is() -
             yield packet
         model.going.set()
 
-    await heard(Listener(model.hear, ListenerSettings(pause_ms=5_000)), audio())
+    await heard(Listener(model.transcribe_utterance, ListenerSettings(pause_ms=5_000)), audio())
     assert taken == 2 * len(question()) + RATE
     assert model.most_at_once == 1
     first, rest = model.lengths
@@ -129,7 +129,9 @@ async def test_what_the_model_is_asked_depends_on_the_audio_alone() -> None:
     asked = []
     for _ in range(2):
         model = Model()
-        await heard(Listener(model.hear, LOCAL), packets(question(), silence(0.3), question(), silence(1)))
+        await heard(
+            Listener(model.transcribe_utterance, LOCAL), packets(question(), silence(0.3), question(), silence(1))
+        )
         asked.append(model.lengths)
     assert asked[0] == asked[1]
 
@@ -144,7 +146,7 @@ async def test_it_says_once_a_second_that_it_is_behind() -> None:
             yield packet
         model.going.set()
 
-    events = await heard(Listener(model.hear, LOCAL, clock), audio())
+    events = await heard(Listener(model.transcribe_utterance, LOCAL, clock), audio())
     said = of(Behind, events)
     assert len(said) in (len(question()) * 3 // RATE - 1, len(question()) * 3 // RATE, len(question()) * 3 // RATE + 1)
     assert all(isinstance(each, Behind) and each.behind_s > 1 for each in said)
@@ -160,7 +162,7 @@ async def test_reading_waits_when_too_much_audio_waits() -> None:
             taken += len(packet)
             yield packet
 
-    listener = Listener(model.hear, ListenerSettings(backlog_s=4.0))
+    listener = Listener(model.transcribe_utterance, ListenerSettings(backlog_s=4.0))
     task = asyncio.create_task(heard(listener, audio()))
     while listener.audio_s < 4.0:
         await asyncio.sleep(0)
@@ -174,7 +176,7 @@ async def test_reading_waits_when_too_much_audio_waits() -> None:
 
 async def test_a_segment_that_goes_on_and_on_is_closed_where_it_is_confirmed() -> None:
     settings = ListenerSettings(pause_ms=5_000, longest_s=4.0)
-    segments = of(Segment, await heard(Listener(Model().hear, settings), packets(*[question()] * 8)))
+    segments = of(Segment, await heard(Listener(Model().transcribe_utterance, settings), packets(*[question()] * 8)))
     assert len(segments) > 2
 
 
@@ -185,23 +187,23 @@ async def test_what_the_audio_raises_comes_out_and_nothing_is_left_running() -> 
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        await heard(Listener(Model().hear, LOCAL), audio())
+        await heard(Listener(Model().transcribe_utterance, LOCAL), audio())
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_what_the_model_raises_comes_out() -> None:
-    async def hear(audio: Audio, before: str) -> list[Word]:
+    async def transcribe(audio: Audio, before: str) -> list[Word]:
         raise RuntimeError("no memory")
 
     with pytest.raises(RuntimeError, match="no memory"):
-        await heard(Listener(hear, LOCAL), packets(question(), silence(1)))
+        await heard(Listener(transcribe, LOCAL), packets(question(), silence(1)))
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_who_stops_listening_stops_the_reading_and_the_model() -> None:
     model = Model()
     model.going.clear()
-    async with aclosing(Listener(model.hear, LOCAL).listen(packets(question(), silence(1)))) as events:  # type: ignore[type-var]
+    async with aclosing(Listener(model.transcribe_utterance, LOCAL).listen(packets(question(), silence(1)))) as events:  # type: ignore[type-var]
         async for _ in events:
             break
     assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -130,6 +130,7 @@ async def test_a_proxy_that_the_environment_names_is_used(folder: Path, monkeypa
         asked.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
         writer.close()
+        await writer.wait_closed()
 
     async with await asyncio.start_server(proxy, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]

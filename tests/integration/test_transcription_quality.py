@@ -45,8 +45,8 @@ def rate(spoken: Recording, words: list[Word]) -> float:
 async def live(whisper: Whisper, spoken: Recording, policy: Literal["local_agreement", "windows"]) -> list[Word]:
     """What a listener writes down. Its runs go by the time of the audio, so that it may come as fast as it is heard."""
 
-    async def hear(audio: Audio, before: str) -> list[Word]:
-        return whisper.hear(audio, "en", before)
+    async def transcribe(audio: Audio, before: str) -> list[Word]:
+        return whisper.transcribe_utterance(audio, "en", before)
 
     async def packets() -> AsyncIterator[Audio]:
         for start in range(0, len(spoken.samples), PACKET):
@@ -54,7 +54,7 @@ async def live(whisper: Whisper, spoken: Recording, policy: Literal["local_agree
             for _ in range(8):  # the run that this makes due
                 await asyncio.sleep(0)
 
-    async with aclosing(Listener(hear, ListenerSettings(policy)).listen(packets())) as events:  # type: ignore[type-var]
+    async with aclosing(Listener(transcribe, ListenerSettings(policy)).listen(packets())) as events:  # type: ignore[type-var]
         return [word async for event in events if isinstance(event, Segment) for word in event.words]
 
 

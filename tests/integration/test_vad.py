@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.audio.endpointer import Ear
+from services.audio.endpointer import Endpointer
 from services.audio.speech import RATE, Audio
-from services.audio.vad import FRAME, Pauses, Probabilities, Turn, stretches
+from services.audio.vad import FRAME, Pauses, Probabilities, Turn, utterances
 from tests.unit.audio.voices import question, silence
 
 PAUSE_S = 0.5
@@ -65,7 +65,7 @@ def test_the_size_of_packets_does_not_matter(size: int) -> None:
 
 def test_a_recording_is_cut_at_its_pauses() -> None:
     audio = np.concatenate((silence(1), question(), silence(1), question(), silence(40)))
-    found = [(start, stop) for start, stop in stretches(audio, PAUSE_S, 10) if stop > start]
+    found = [(start, stop) for start, stop in utterances(audio, PAUSE_S, 10) if stop > start]
     assert len(found) == 2
     assert 0.7 * RATE < found[0][0] < 1.3 * RATE
     assert found[0][1] < found[1][0]
@@ -73,28 +73,28 @@ def test_a_recording_is_cut_at_its_pauses() -> None:
 
 def test_speech_without_a_pause_is_cut_before_it_is_too_long() -> None:
     audio = np.concatenate([question()] * 8)
-    found = [(start, stop) for start, stop in stretches(audio, 5.0, 4.0) if stop > start]
+    found = [(start, stop) for start, stop in utterances(audio, 5.0, 4.0) if stop > start]
     assert all(stop - start <= 4.1 * RATE for start, stop in found)
     assert all(stop == start for (_, stop), (start, _) in pairwise(found))
 
 
 def test_the_ear_forgets_what_is_not_needed() -> None:
-    ear = Ear(PAUSE_S)
+    endpointer = Endpointer(PAUSE_S)
     for _ in range(20):
-        ear.feed(silence(1))
-        ear.forget(ear.now)
-    assert ear.kept_s < 1.0
-    (started,) = ear.feed(np.concatenate((silence(0.5), question())))
+        endpointer.feed(silence(1))
+        endpointer.forget(endpointer.now)
+    assert endpointer.kept_s < 1.0
+    (started,) = endpointer.feed(np.concatenate((silence(0.5), question())))
     assert 20.3 < started.at_s < 21.0
 
 
 def test_the_ear_closes_what_is_open_when_the_audio_ends() -> None:
-    ear, audio = Ear(PAUSE_S), question()
-    ear.feed(audio)
-    ear.end()
-    assert [stretch.closed for stretch in ear.stretches] == [True]
-    assert ear.spoken > 0.5 * len(audio)
-    assert same(ear.audio(0, 1_000), audio[:1_000])
+    endpointer, audio = Endpointer(PAUSE_S), question()
+    endpointer.feed(audio)
+    endpointer.end()
+    assert [utterance.closed for utterance in endpointer.utterances] == [True]
+    assert endpointer.spoken > 0.5 * len(audio)
+    assert same(endpointer.audio(0, 1_000), audio[:1_000])
 
 
 def same(one: Audio, other: Audio) -> bool:
@@ -102,4 +102,4 @@ def same(one: Audio, other: Audio) -> bool:
 
 
 def test_each_half_minute_without_speech_is_a_step_of_its_own():
-    assert list(stretches(np.zeros(65 * RATE, np.float32), PAUSE_S, 10)) == [(0, 0)] * 3
+    assert list(utterances(np.zeros(65 * RATE, np.float32), PAUSE_S, 10)) == [(0, 0)] * 3

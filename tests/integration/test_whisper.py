@@ -25,7 +25,7 @@ def test_it_says_what_it_is(whisper: Whisper) -> None:
 
 
 def test_it_hears_words_with_times_in_order(whisper: Whisper) -> None:
-    words = whisper.hear(question(), "en")
+    words = whisper.transcribe_utterance(question(), "en")
     assert texts(words) == TEXT
     assert all(0 <= word.start_s <= word.end_s <= len(question()) / RATE for word in words)
     assert [word.start_s for word in words] == sorted(word.start_s for word in words)
@@ -34,22 +34,22 @@ def test_it_hears_words_with_times_in_order(whisper: Whisper) -> None:
 
 def test_a_model_that_needs_the_full_window_gets_it() -> None:
     whole = open_whisper(str(MODELS / "demo-whisper"), "cpu", "int8", 1, shortest_window_s=30)
-    assert texts(whole.hear(question(), "en")) == TEXT
+    assert texts(whole.transcribe_utterance(question(), "en")) == TEXT
 
 
 @pytest.mark.parametrize("seconds", [0, 0.01, 0.5, 5])
 def test_silence_and_noise_have_no_words(whisper: Whisper, seconds: float) -> None:
-    assert whisper.hear(silence(seconds), "en") == []
+    assert whisper.transcribe_utterance(silence(seconds), "en") == []
     noise = np.random.default_rng(0).normal(0, 0.01, round(seconds * RATE)).astype(np.float32)
-    assert whisper.hear(noise, "en") == []
+    assert whisper.transcribe_utterance(noise, "en") == []
 
 
 def test_what_was_said_before_may_be_told(whisper: Whisper) -> None:
-    assert texts(whisper.hear(question(), "en", "Which city is it?")) == TEXT
+    assert texts(whisper.transcribe_utterance(question(), "en", "Which city is it?")) == TEXT
 
 
 def test_more_than_the_model_can_hear_is_left_out(whisper: Whisper) -> None:
-    words = whisper.hear(np.concatenate([question()] * 20), "en")
+    words = whisper.transcribe_utterance(np.concatenate([question()] * 20), "en")
     assert words
     assert words[-1].end_s <= 30
 
