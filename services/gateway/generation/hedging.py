@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import asyncio
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from services.gateway.generation.job import Placed
 from services.gateway.generation.patience import Patience
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.labels import Act
+from services.gateway.policies.limiter import Slot
 from services.gateway.policies.race import Race
 from services.gateway.upstream.fleet import Fleet, Pool
 
@@ -66,7 +67,7 @@ class _Runners:
         job, pool = self._placed.job, running[-1].pool
         return self._patience.seconds(job, pool, [*job.failed, *(call.replica for call in running)])
 
-    def _second(self) -> Coroutine[Any, Any, TextStream] | None:
+    def _second(self) -> asyncio.Task[TextStream] | None:
         """The second call, where load, budget and breakers allow it."""
         pool, job, first = self._other, self._placed.job, self._calls[-1]
         if pool is None:
@@ -85,7 +86,10 @@ class _Runners:
             self._skip(pool, f"{waited}; the budget of second calls is used up")
             return None
         models = job.models if pool is first.pool else job.models[1:]
-        return self._send(Placed(replace(job, models=models), slot, "hedge", (first.replica,), waited, self._race))
+        placed = Placed(replace(job, models=models), slot, "hedge", (first.replica,), waited, self._race)
+        call = asyncio.get_running_loop().create_task(self._send(placed))
+        call.add_done_callback(partial(_give_back, slot))
+        return call
 
     def _skip(self, pool: Pool, why: str) -> None:
         """It may be asked for again: the first refusal is told."""
@@ -94,8 +98,11 @@ class _Runners:
             self._placed.job.report.decisions.add(Act.HEDGE_SKIPPED, pool.model, why)
 
     async def _send(self, placed: Placed) -> TextStream:
-        try:
-            return await self._inner(placed)
-        except BaseException:
-            placed.slot.release()
-            raise
+        return await self._inner(placed)
+
+
+def _give_back(slot: Slot, call: asyncio.Task[TextStream]) -> None:
+    """The place of a call that came to nothing, also of one that was cancelled before it began. One that was sent has
+    given it back by itself."""
+    if call.cancelled() or call.exception():
+        slot.release()

@@ -41,7 +41,7 @@ class Race(Generic[R]):
     def __init__(
         self,
         after_s: float | None,
-        second: Callable[[], Coroutine[Any, Any, R] | None],
+        second: Callable[[], asyncio.Task[R] | None],
         patience_s: Callable[[], float],
     ):
         self._loop, self._began = asyncio.get_running_loop(), 0.0
@@ -109,7 +109,7 @@ class Race(Generic[R]):
         if call is None:
             self._asking = self._loop.call_later(_ASK_AGAIN_S, self._ask_for_second)
             return
-        self._second = self._loop.create_task(call)
+        self._second = call
         self._second.add_done_callback(self._second_ended)
         self._loop.call_soon(self._take_patience)
 

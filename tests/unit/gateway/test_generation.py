@@ -13,12 +13,14 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.errors import ModelUnavailable
-from services.gateway.generation.job import Job, Report
+from services.gateway.generation import hedging
+from services.gateway.generation.job import Job, Placed, Report
+from services.gateway.generation.patience import Patience
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
 from services.gateway.policies.ticket import Shed, Ticket
 from services.gateway.upstream.balance import Locality
-from services.gateway.upstream.fleet import Fleet
+from services.gateway.upstream.fleet import Fleet, Pool
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, Faulty, InvalidInput, ServiceError, ShareUsed, TooLate, Unavailable
 from tests.clock import loop_clock, on_paused_loop
@@ -123,6 +125,12 @@ def test_a_first_text_in_time_is_not_hedged():
     prompt = [says("a", 0.05), says("b", 0.05)]
     assert play(policies={"hedge": HEDGE}, m=prompt).decisions == []
     assert sum(calls(*prompt)) == 1
+
+
+@pytest.mark.parametrize("after_s", [0.1, 0.1 - 1e-9, 0.1 + 1e-9])
+def test_a_second_call_that_is_not_needed_in_the_moment_it_begins_keeps_no_place(after_s: float):
+    both = [says("a", after_s), says("b", 1.0)]  # `Scene` looks for places that leak
+    assert play(policies={"hedge": HEDGE}, m=both).words == "a"
 
 
 def test_one_replica_is_never_hedged():
@@ -423,3 +431,40 @@ def test_a_tenant_that_had_its_share_of_an_engine_costs_others_nothing():
 @pytest.mark.parametrize("told", [InvalidInput("a", "b", "c"), ShareUsed("enough", retry_delay_s=1)])
 def test_what_only_this_request_meets_is_not_held_against_the_model(told: ServiceError):
     assert play(m=ScriptedLlm(told)).observed == []
+
+
+def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place():
+    async def main() -> None:
+        behind = fleet(loop_clock, {"hedge": HEDGE}, m=[says("a", 1.0), says("b", 1.0)])
+        behind.request()
+        job = Scene(behind).job
+        deadline = Deadline.after(1.0, loop_clock)
+        slot = await behind.pools["m"].limiter.enter(Ticket(0, "acme", 1.0, deadline))
+        runners = hedging._Runners(behind, _never, Patience(behind), Placed(job, slot), behind.pools["m"])
+        running = asyncio.create_task(runners.run(None))
+        await asyncio.sleep(0)
+        job.report.calls.append(_Sent(behind.pools["m"]))
+        call = runners._second()
+        call.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert behind.pools["m"].limiter.in_flight == 1
+        slot.release()
+        running.cancel()
+        await asyncio.gather(running, call, return_exceptions=True)
+
+    on_paused_loop(main())
+
+
+async def _never(placed: Placed) -> None:
+    await asyncio.Event().wait()
+
+
+class _Sent:
+    """A call that was sent a while ago."""
+
+    def __init__(self, pool: Pool):
+        self.pool, self.replica = pool, pool.replicas[0]
+
+    def age_s(self) -> float:
+        return 0.1

@@ -51,8 +51,12 @@ def run_race(first: tuple, second: tuple | None, after_s: float | None, within_s
 
         winner, error = None, None
         try:
-            patience_s = lambda: began + within_s - loop_clock()  # noqa: E731
-            winner = await Race(after_s, lambda: second and start(second), patience_s).run(start(first))
+            race = Race(
+                after_s,
+                lambda: second and asyncio.create_task(start(second)),
+                lambda: began + within_s - loop_clock(),
+            )
+            winner = await race.run(start(first))
         except ServiceError as caught:
             error = caught
         await asyncio.sleep(0)  # who was cancelled hears of it
@@ -88,7 +92,7 @@ def test_a_second_call_that_cannot_be_had_yet_is_asked_for_again():
 
         def second():
             asked.append(loop_clock())
-            return Runner(0.1).run() if len(asked) == 3 else None
+            return asyncio.create_task(Runner(0.1).run()) if len(asked) == 3 else None
 
         race = Race(1.0, second, lambda: float("inf"))
         asyncio.get_running_loop().call_later(1.1, race.set)
