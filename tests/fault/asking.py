@@ -173,7 +173,7 @@ async def asking(address: str, key: str = "", prewarm: bool = True) -> AsyncIter
         yield Asker(channel, key)
 
 
-def p99_ms(outcomes: Sequence[Outcome | float]) -> float:
-    """Of their times, or of these seconds, by nearest rank."""
-    times = sorted(each if isinstance(each, float) else each.seconds for each in outcomes)
+def p99_ms(outcomes: Sequence[Outcome]) -> float:
+    """Of their times, by nearest rank."""
+    times = sorted(outcome.seconds for outcome in outcomes)
     return times[min(len(times) - 1, int(len(times) * 0.99))] * 1000

@@ -1,9 +1,8 @@
 """A simulated abuser, in a process of its own so that it takes no time from the caller it is measured against.
 
-`python -m tests.fault.flood HOST:PORT [bare]`: starts calls on one connection and cancels each at once, as fast as it
-can, until it is ended; with `bare`, of a `bench.bare_relay` in the place of a gateway. It prints a line once it has
-begun. It gives way to every other process of the machine: what counts is what its calls cost who serves them, not that
-it takes a core from them.
+`python -m tests.fault.flood HOST:PORT`: starts calls on one connection and cancels each at once, as fast as it can,
+until it is ended. It prints a line once it has begun. It gives way to every other process of the machine: what counts
+is what its calls cost the gateway, not that it takes a core from it.
 """
 
 from __future__ import annotations
@@ -11,25 +10,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import partial
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from tests.fault.asking import asking
-from tests.fault.bare import asking_bare
 
 
-async def flood(address: str, bare: bool) -> None:
-    async with AsyncExitStack() as stack:
-        start: Callable[[str], Any]
-        if bare:
-            start = (await stack.enter_async_context(asking_bare(address))).start
-        else:
-            start = partial((await stack.enter_async_context(asking(address))).start, bypass=True)
+async def flood(address: str) -> None:
+    async with asking(address) as caller:
         print("flooding", flush=True)
         while True:
-            asked = [start("Never mind?") for _ in range(20)]
+            asked = [caller.start("Never mind?", bypass=True) for _ in range(20)]
             await asyncio.sleep(0)  # they are on their way
             for stream in asked:
                 stream.cancel()
@@ -50,11 +41,11 @@ async def abusing(module: str, *told: str) -> AsyncIterator[None]:
         await process.wait()
 
 
-def flooding(address: str, *, bare: bool = False) -> AbstractAsyncContextManager[None]:
+def flooding(address: str) -> AbstractAsyncContextManager[None]:
     """The flood is at work inside."""
-    return abusing("tests.fault.flood", address, *(["bare"] if bare else []))
+    return abusing("tests.fault.flood", address)
 
 
 if __name__ == "__main__":
     os.nice(19)
-    asyncio.run(flood(sys.argv[1], sys.argv[2:] == ["bare"]))
+    asyncio.run(flood(sys.argv[1]))

@@ -32,7 +32,6 @@ _MODULES = {
     "control": "services.control",
     "simulated_llm": "bench.simulated_llm",
     "faulty_llm": "tests.fault.faulty_llm",
-    "bare_relay": "bench.bare_relay",
 }
 
 

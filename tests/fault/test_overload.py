@@ -6,11 +6,9 @@ import asyncio
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -18,63 +16,46 @@ from bench import overload
 from bench.jagged.latency import Mixture, Profile
 from bench.load import Outcome as Came
 from tests.fault.asking import Asker, Outcome, asking, p99_ms
-from tests.fault.bare import asking_bare
 from tests.fault.flood import flooding
-from tests.fault.mesh import Processes
-from tests.fault.report import Report
+from tests.fault.mesh import Mesh, Processes
+from tests.fault.report import Report, Row
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
-T = TypeVar("T")
 _LISTEN_S = 3.0  # how long a healthy caller is listened to
 
 
-async def _in_turn(ask: Callable[[str], Awaitable[T]], seconds: float) -> list[T]:
-    """What a caller gets that asks one question after the other."""
-    answers: list[T] = []
-    until = time.monotonic() + seconds
+async def _healthy(caller: Asker) -> list[Outcome]:
+    """A caller that asks one question after the other."""
+    outcomes: list[Outcome] = []
+    until = time.monotonic() + _LISTEN_S
     while time.monotonic() < until:
-        answers.append(await ask(f"Healthy {time.monotonic_ns()}?"))
+        outcomes.append(await caller.ask(f"Healthy {time.monotonic_ns()}?", budget_ms=5_000, bypass=True))
         await asyncio.sleep(0.002)
-    return answers
+    return outcomes
 
 
-async def _healthy(caller: Asker, seconds: float = _LISTEN_S) -> list[Outcome]:
-    return await _in_turn(partial(caller.ask, budget_ms=5_000, bypass=True), seconds)
+async def _compare(caller: Asker, before: list[Outcome], row: Row) -> None:
+    """The healthy caller now, against what it was."""
+    outcomes = await _healthy(caller)
+    row.count(*outcomes)
+    assert all(outcome.ok for outcome in outcomes)
+    row.measured("p99", p99_ms(outcomes) / p99_ms(before), 2, " ×")
 
 
-async def test_a_flood_of_cancelled_calls_costs_a_healthy_caller_what_it_costs_with_grpc_alone(
-    starter: Processes, report: Report, full_size: bool
-):
-    seconds = _LISTEN_S if full_size else _LISTEN_S / 3
-    llm = await starter.start("simulated_llm")
-    gateway = await starter.gateway(llm.spec.address)
-    relay = await starter.start("bare_relay", target=llm.spec.address)
-    quiet, flooded, bare_quiet, bare_flooded = [], [], [], []
-    async with asking(gateway.spec.address) as caller, asking_bare(relay.spec.address) as bare:
-        with report.case(17, "flood of cancelled calls on one connection") as row:
-            for _ in range(4):  # in turn, so that what else the machine does is in all of them
-                quiet += await _healthy(caller, seconds)
-                bare_quiet += await _in_turn(bare.ask, seconds)
-                async with flooding(gateway.spec.address):
-                    flooded += await _healthy(caller, seconds)
-                async with flooding(relay.spec.address, bare=True):
-                    bare_flooded += await _in_turn(bare.ask, seconds)
-            row.count(*flooded)
-            assert all(outcome.ok for outcome in flooded)
-            cost, bare_cost = p99_ms(flooded) / p99_ms(quiet), p99_ms(bare_flooded) / p99_ms(bare_quiet)
-            row.measured("p99", cost / bare_cost, 1.2, f" × the {bare_cost:.1f} × of gRPC alone", slack=30)
-
-
-async def test_silent_connections_leave_a_healthy_caller_alone(starter: Processes, report: Report):
+async def test_a_flood_of_cancelled_calls_leaves_a_healthy_caller_alone(starter: Processes, report: Report):
     gateway = await starter.gateway((await starter.start("simulated_llm")).spec.address)
     async with asking(gateway.spec.address) as caller:
         before = await _healthy(caller)
-        with report.case(17, "1,000 silent connections") as row:
-            async with _silent(gateway.spec.address, 1_000):
-                outcomes = await _healthy(caller)
-            row.count(*outcomes)
-            assert all(outcome.ok for outcome in outcomes)
-            row.measured("p99", p99_ms(outcomes) / p99_ms(before), 2, " ×")
+        with report.case(17, "flood of cancelled calls on one connection") as row:
+            async with flooding(gateway.spec.address):
+                await _compare(caller, before, row)
+
+
+async def test_silent_connections_leave_a_healthy_caller_alone(mesh: Mesh, report: Report):
+    before = await _healthy(mesh.caller)
+    with report.case(17, "1,000 silent connections") as row:
+        async with _silent(mesh.gateway.spec.address, 1_000):
+            await _compare(mesh.caller, before, row)
 
 
 @pytest.mark.timeout(240)
