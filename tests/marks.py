@@ -21,7 +21,7 @@ MARKS = {
     "mesh": "starts several services",
 }
 _FOLDERS = ("integration", "fault", "contract", "unit")  # those whose tests take longest first
-_ALONE = "alone"  # they measure, and run last, when the other workers have nothing left to do
+_ALONE = "alone"  # the fault tests: they measure, and run last, when the other workers have nothing left to do
 _TOGETHER = {
     # vLLM takes both cores while it loads; what waits has the other workers meanwhile.
     "vLLM": (
@@ -31,14 +31,6 @@ _TOGETHER = {
         "integration/test_up.py",
         "integration/test_up_mesh.py",
     ),
-    "the fault tests' mesh": (
-        "fault/test_backend_gone.py",
-        "fault/test_bad_input.py",
-        "fault/test_leaving.py",
-        "fault/test_network.py",
-        "fault/test_removals.py",
-    ),
-    _ALONE: ("fault/test_hostile_requests.py", "fault/test_no_oracle.py", "fault/test_overload.py"),
 }
 _GROUPS = {f"tests/{file}": name for name, files in _TOGETHER.items() for file in files}
 _LAST = 100
@@ -67,7 +59,7 @@ def mark(items: list[pytest.Item]) -> None:
 def together(nodeid: str) -> str:
     """Whose tests run in one worker, one after the other: those of a file, or of the files in `_TOGETHER`."""
     file = nodeid.partition("::")[0]
-    return _GROUPS.get(file, file)
+    return _ALONE if file.startswith("tests/fault/") else _GROUPS.get(file, file)
 
 
 def order(items: list[pytest.Item]) -> None:
