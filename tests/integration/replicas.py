@@ -94,5 +94,13 @@ async def kept(redis: RedisProcess) -> dict[str, bytes]:
         return {name.removeprefix(ENTRY): await client.hget(name, "answer") for name in names}
 
 
+async def agreed(redis: RedisProcess, *replicas: Replica) -> dict[str, bytes]:
+    """What Redis and every replica hold, once they have heard of everything: the same."""
+    await up_to_date(redis, *replicas)
+    held = await kept(redis)
+    assert all(each.holds() == held for each in replicas)
+    return held
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000

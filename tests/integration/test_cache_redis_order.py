@@ -22,7 +22,7 @@ from services.cache.identity import Identity
 from services.cache.redis_entries import RedisEntries
 from services.cache.redis_scripts import BYTES, CHANGES, ENTRY, HELD, SEQUENCE, SIZES, TENANT, USED
 from services.cache.tombstones import Removal
-from tests.integration.replicas import Replica, kept, replica, up_to_date
+from tests.integration.replicas import Replica, agreed, kept, replica, up_to_date
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import DIMENSION, identity
@@ -122,11 +122,9 @@ async def test_a_removal_anywhere_during_a_store_wins(redis: RedisProcess, pair:
         assert await remove == 1
         with pytest.raises(Conflict):
             await a.store.insert(entry(CAPITAL), None, known)
-        await up_to_date(redis, a, b)
-        assert a.holds() == b.holds() == await kept(redis) == {}
+        assert await agreed(redis, a, b) == {}
         await a.keep(CAPITAL, b"Paris")  # what begins later is kept
-        await up_to_date(redis, a, b)
-        assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
+        assert await agreed(redis, a, b) == {CAPITAL.key: b"Paris"}
 
 
 async def test_an_answer_that_was_begun_before_a_removal_anywhere_is_not_stored_after_it(
@@ -172,11 +170,9 @@ async def test_without_redis_nothing_is_stored_and_nothing_is_removed(
         assert (found.verdict, found.local) == (Verdict.EXACT, True)
     assert (a.memory.stats.stores, a.memory.stats.skipped) == (1, 1)
     await redis.start()
-    await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
+    assert await agreed(redis, a, b) == {CAPITAL.key: b"Paris"}
     assert await a.remove(CAPITAL) == 1
-    await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis) == {}
+    assert await agreed(redis, a, b) == {}
 
 
 async def test_what_others_removed_while_a_replica_was_cut_off_is_local_until_it_is_back_and_then_gone(
@@ -237,8 +233,7 @@ async def test_an_answer_that_was_begun_before_a_removal_is_not_stored_when_redi
     with pytest.raises(Conflict):
         await a.keep(CAPITAL, b"old", epoch=epoch)
     assert await a.keep(THEIRS, b"kept", epoch=epoch)
-    await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis) == {THEIRS.key: b"kept"}
+    assert await agreed(redis, a, b) == {THEIRS.key: b"kept"}
 
 
 async def test_a_removal_and_a_store_that_were_both_under_way_when_redis_was_lost_are_neither_of_them_done(
@@ -258,8 +253,7 @@ async def test_a_removal_and_a_store_that_were_both_under_way_when_redis_was_los
     with pytest.raises(NotRemoved):
         await removing
     assert await storing is False
-    await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis)
+    await agreed(redis, a, b)
     assert set(a.holds().values()) <= {b"Paris"}, "Redis may have heard of the removal; the store came after it"
 
 
@@ -329,8 +323,7 @@ async def test_a_gap_in_the_stream_forces_a_snapshot(
             if where == "before its end":
                 together.eval(puts[1][0], 0, 100, *puts[1][1])
             await together.execute()
-    await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis)
+    await agreed(redis, a, b)
     assert a.holds().keys() == {CAPITAL.key} | ({THEIRS.key} if where == "before its end" else set())
     assert [each.memory.stats.snapshots for each in pair] == [2, 2]
 
@@ -465,8 +458,7 @@ async def test_a_redis_that_began_anew_is_taken_as_it_is(redis: RedisProcess, pa
     await until(lambda: _empty(b))
     await up_to_date(redis, a, b)
     await b.keep(OTHER, b"a thing")
-    await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis) == {OTHER.key: b"a thing"}
+    assert await agreed(redis, a, b) == {OTHER.key: b"a thing"}
 
 
 async def test_a_damaged_entry_is_passed_over(redis: RedisProcess) -> None:
@@ -491,8 +483,7 @@ async def test_changes_that_nobody_understands_are_passed_over_by_a_snapshot(
         await client.set(SEQUENCE, last + 1)
     await until(lambda: _loaded(a, 2))
     await b.keep(OTHER, b"a thing")
-    await up_to_date(redis, a, b)
-    assert a.holds() == b.holds() == await kept(redis)
+    await agreed(redis, a, b)
 
 
 async def test_replicas_of_the_first_version_can_read_the_stream(redis: RedisProcess) -> None:

@@ -89,7 +89,7 @@ class Answer:
                 yield self._started[name]
 
     def _take_patches(self) -> None:
-        """What was late may still come."""
-        if self._ledger.text:
+        """What was missed may still come."""
+        if self._draft.missed and self._ledger.text:
             patches = [stage.patch() for stage in self._started.values()]
             self._draft.outbox += filter(None, patches)

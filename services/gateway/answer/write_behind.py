@@ -48,8 +48,8 @@ class _Waiting:
 class WriteBehind:
     """Give it what there is to do; `run` does it. Answers of up to `max_bytes` may wait to be stored."""
 
-    def __init__(self, cache: Cache | None, router: Router | None, near: L1Cache, max_bytes: int = 1 << 25):
-        self._cache, self._router, self._near = cache, router, near
+    def __init__(self, cache: Cache | None, router: Router | None, l1: L1Cache, max_bytes: int = 1 << 25):
+        self._cache, self._router, self._l1 = cache, router, l1
         self._waiting: FairLru[_Place, _Waiting] = FairLru(max_bytes)
         self._line: OrderedDict[_Place, None] = OrderedDict()  # the oldest first
         self._stored_now: dict[_Place, _Waiting] = {}
@@ -76,7 +76,7 @@ class WriteBehind:
         """The answer that is on its way to the cache: who asks again at once finds it too, unless it was removed."""
         place = tenant, question
         waiting = self._waiting.get(place) or self._stored_now.get(place)
-        if waiting is None or self._near.removals.overtook(waiting.known, tenant):
+        if waiting is None or self._l1.removals.overtook(waiting.known, tenant):
             return None
         return waiting.request.answer
 
@@ -120,7 +120,7 @@ class WriteBehind:
 
     async def _keep(self, cache: Cache, waiting: _Waiting) -> None:
         tenant, question = waiting.place
-        if self._near.removals.took(waiting.known, tenant):
+        if self._l1.removals.took(waiting.known, tenant):
             _DROPPED.labels("store").inc()
             return
         try:
@@ -131,7 +131,7 @@ class WriteBehind:
         if stored.skipped:  # the shared store is away: that is one replica's weather, and no fault of this answer
             _DROPPED.labels("skipped").inc()
         elif not stored.local_only:  # what a cache of an earlier version keeps for itself
-            self._near.put(question, waiting.request.answer, tenant, waiting.known, stored.key, stored.ttl_ms)
+            self._l1.put(question, waiting.request.answer, tenant, waiting.known, stored.key, stored.ttl_ms)
 
     async def _next(self) -> _Waiting:
         while not self._line:

@@ -29,7 +29,7 @@ class Hedging:
         after_s = self._fleet.pools[job.model].hedge.after_s() if other else None
         if after_s is None and not self._patience.ends(job):
             return await self._inner(placed)
-        return await _Runners(self._fleet, self._inner, self._patience, placed, other).run(after_s)
+        return await _Runners(self._fleet, self._inner, self._patience, placed, other, after_s).run()
 
     def _other(self, placed: Placed) -> Pool | None:
         """Who gets the second call: another replica of the model, else, where that is wanted, the next best model."""
@@ -40,21 +40,28 @@ class Hedging:
 
 
 class _Runners:
-    """One race. `other` is for the second call."""
+    """One race. `other` is for the second call, which is wanted after `after_s`."""
 
-    def __init__(self, fleet: Fleet, inner: Generate[Placed], patience: Patience, placed: Placed, other: Pool | None):
+    def __init__(
+        self,
+        fleet: Fleet,
+        inner: Generate[Placed],
+        patience: Patience,
+        placed: Placed,
+        other: Pool | None,
+        after_s: float | None,
+    ):
         self._fleet, self._inner, self._patience, self._other = fleet, inner, patience, other
-        self._placed = placed
+        self._race = Race[TextStream](after_s, self._second, self._patience_s)
+        self._placed = replace(placed, race=self._race)
         self._calls, self._before = placed.job.report.calls, len(placed.job.report.calls)
         self._told = False
 
-    async def run(self, after_s: float | None) -> TextStream:
-        self._race = race = Race[TextStream](after_s, self._second, self._patience_s)
-        self._placed = replace(self._placed, race=race)
+    async def run(self) -> TextStream:
         try:
-            winner = await race.run(self._inner(self._placed))
+            winner = await self._race.run(self._inner(self._placed))
         finally:
-            self._fleet.hedges.leave(race)
+            self._fleet.hedges.leave(self._race)
         if winner.kind == "hedge":
             after = f"after {winner.age_s() * 1000:.0f} ms"
             self._placed.job.report.decisions.add(Act.HEDGE_WON, winner.replica, after)
@@ -87,7 +94,7 @@ class _Runners:
             return None
         models = job.models if pool is first.pool else job.models[1:]
         placed = Placed(replace(job, models=models), slot, "hedge", (first.replica,), waited, self._race)
-        call = asyncio.get_running_loop().create_task(self._send(placed))
+        call = asyncio.get_running_loop().create_task(self._inner(placed))
         call.add_done_callback(partial(_give_back, slot))
         return call
 
@@ -96,9 +103,6 @@ class _Runners:
         if not self._told:
             self._told = True
             self._placed.job.report.decisions.add(Act.HEDGE_SKIPPED, pool.model, why)
-
-    async def _send(self, placed: Placed) -> TextStream:
-        return await self._inner(placed)
 
 
 def _give_back(slot: Slot, call: asyncio.Task[TextStream]) -> None:

@@ -69,7 +69,3 @@ class Shared:
             execution = self._under_way.track(key, generation, execution)
         generation.text.start(execution)
         return Reading(generation, reader, joined=False)
-
-    def under_way(self) -> list[Generation]:
-        """Those that may be read along with."""
-        return self._under_way.all()

@@ -3,10 +3,10 @@
     Shared      readers of equal questions share one generation, which ends with the last of them
     Resumable   what breaks in mid-stream goes on elsewhere, from the text that is there
     Fallback    the next model, where one is broken, throttled or late with its first text
-    Retry       another call where the first call failed, unless there were two already: a hedge is a retry in advance
+    Retrying    another call where the first call failed, unless there were two already: a hedge is a retry in advance
     Guard       no replica of the model may be called: refused before anybody waits
-    Limit       a place at the model's limiter: wait for it a little, or be shed
-    Hedge       a second call where the first text is late; who stays silent does not get all of the time
+    Limiting    a place at the model's limiter: wait for it a little, or be shed
+    Hedging     a second call where the first text is late; who stays silent does not get all of the time
     Pick        the best replica among those that are well, for this tenant
     Send        the call, until the deadline
 

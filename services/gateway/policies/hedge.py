@@ -10,7 +10,7 @@ call after the 95th percentile costs 5% more calls and takes most of the tail aw
 - `tied`: at once, while there is budget. (The paper's tied calls know of each other and cancel in the server's queue;
   servers here do not know each other, so the loser is cancelled from here, at the winner's first text.)
 
-Streams are raced to their *first* text alone: what follows differs from call to call and could not be mixed.
+How the two calls are raced is in `race.py`.
 """
 
 from __future__ import annotations

@@ -136,10 +136,6 @@ class SingleFlight(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._flying)
 
-    def all(self) -> list[V]:
-        """Those that are under way."""
-        return list(self._flying.values())
-
     def get(self, key: K) -> V | None:
         """One that is under way, to be joined: not one that has ended, or is about to, because nobody reads it."""
         found = self._flying.get(key)

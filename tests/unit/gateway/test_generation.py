@@ -440,8 +440,8 @@ def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place():
         job = Scene(behind).job
         deadline = Deadline.after(1.0, loop_clock)
         slot = await behind.pools["m"].limiter.enter(Ticket(0, "acme", 1.0, deadline))
-        runners = hedging._Runners(behind, _never, Patience(behind), Placed(job, slot), behind.pools["m"])
-        running = asyncio.create_task(runners.run(None))
+        runners = hedging._Runners(behind, _never, Patience(behind), Placed(job, slot), behind.pools["m"], None)
+        running = asyncio.create_task(runners.run())
         await asyncio.sleep(0)
         job.report.calls.append(_Sent(behind.pools["m"]))
         call = runners._second()
