@@ -10,7 +10,7 @@ its budget, or, when there was no text to give, with an error that says what is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -29,7 +29,6 @@ class Answer:
     def __init__(self, draft: Draft, reservation: Reservation, stages: Mapping[str, type[AnswerStage]] = STAGES):
         self._draft, self._ledger, self._reservation, self._stages = draft, draft.ledger, reservation, stages
         self._started: dict[str, AnswerStage] = {}
-        self._done: set[str] = set()
 
     async def messages(self) -> Messages:
         self._draft.backends.fleet.request()
@@ -70,23 +69,21 @@ class Answer:
                 stage.after_final(final)
 
     def _stages_to_wait_for(self) -> Iterator[AnswerStage]:
-        """Those that are to be run to their end before anything else can start. Starts the others on the way."""
-        for planned in self._ledger.plan.slices:
-            yield from self._unfinished(planned.stage.after)
-            if self._ledger.finish_reason:
+        """One after the other, what is to be run to its end. Whatever need not wait for it is started before."""
+        waiting, done = list(self._ledger.plan.slices), set[str]()
+        while not self._ledger.finish_reason:
+            for planned in [each for each in waiting if done.issuperset(each.stage.after)]:
+                waiting.remove(planned)
+                name = planned.stage.name
+                stage = self._started[name] = self._stages[name](self._draft)
+                stage.start()
+                if self._ledger.finish_reason:
+                    return
+            running = next((name for name in self._started if name not in done), None)
+            if running is None:
                 return
-            name = planned.stage.name
-            stage = self._started[name] = self._stages[name](self._draft)
-            stage.start()
-            if self._ledger.finish_reason:
-                return
-        yield from self._unfinished(tuple(self._started))
-
-    def _unfinished(self, names: Iterable[str]) -> Iterator[AnswerStage]:
-        for name in names:
-            if name in self._started and name not in self._done and not self._ledger.finish_reason:
-                self._done.add(name)
-                yield self._started[name]
+            yield self._started[running]
+            done.add(running)
 
     def _take_patches(self) -> None:
         """What was missed may still come."""

@@ -71,6 +71,13 @@ async def test_a_spoken_question_about_a_picture_has_both():
     assert outcomes(final) == {"audio": "OK", "vision": "OK", "router": "OK", "llm": "OK"}
 
 
+async def test_a_model_is_chosen_while_pictures_are_looked_at():
+    final = await Scene(ScriptedCache(MISS), senses=senses(ScriptedVision(CIRCLE, pause_s=0.05))).final(
+        images=[PICTURE]
+    )
+    assert [stage.name for stage in final.stages] == ["router", "vision", "cache", "llm"]
+
+
 async def test_seeing_does_not_wait_for_hearing():
     scene = Scene(senses=senses(ScriptedVision(CIRCLE), ScriptedAudio("What do you see?", pause_s=0.05)))
     final = await scene.final(messages=[], audio=RECORDING, images=[PICTURE])
