@@ -38,9 +38,6 @@ demo: setup  ## Start the mesh, ask it questions, stop it
 up: setup  ## Start the mesh and keep it running
 	@$(BIN)/hedgerow up
 
-# These compute.
-unit check: WORKERS = 2
-
 unit: setup  ## Run the unit tests; the inner loop
 	@$(BIN)/python -m pytest -q tests/unit $(PARALLEL)
 
