@@ -14,6 +14,8 @@ from bench.provider.faults import Died, reset
 from bench.provider.http1 import serve_http1
 from bench.provider.http2 import serve_http2
 
+_CLOSING_S = 1.0
+
 Protocol = Literal["http1", "http2"]
 
 
@@ -132,3 +134,14 @@ class SimulatedProvider:
         finally:
             self._writers.discard(writer)
             writer.close()
+            await _closed(writer)
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    """Return when the connection is closed: over TLS the other side has a last word, which need not come."""
+    try:
+        async with asyncio.timeout(_CLOSING_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
+        await asyncio.sleep(0)
