@@ -1,28 +1,11 @@
-"""What makes two questions the same.
-
-An exact entry is found by a digest over *everything* in the question. The digest is taken over the protobuf encoding:
-every string in it carries its length and every field its number, so no two different questions encode alike, and a
-field added to the contract (or one this version does not know yet) changes the key without a line changed here.
-protobuf promises that encoding within one release only; should it ever change, answers are missed, never mixed up
-(a test pins the key of a sample question, so that an upgrade cannot do it unnoticed).
-
-The normalizer touches the text of messages only, and only where the meaning cannot change:
-- Unicode NFC: the same characters, however they were typed;
-- CRLF and CR become LF; white space at the end and blank lines at the start go;
-- a text of one line also loses the white space before it.
-Case stays (`us` is not `US`), and so does white space inside a text: it means something in code, tables and poems.
-Where it does not, the embedding sees through both, and the semantic lookup finds the entry.
-"""
+"""How the cache knows a question: by its key, and by what a question that is merely alike has to share with it."""
 
 from __future__ import annotations
 
-import hashlib
-import unicodedata
 from dataclasses import dataclass
 
 from hedgerow.cache.v1 import cache_pb2
-
-_FORMAT = b"hedgerow.cache.key/1\0"  # raise it with every change to what is digested
+from services.runtime import question_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +22,8 @@ def identify(question: cache_pb2.Question) -> Identity:
     """The identity of a question, which has at least one message. The question stays as it is."""
     normal = cache_pb2.Question()
     normal.CopyFrom(question)
-    for message in normal.messages:
-        message.content = normalize(message.content)
-    for optional in ("sampling", "response_format"):
-        if not getattr(normal, optional).ByteSize():  # an empty message says no more than none
-            normal.ClearField(optional)
-    key = _digest(normal)
+    question_key.normalize(normal)
+    key = question_key.digest(normal)
     asked = normal.messages[-1].content
     normal.messages[-1].content = ""
-    return Identity(normal.tenant, key.hex(), _digest(normal), asked)
-
-
-def normalize(text: str) -> str:
-    """`text` without the differences that cannot change what it means."""
-    text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").rstrip()
-    lines = text.split("\n")
-    while len(lines) > 1 and not lines[0].strip():
-        del lines[0]
-    return lines[0].lstrip() if len(lines) == 1 else "\n".join(lines)
-
-
-def _digest(question: cache_pb2.Question) -> bytes:
-    return hashlib.sha256(_FORMAT + question.SerializeToString(deterministic=True)).digest()
+    return Identity(normal.tenant, key.hex(), question_key.digest(normal), asked)

@@ -24,23 +24,39 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bhedgerow/chat/v1/chat.proto\x12\x10hedgerow.chat.v1\"@\n\x07Message\x12$\n\x04role\x18\x01 \x01(\x0e\x32\x16.hedgerow.chat.v1.Role\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xa4\x01\n\x08Sampling\x12\x18\n\x0btemperature\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x12\n\x05top_p\x18\x02 \x01(\x02H\x01\x88\x01\x01\x12\x17\n\nmax_tokens\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x0c\n\x04stop\x18\x04 \x03(\t\x12\x11\n\x04seed\x18\x05 \x01(\x03H\x03\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\r\n\x0b_max_tokensB\x07\n\x05_seed\"]\n\x0eResponseFormat\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x02 \x01(\tH\x00\x12\x15\n\x0bjson_object\x18\x03 \x01(\x08H\x00\x42\x0c\n\nconstraint\"\x88\x01\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x05\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\x05\x12\x1c\n\x14\x63\x61\x63hed_prompt_tokens\x18\x03 \x01(\x05\x12\x16\n\x0e\x64rafted_tokens\x18\x04 \x01(\x05\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x05 \x01(\x05*P\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03*\xb5\x01\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x12\x18\n\x14\x46INISH_REASON_BUDGET\x10\x03\x12\x1b\n\x17\x46INISH_REASON_CANCELLED\x10\x04\x12\x1d\n\x19\x46INISH_REASON_INTERRUPTED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bhedgerow/chat/v1/chat.proto\x12\x10hedgerow.chat.v1\"\xad\x01\n\x07Message\x12$\n\x04role\x18\x01 \x01(\x0e\x32\x16.hedgerow.chat.v1.Role\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12%\n\x05parts\x18\x03 \x03(\x0b\x32\x16.hedgerow.chat.v1.Part\x12.\n\ntool_calls\x18\x04 \x03(\x0b\x32\x1a.hedgerow.chat.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x05 \x01(\t\"@\n\x04Part\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12\x0f\n\x05image\x18\x02 \x01(\x0cH\x00\x12\x0f\n\x05\x61udio\x18\x03 \x01(\x0cH\x00\x42\x06\n\x04kind\"M\n\x04Tool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x12\n\nparameters\x18\x03 \x01(\t\x12\x0e\n\x06strict\x18\x04 \x01(\x08\"R\n\nToolChoice\x12*\n\x04mode\x18\x01 \x01(\x0e\x32\x1a.hedgerow.chat.v1.ToolModeH\x00\x12\x0e\n\x04name\x18\x02 \x01(\tH\x00\x42\x08\n\x06\x63hoice\"7\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\"K\n\rToolCallDelta\x12\r\n\x05index\x18\x01 \x01(\x05\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x11\n\targuments\x18\x04 \x01(\t\"j\n\x0cTokenLogprob\x12\r\n\x05token\x18\x01 \x01(\t\x12\r\n\x05\x62ytes\x18\x02 \x01(\x0c\x12\x0f\n\x07logprob\x18\x03 \x01(\x01\x12+\n\x03top\x18\x04 \x03(\x0b\x32\x1e.hedgerow.chat.v1.TokenLogprob\"\xeb\x02\n\x08Sampling\x12\x18\n\x0btemperature\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x12\n\x05top_p\x18\x02 \x01(\x02H\x01\x88\x01\x01\x12\x17\n\nmax_tokens\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x0c\n\x04stop\x18\x04 \x03(\t\x12\x11\n\x04seed\x18\x05 \x01(\x03H\x03\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x06 \x01(\x02H\x04\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x07 \x01(\x02H\x05\x88\x01\x01\x12/\n\nlogit_bias\x18\x08 \x03(\x0b\x32\x1b.hedgerow.chat.v1.LogitBias\x12\x19\n\x0ctop_logprobs\x18\t \x01(\x05H\x06\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\r\n\x0b_max_tokensB\x07\n\x05_seedB\x14\n\x12_frequency_penaltyB\x13\n\x11_presence_penaltyB\x0f\n\r_top_logprobs\"(\n\tLogitBias\x12\r\n\x05token\x18\x01 \x01(\x05\x12\x0c\n\x04\x62ias\x18\x02 \x01(\x02\"]\n\x0eResponseFormat\x12\x15\n\x0bjson_schema\x18\x01 \x01(\tH\x00\x12\x0f\n\x05regex\x18\x02 \x01(\tH\x00\x12\x15\n\x0bjson_object\x18\x03 \x01(\x08H\x00\x42\x0c\n\nconstraint\"\xa2\x01\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\x05\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\x05\x12\x1c\n\x14\x63\x61\x63hed_prompt_tokens\x18\x03 \x01(\x05\x12\x16\n\x0e\x64rafted_tokens\x18\x04 \x01(\x05\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x05 \x01(\x05\x12\x18\n\x10reasoning_tokens\x18\x06 \x01(\x05*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03\x12\r\n\tROLE_TOOL\x10\x04*e\n\x08ToolMode\x12\x19\n\x15TOOL_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0eTOOL_MODE_AUTO\x10\x01\x12\x12\n\x0eTOOL_MODE_NONE\x10\x02\x12\x16\n\x12TOOL_MODE_REQUIRED\x10\x03*\xf5\x01\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x12\x18\n\x14\x46INISH_REASON_BUDGET\x10\x03\x12\x1b\n\x17\x46INISH_REASON_CANCELLED\x10\x04\x12\x1d\n\x19\x46INISH_REASON_INTERRUPTED\x10\x05\x12\x1c\n\x18\x46INISH_REASON_TOOL_CALLS\x10\x06\x12 \n\x1c\x46INISH_REASON_CONTENT_FILTER\x10\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hedgerow.chat.v1.chat_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=516
-  _globals['_ROLE']._serialized_end=596
-  _globals['_FINISHREASON']._serialized_start=599
-  _globals['_FINISHREASON']._serialized_end=780
-  _globals['_MESSAGE']._serialized_start=49
-  _globals['_MESSAGE']._serialized_end=113
-  _globals['_SAMPLING']._serialized_start=116
-  _globals['_SAMPLING']._serialized_end=280
-  _globals['_RESPONSEFORMAT']._serialized_start=282
-  _globals['_RESPONSEFORMAT']._serialized_end=375
-  _globals['_USAGE']._serialized_start=378
-  _globals['_USAGE']._serialized_end=514
+  _globals['_ROLE']._serialized_start=1364
+  _globals['_ROLE']._serialized_end=1459
+  _globals['_TOOLMODE']._serialized_start=1461
+  _globals['_TOOLMODE']._serialized_end=1562
+  _globals['_FINISHREASON']._serialized_start=1565
+  _globals['_FINISHREASON']._serialized_end=1810
+  _globals['_MESSAGE']._serialized_start=50
+  _globals['_MESSAGE']._serialized_end=223
+  _globals['_PART']._serialized_start=225
+  _globals['_PART']._serialized_end=289
+  _globals['_TOOL']._serialized_start=291
+  _globals['_TOOL']._serialized_end=368
+  _globals['_TOOLCHOICE']._serialized_start=370
+  _globals['_TOOLCHOICE']._serialized_end=452
+  _globals['_TOOLCALL']._serialized_start=454
+  _globals['_TOOLCALL']._serialized_end=509
+  _globals['_TOOLCALLDELTA']._serialized_start=511
+  _globals['_TOOLCALLDELTA']._serialized_end=586
+  _globals['_TOKENLOGPROB']._serialized_start=588
+  _globals['_TOKENLOGPROB']._serialized_end=694
+  _globals['_SAMPLING']._serialized_start=697
+  _globals['_SAMPLING']._serialized_end=1060
+  _globals['_LOGITBIAS']._serialized_start=1062
+  _globals['_LOGITBIAS']._serialized_end=1102
+  _globals['_RESPONSEFORMAT']._serialized_start=1104
+  _globals['_RESPONSEFORMAT']._serialized_end=1197
+  _globals['_USAGE']._serialized_start=1200
+  _globals['_USAGE']._serialized_end=1362
 # @@protoc_insertion_point(module_scope)

@@ -1,5 +1,6 @@
 from hedgerow.chat.v1 import chat_pb2 as _chat_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -7,29 +8,56 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Feature(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FEATURE_UNSPECIFIED: _ClassVar[Feature]
+    FEATURE_TOOLS: _ClassVar[Feature]
+    FEATURE_LOGPROBS: _ClassVar[Feature]
+    FEATURE_LOGIT_BIAS: _ClassVar[Feature]
+    FEATURE_IMAGES: _ClassVar[Feature]
+    FEATURE_AUDIO: _ClassVar[Feature]
+FEATURE_UNSPECIFIED: Feature
+FEATURE_TOOLS: Feature
+FEATURE_LOGPROBS: Feature
+FEATURE_LOGIT_BIAS: Feature
+FEATURE_IMAGES: Feature
+FEATURE_AUDIO: Feature
+
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt")
+    __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt", "tools", "tool_choice", "parallel_tool_calls")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FORMAT_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
     CACHE_SALT_FIELD_NUMBER: _ClassVar[int]
+    TOOLS_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
+    PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     sampling: _chat_pb2.Sampling
     response_format: _chat_pb2.ResponseFormat
     prefix: str
     cache_salt: str
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., prefix: _Optional[str] = ..., cache_salt: _Optional[str] = ...) -> None: ...
+    tools: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Tool]
+    tool_choice: _chat_pb2.ToolChoice
+    parallel_tool_calls: bool
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., prefix: _Optional[str] = ..., cache_salt: _Optional[str] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
-    __slots__ = ("text", "tokens", "finish")
+    __slots__ = ("text", "tokens", "finish", "tool_calls", "reasoning", "logprobs")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     FINISH_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     text: str
     tokens: int
     finish: Finish
-    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
+    tool_calls: _containers.RepeatedCompositeFieldContainer[_chat_pb2.ToolCallDelta]
+    reasoning: str
+    logprobs: _containers.RepeatedCompositeFieldContainer[_chat_pb2.TokenLogprob]
+    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCallDelta, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ...) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ("reason", "usage", "queue_ms")
@@ -58,7 +86,7 @@ class GetModelRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("name", "engine", "context_tokens", "max_tokens", "speculation", "running", "waiting", "continues")
+    __slots__ = ("name", "engine", "context_tokens", "max_tokens", "speculation", "running", "waiting", "continues", "features")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +95,7 @@ class GetModelResponse(_message.Message):
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     CONTINUES_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     name: str
     engine: str
     context_tokens: int
@@ -75,4 +104,5 @@ class GetModelResponse(_message.Message):
     running: int
     waiting: int
     continues: bool
-    def __init__(self, name: _Optional[str] = ..., engine: _Optional[str] = ..., context_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., speculation: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., continues: _Optional[bool] = ...) -> None: ...
+    features: _containers.RepeatedScalarFieldContainer[Feature]
+    def __init__(self, name: _Optional[str] = ..., engine: _Optional[str] = ..., context_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., speculation: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., continues: _Optional[bool] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ...) -> None: ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -24,6 +23,7 @@ from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.removals import Known
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache
+from services.runtime import question_key
 from services.runtime.errors import ServiceError
 from services.runtime.routing import Choice
 
@@ -67,7 +67,7 @@ class Draft:
     missed: bool = False  # something of the question was not seen or heard
     choice: Choice | None = None
     cached: cache_pb2.Question | None = None  # the question as the cache knows it; None: not for the cache
-    key: bytes = b""  # of equal questions; empty where none is equal to it
+    key: bytes = b""  # of equal questions, as the cache has it; empty where none is equal to it
     known: Known = field(default_factory=Known)
     stale: cache_pb2.Answer | None = None
     generation: Generation | None = None
@@ -125,7 +125,8 @@ class Draft:
         request = self.question.request
         if self.asked.whole and not request.cache.bypass and self.cached is None:
             self.cached = cache_question(request, self.asked, self.tenant.name)
-            self.key = hashlib.sha256(self.cached.SerializeToString(deterministic=True)).digest()
+            question_key.normalize(self.cached)
+            self.key = question_key.digest(self.cached)
 
     def take_heard(self, text: str) -> None:
         self.heard = self.ledger.transcript = text

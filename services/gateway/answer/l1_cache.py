@@ -79,7 +79,7 @@ class L1Cache:
             return
         expires = self._clock() + min(self._ttl_s, ttl_ms / 1000)
         copy = Copy(answer.text, answer.model, answer.finish_reason, question, key, tenant, expires)
-        if other := self._by_key.get(key):  # questions that differ in white space alone have one key
+        if other := self._by_key.get(key):  # a cache of another version may take two questions for one
             self._drop(other)
         self._by_key[key] = copy
         self._ends[int(expires)].add(copy)

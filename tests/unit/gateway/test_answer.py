@@ -200,6 +200,16 @@ async def test_who_asks_again_at_once_gets_the_answer_that_is_being_stored():
     assert len(scene.write_behind.stored) == 1
 
 
+async def test_what_cannot_change_a_questions_meaning_is_no_reason_for_another_generation():
+    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")))
+    why, shouted = (chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text) for text in (" Why?\r\n", "WHY?"))
+    usual = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Why?")
+    await asyncio.gather(scene.final(messages=[usual]), scene.final(messages=[why]))
+    assert len(scene.llms["small"].calls) == 1
+    await scene.final(messages=[shouted])
+    assert len(scene.llms["small"].calls) == 2
+
+
 async def test_a_semantic_hit_is_not_kept_near():
     hit = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_SEMANTIC, answer=STORED, key="k", similarity=0.96)
     scene = Scene(ScriptedCache(hit))
