@@ -1,10 +1,10 @@
 """When two questions are the same, for the cache and for whoever else keeps answers or shares them.
 
-Questions that are the same have one key: a digest over *everything* in the normalized question. The digest is taken over
-the protobuf encoding: every string in it carries its length and every field its number, so no two different questions
-encode alike, and a field added to the contract (or one this version does not know yet) changes the key without a line
-changed here. protobuf promises that encoding within one release only; should it ever change, answers are missed, never
-mixed up (a test pins the key of a sample question, so that an upgrade cannot do it unnoticed).
+Questions that are the same have one key: a digest over *everything* in the normalized question. The digest is taken
+over the protobuf encoding: every string in it carries its length and every field its number, so no two different
+questions encode alike, and a field added to the contract (or one this version does not know yet) changes the key
+without a line changed here. protobuf promises that encoding within one release only; should it ever change, answers are
+missed, never mixed up (a test pins the key of a sample question, so that an upgrade cannot do it unnoticed).
 
 Normalizing touches the text of messages only, and only where the meaning cannot change:
 - Unicode NFC: the same characters, however they were typed;
