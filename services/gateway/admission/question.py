@@ -33,6 +33,7 @@ class Question:
         return not (
             request.cache.bypass
             or request.tools
+            or request.prefix
             or request.sampling.HasField("top_logprobs")
             or any(message.tool_calls or message.role == chat_pb2.ROLE_TOOL for message in request.messages)
         )

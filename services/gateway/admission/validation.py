@@ -54,6 +54,9 @@ def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings
 def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
     """Raise `InvalidInput` for the first thing about `request` that cannot be served; flatten its parts."""
     written = messages.check(request, settings.max_messages) + tools.check(request, settings.response_format)
+    written += len(request.prefix.encode())
+    if request.prefix and (request.HasField("response_format") or request.tools):
+        raise InvalidInput("prefix", "none beside response_format or tools", f"{len(request.prefix)} characters")
     if written > settings.max_content_bytes:
         most = f"at most {settings.max_content_bytes} bytes of content"
         raise InvalidInput("messages", most, f"{written} bytes")

@@ -74,6 +74,7 @@ class Ledger:
     reserve_s: float
     targets: Targets = field(default_factory=Targets)
     clock: Clock = time.monotonic
+    prefix: str = ""  # of the text, which the client has already
     text: list[str] = field(default_factory=list)
     stages: list[pb.Stage] = field(default_factory=list)
     degraded: list[str] = field(default_factory=list)
@@ -213,7 +214,7 @@ class Ledger:
         self.usage.completion_tokens = self.usage.completion_tokens or self.tokens
         self._compare_with_targets()
         return pb.Final(
-            text="".join(self.text),
+            text=self.prefix + "".join(self.text),
             finish_reason=self.finish_reason,
             model=self.model,
             usage=self.usage,

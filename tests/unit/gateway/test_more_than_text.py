@@ -72,7 +72,7 @@ async def test_log_probabilities_are_those_of_the_text():
     told = [chat_pb2.TokenLogprob(token="Pa", logprob=-0.5, top=[chat_pb2.TokenLogprob(token="Pa", logprob=-0.5)])]
     scene = Scene(small=ScriptedLlm(llm_pb2.GenerateResponse(text="Pa", tokens=1, logprobs=told), finish("ris.")))
     events = await scene.events(sampling=chat_pb2.Sampling(top_logprobs=1))
-    assert [list(event.delta.logprobs) for event in events if event.HasField("delta")][0] == told
+    assert next(list(event.delta.logprobs) for event in events if event.HasField("delta")) == told
     assert list(events[-1].final.logprobs) == told
 
 

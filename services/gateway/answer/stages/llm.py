@@ -40,6 +40,7 @@ class LlmStage(AnswerStage):
         choice = draft.choice
         if choice is None:
             raise Unavailable("router: no model was chosen")
+        ledger.prefix = draft.question.request.prefix
         with ledger.stage(self.name) as stage:
             reading = self._read(choice, stage)
             reader, report = reading.reader, reading.report
@@ -80,7 +81,8 @@ class LlmStage(AnswerStage):
         draft = self.draft
         if isinstance(problem, InvalidInput):
             return False
-        formed = draft.question.request.HasField("response_format") or draft.question.request.tools
+        request = draft.question.request
+        formed = request.HasField("response_format") or request.tools or request.prefix
         for name in draft.backends.fallbacks.order:
             if name == "stale" and (old := draft.stale):
                 draft.take_whole(old.text, old.model, old.finish_reason)
@@ -111,6 +113,7 @@ class LlmStage(AnswerStage):
             messages=draft.asked.for_model(),
             sampling=request.sampling if request.HasField("sampling") else None,
             response_format=request.response_format if request.HasField("response_format") else None,
+            prefix=request.prefix,
             cache_salt=tenant.prefix_salt,
             tools=request.tools,
             tool_choice=request.tool_choice if request.HasField("tool_choice") else None,
@@ -173,7 +176,7 @@ class LlmStage(AnswerStage):
         if report.problems and report.model:
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             ledger.degraded.append(Degraded.LLM_REPLACED)
-        if report.resumed:
+        if report.resumed or ledger.prefix:
             ledger.degraded.append(Degraded.LLM_RESUMED)
         if not stage.detail:
             stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"
