@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from services.cache.identity import normalize
+from services.cache.keyed_question import normalize
 from services.cache.tokens import Tokens, as_read
 
 LONG, OTHER = "q" * 120, "q" * 119 + "x"
