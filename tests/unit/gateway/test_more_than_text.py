@@ -143,3 +143,11 @@ async def test_no_fixed_text_takes_the_place_of_a_call():
     scene.budget_ms = 30
     final = await scene.final(tools=TOOLS)
     assert (final.text, final.finish_reason) == ("", chat_pb2.FINISH_REASON_BUDGET)
+
+
+async def test_an_index_that_makes_no_sense_costs_nothing():
+    scene = Scene(
+        small=ScriptedLlm(call(2**31 - 1, id="b", name="weather"), call(-1, id="a", name="clock"), finish(reason=CALLS))
+    )
+    final = await scene.final(tools=TOOLS)
+    assert [each.name for each in final.tool_calls] == ["clock", "weather"]
