@@ -124,18 +124,33 @@ async def test_what_no_model_can_do_callers_hear():
         await scene.final(tools=TOOLS)
 
 
-async def test_a_call_that_broke_off_is_not_gone_on_with_elsewhere():
-    scene = Scene(small=ScriptedLlm(TWO_CALLS[0], TWO_CALLS[1], Unavailable("broke")))
-    final = await scene.final(tools=TOOLS)
-    assert (final.finish_reason, len(scene.llms["small"].calls)) == (chat_pb2.FINISH_REASON_INTERRUPTED, 1)
-    assert final.tool_calls[0].arguments == '{"city": '
+async def _broken(script: list[object], **fields: object) -> tuple[pb.Final, int]:
+    """An answer that breaks after `script`, and how often the other replica was asked to go on."""
+    replicas = [ScriptedLlm(*script, Unavailable("broke")), ScriptedLlm(finish("rest"))]
+    scene = Scene(small=replicas)
+    for _ in range(10):
+        scene.fleet.request()  # which pays for two more calls
+    final = await scene.final(**fields)
+    assert all(len(replica.calls) <= 1 for replica in replicas)
+    return final, sum(bool(request.prefix) for replica in replicas for request in replica.requests)
 
 
-async def test_thoughts_are_not_thought_twice():
-    thought = llm_pb2.GenerateResponse(reasoning="Hm. ", tokens=2)
-    scene = Scene(small=ScriptedLlm(thought, text("Pa"), Unavailable("broke")))
-    final = await scene.final()
-    assert (final.finish_reason, len(scene.llms["small"].calls)) == (chat_pb2.FINISH_REASON_INTERRUPTED, 1)
+async def test_a_text_that_broke_off_is_gone_on_with_elsewhere():
+    final, went_on = await _broken([text("the ")])
+    assert (final.text, went_on) == ("the rest", 1)
+
+
+@pytest.mark.parametrize(
+    ("script", "fields"),
+    [
+        ([text("the "), call(0, id="a", name="clock")], {"tools": TOOLS}),
+        ([text("the ")], {"tools": TOOLS}),
+        ([llm_pb2.GenerateResponse(reasoning="Hm. ", tokens=2), text("the ")], {}),
+    ],
+)
+async def test_a_call_or_a_thought_that_broke_off_is_not_gone_on_with(script: list[object], fields: dict[str, object]):
+    final, went_on = await _broken(script, **fields)
+    assert (final.finish_reason, went_on) == (chat_pb2.FINISH_REASON_INTERRUPTED, 0)
 
 
 async def test_no_fixed_text_takes_the_place_of_a_call():
