@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import ClassVar
 
 from google.protobuf.descriptor import ServiceDescriptor
-from google.rpc import code_pb2
 from prometheus_client import REGISTRY
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
@@ -20,7 +18,7 @@ from bench.jagged.latency import Mixture, Profile
 from bench.jagged.tally import TallyCollector
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
-from services.runtime.errors import ServiceError
+from services.runtime.errors import NotSupported
 from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings
 from services.runtime.rpc.boundary import Call
@@ -43,13 +41,6 @@ class SimulatedLlmSettings(ServiceSettings):
     seed: int = Field(0, description="Makes the draws of the profile repeatable.")
     slots: int = Field(0, ge=0, description="Calls that run at once; more of them wait inside. 0: all run.")
     continues: bool = Field(False, description="Whether it goes on from the beginning of an answer.")
-
-
-class NotContinued(ServiceError):
-    """It cannot go on from the beginning of an answer."""
-
-    code: ClassVar[int] = code_pb2.UNIMPLEMENTED
-    reason = "NOT_SUPPORTED"
 
 
 class SimulatedLlm:
@@ -84,7 +75,7 @@ class SimulatedLlm:
         """How many are to be sent: as many as are asked for, else what an answer that was begun elsewhere lacks, at
         least one."""
         if request.prefix and not self._settings.continues:
-            raise NotContinued("prefix: this engine cannot go on from the beginning of an answer")
+            raise NotSupported("prefix: this engine cannot go on from the beginning of an answer")
         return request.sampling.max_tokens or max(1, self._settings.tokens - len(request.prefix.split()))
 
     def _finish(self, tokens: int, queue_ms: float) -> pb.Finish:

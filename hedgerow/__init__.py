@@ -37,10 +37,12 @@ from hedgerow._events import (
     Final,
     Patch,
     PlannedStage,
+    ReasoningDelta,
     Sights,
     StageReport,
     TextDelta,
     Timings,
+    TokenLogprob,
     Transcript,
     Usage,
 )
@@ -70,6 +72,7 @@ from hedgerow._speech import (
     Word,
 )
 from hedgerow._tls import Tls
+from hedgerow._tools import Tool, ToolCall, ToolCallDelta
 from hedgerow._turns import ConversationEvent, Interrupted, TurnFailed
 
 if TYPE_CHECKING:
@@ -124,6 +127,7 @@ __all__ = [
     "Patch",
     "PermissionDenied",
     "PlannedStage",
+    "ReasoningDelta",
     "Recording",
     "Request",
     "ResourceExhausted",
@@ -137,6 +141,10 @@ __all__ = [
     "TextDelta",
     "Timings",
     "Tls",
+    "TokenLogprob",
+    "Tool",
+    "ToolCall",
+    "ToolCallDelta",
     "Transcript",
     "Transcription",
     "TurnFailed",

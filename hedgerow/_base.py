@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, Self
 
@@ -46,6 +47,11 @@ class ServiceClient:
             return method(request, timeout=timeout_s, metadata=self._peer.metadata())
         except grpc.RpcError as error:
             raise from_rpc_error(error, self._peer, timeout_s) from error
+
+
+def pause(seconds: float) -> None:
+    """Wait."""
+    time.sleep(seconds)
 
 
 def settle(results: Iterable[Any]) -> None:

@@ -68,6 +68,11 @@ class AsyncServiceClient:
             raise_cancelled()
 
 
+async def pause(seconds: float) -> None:
+    """Wait."""
+    await asyncio.sleep(seconds)
+
+
 async def settle(results: Iterable[Any]) -> None:
     """Call the callbacks whose results these are, and wait for each result that can be waited for."""
     for result in results:

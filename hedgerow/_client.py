@@ -5,19 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import grpc
 
-from hedgerow._base import ServiceClient, settle
+from hedgerow._base import ServiceClient, pause, settle
 from hedgerow._conversation import INTERRUPT, IncomingTurns
-from hedgerow._errors import HedgerowError
+from hedgerow._errors import HedgerowError, Unavailable
 from hedgerow._events import Answer, Event, Final
 from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch
 from hedgerow._options import Media, Messages, Options, Request
-from hedgerow._outgoing import DEFAULT_TARGET, Caller
+from hedgerow._outgoing import DEFAULT_TARGET, Caller, Outgoing
 from hedgerow._peer import Peer
 from hedgerow._request import live_blocks
+from hedgerow._resuming import Resuming
 from hedgerow._sending import DuplexStream
 from hedgerow._speech import AudioFormat
 from hedgerow._status import from_rpc_error
@@ -25,6 +27,9 @@ from hedgerow._streams import EventStream
 from hedgerow._tls import Tls
 from hedgerow._turns import ConversationEvent
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
+from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
+
+_PAUSE_S = 0.02  # for a channel to notice which of its connections are gone
 
 
 class Client(ServiceClient):
@@ -64,8 +69,7 @@ class Client(ServiceClient):
         it says is then the question.
         """
         out = self._caller.generate({"messages": messages, "images": images, "audio": audio, **options})
-        call = self._stub.Generate(out.request, timeout=out.timeout_s, metadata=out.metadata)
-        return AnswerStream(call, IncomingAnswer(self._peer, out.timeout_s))
+        return AnswerStream(partial(_begin, self._stub), out, self._peer)
 
     def ask(
         self,
@@ -135,8 +139,39 @@ class Client(ServiceClient):
 class AnswerStream(EventStream[Event]):
     """An answer as it arrives: `for event in stream`.
 
-    Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine.
+    Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine. When
+    the gateway is lost, another one goes on, where the target leads to one: the text does not begin again, and the
+    answer says `llm:resumed`.
     """
+
+    def __init__(self, begin: Callable[[Outgoing[GenerateRequest]], Any], out: Outgoing[GenerateRequest], peer: Peer):
+        self._begin, self._answer = begin, IncomingAnswer(peer, out.timeout_s, Resuming(out))
+        self._cancelled = False
+        super().__init__(begin(out), self._answer)
+
+    def cancel(self) -> None:
+        """End the call, if it has not ended. May be called from another thread."""
+        self._cancelled = True
+        super().cancel()
+
+    def _fill(self) -> None:
+        lost: HedgerowError | None = None
+        while True:
+            try:
+                return super()._fill()
+            except Unavailable as problem:
+                rest, lost = self._answer.after(problem), lost or problem
+                if rest is None:
+                    raise lost from None
+            except HedgerowError as problem:
+                if lost and problem.code == "UNIMPLEMENTED":  # no model can go on from a text
+                    raise lost from None
+                raise
+            pause(_PAUSE_S)
+            self._call = self._begin(rest)
+            self._messages = iter(self._call)
+            if self._cancelled:
+                self._call.cancel()
 
 
 class Conversation(DuplexStream[tuple[int, ConversationEvent]]):
@@ -151,6 +186,10 @@ class Conversation(DuplexStream[tuple[int, ConversationEvent]]):
         False when it cannot be said any more, because the audio or the conversation is over: `cancel()` still ends it.
         """
         return self._send(INTERRUPT)
+
+
+def _begin(stub: Any, out: Outgoing[GenerateRequest]) -> Any:
+    return stub.Generate(out.request, timeout=out.timeout_s, metadata=out.metadata)
 
 
 def _spoken(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from hedgerow._events import (
@@ -11,14 +12,17 @@ from hedgerow._events import (
     Decision,
     Patch,
     PlannedStage,
+    ReasoningDelta,
     Sights,
     StageReport,
     TextDelta,
     Timings,
+    TokenLogprob,
     Transcript,
     Usage,
 )
 from hedgerow._sight import Label
+from hedgerow._tools import ToolCall, ToolCallDelta
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
@@ -51,7 +55,15 @@ def stage(message: pb.Stage) -> StageReport:
 
 
 def delta(message: pb.TextDelta) -> TextDelta:
-    return TextDelta(message.text, message.tokens)
+    return TextDelta(message.text, message.tokens, _logprobs(message.logprobs))
+
+
+def reasoning(message: pb.ReasoningDelta) -> ReasoningDelta:
+    return ReasoningDelta(message.text, message.tokens)
+
+
+def tool_call(message: chat_pb2.ToolCallDelta) -> ToolCallDelta:
+    return ToolCallDelta(message.index, message.id, message.name, message.arguments)
 
 
 def patch(message: pb.Patch) -> Patch:
@@ -88,7 +100,14 @@ def answer(message: pb.Final, timings: Timings) -> Answer:
         cost_usd=message.cost_usd,
         transcript=message.transcript,
         sights=sights(message.sights).pictures,
+        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls),
+        reasoning=message.reasoning,
+        logprobs=_logprobs(message.logprobs),
     )
+
+
+def _logprobs(messages: Iterable[chat_pb2.TokenLogprob]) -> tuple[TokenLogprob, ...]:
+    return tuple(TokenLogprob(each.token, each.bytes, each.logprob, _logprobs(each.top)) for each in messages)
 
 
 def _decision(message: pb.Decision) -> Decision:
@@ -102,6 +121,7 @@ def _usage(message: chat_pb2.Usage) -> Usage:
         message.cached_prompt_tokens,
         message.drafted_tokens,
         message.accepted_tokens,
+        message.reasoning_tokens,
     )
 
 

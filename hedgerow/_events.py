@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from hedgerow._sight import Label
+from hedgerow._tools import ToolCall, ToolCallDelta
 
-FinishReason: TypeAlias = Literal["unspecified", "stop", "length", "budget", "cancelled", "interrupted"]
+FinishReason: TypeAlias = Literal[
+    "unspecified", "stop", "length", "budget", "cancelled", "interrupted", "tool_calls", "content_filter"
+]
 CacheVerdict: TypeAlias = Literal["unspecified", "miss", "exact", "semantic", "bypass", "unavailable"]
 StageOutcome: TypeAlias = Literal["unspecified", "ok", "overrun", "failed", "skipped", "replaced"]
 
@@ -44,11 +47,30 @@ class StageReport:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token, and the natural logarithm of its probability."""
+
+    token: str
+    bytes: bytes
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()  # the likeliest in this place, best first
+
+
+@dataclass(frozen=True, slots=True)
 class TextDelta:
     """More text. Tokens that arrived together travel together."""
 
     text: str
     tokens: int  # 0 where they are not known: an answer from the cache
+    logprobs: tuple[TokenLogprob, ...] = ()  # of the tokens, where `top_logprobs` asks for them
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """More of what a model thinks before it answers; no part of the answer."""
+
+    text: str
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +106,7 @@ class Usage:
     cached_prompt_tokens: int
     drafted_tokens: int  # proposed by speculative decoding
     accepted_tokens: int  # of them, kept by the model
+    reasoning_tokens: int = 0  # of those generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +159,9 @@ class Answer:
     cost_usd: float = 0.0  # at the router's prices, calls that lost a race included
     transcript: str = ""  # what the recording said; empty without one
     sights: tuple[tuple[Label, ...], ...] = ()  # of each picture; empty without any, or when nobody looked in time
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: str = ""  # what the model thought before it answered
+    logprobs: tuple[TokenLogprob, ...] = ()  # of the text's tokens, where `top_logprobs` asks for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,4 +171,6 @@ class Final:
     answer: Answer
 
 
-Event: TypeAlias = Accepted | StageReport | TextDelta | Patch | Transcript | Sights | Final
+Event: TypeAlias = (
+    Accepted | StageReport | TextDelta | ReasoningDelta | ToolCallDelta | Patch | Transcript | Sights | Final
+)

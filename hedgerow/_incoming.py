@@ -11,7 +11,9 @@ from hedgerow import _convert
 from hedgerow._errors import HedgerowError, Internal, error_for
 from hedgerow._events import Answer, Event, Final, TextDelta
 from hedgerow._meter import Meter
+from hedgerow._outgoing import Outgoing
 from hedgerow._peer import Peer
+from hedgerow._resuming import Resuming
 from hedgerow._sentences import SentenceSplitter
 from hedgerow._status import from_rpc_error
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -35,21 +37,35 @@ class Incoming(Protocol[E_co]):
 class IncomingAnswer:
     """One answer as it is read."""
 
-    def __init__(self, peer: Peer, timeout_s: float | None):
-        self._peer, self._timeout_s = peer, timeout_s
+    def __init__(self, peer: Peer, timeout_s: float | None, resuming: Resuming | None = None):
+        """`resuming`: where it may go on at another gateway."""
+        self._peer, self._timeout_s, self._resuming = peer, timeout_s, resuming
         self._meter = Meter()
         self._trace_id: str | None = None
         self._over = False
 
     def events(self, message: pb.GenerateResponse) -> list[Event]:
         """The events in a message, without those of a kind that is newer than this SDK."""
+        if self._resuming:
+            for each in message.events:
+                self._resuming.saw(each)
         return [event for each in message.events if (event := self._event(each))]
+
+    def after(self, problem: HedgerowError) -> Outgoing[pb.GenerateRequest] | None:
+        """What to ask another gateway for, now that this one is lost; None where the problem is the end."""
+        rest = self._resuming.after(problem) if self._resuming else None
+        self._over = rest is None
+        return rest
 
     def _event(self, message: pb.Event) -> Event | None:
         match message.WhichOneof("kind"):
             case "delta":
                 self._meter.text(message.delta.text, message.delta.tokens)
                 return _convert.delta(message.delta)
+            case "reasoning":
+                return _convert.reasoning(message.reasoning)
+            case "tool_call":
+                return _convert.tool_call(message.tool_call)
             case "stage":
                 return _convert.stage(message.stage)
             case "patch":
@@ -59,8 +75,8 @@ class IncomingAnswer:
             case "sights":
                 return _convert.sights(message.sights)
             case "accepted":
-                self._trace_id = message.accepted.trace_id
-                return _convert.accepted(message.accepted)
+                told, self._trace_id = self._trace_id is not None, message.accepted.trace_id
+                return None if told else _convert.accepted(message.accepted)
             case "final":
                 self._over = True
                 return Final(_convert.answer(message.final, self._meter.timings()))

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict
 
-Role: TypeAlias = Literal["system", "user", "assistant"]
+from hedgerow._tools import Tool, ToolCall
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Tier: TypeAlias = Literal["fast", "balanced", "quality"]
 Callback: TypeAlias = Callable[[Any], Any]
 
@@ -17,7 +19,9 @@ class Message:
     """One turn of a conversation. `Message(**turn)` takes the shape that chat APIs share."""
 
     role: Role
-    content: str
+    content: str = ""  # may be left out of an assistant's turn that calls tools
+    tool_calls: Sequence[ToolCall] = ()  # of the assistant
+    tool_call_id: str = ""  # of a tool: the call that this is the result of
 
 
 Messages: TypeAlias = str | Sequence[Message]  # a text is one message of the user's
@@ -46,6 +50,13 @@ class Options(TypedDict, total=False):
     realtime: bool  # somebody is waiting right now: among the last to be shed
     attempt: int  # how often this was asked before and refused or failed; repeats are shed first
     single_attempt: bool  # reach a model once at most: no hedge, no retry
+    tools: Sequence[Tool]  # what the model may have you do
+    tool_choice: str | None  # `auto`, `none`, `required`, or the name of the tool to call
+    parallel_tool_calls: bool | None  # whether it may call several at once
+    frequency_penalty: float | None  # -2 to 2
+    presence_penalty: float | None  # -2 to 2
+    logit_bias: Mapping[int, float]  # by a token's number in the model's vocabulary, -100 to 100
+    top_logprobs: int | None  # tell each token's log-probability, and those of so many of the likeliest, 0 to 20
     max_cost_usd: float | None  # the most one model may cost for the answer; models that may cost more are not asked
 
 

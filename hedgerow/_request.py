@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from google.protobuf.message import Message as Proto
@@ -13,13 +14,24 @@ from hedgerow._errors import InvalidArgument, invalid
 from hedgerow._media import SHORTER_AUDIO, read, read_all
 from hedgerow._options import Media, Message, Messages
 from hedgerow._speech import AudioFormat
+from hedgerow._tools import Tool
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
 
-_ROLES = {"system": chat_pb2.ROLE_SYSTEM, "user": chat_pb2.ROLE_USER, "assistant": chat_pb2.ROLE_ASSISTANT}
+_ROLES = {
+    "system": chat_pb2.ROLE_SYSTEM,
+    "user": chat_pb2.ROLE_USER,
+    "assistant": chat_pb2.ROLE_ASSISTANT,
+    "tool": chat_pb2.ROLE_TOOL,
+}
+_MODES = {
+    "auto": chat_pb2.TOOL_MODE_AUTO,
+    "none": chat_pb2.TOOL_MODE_NONE,
+    "required": chat_pb2.TOOL_MODE_REQUIRED,
+}
 _TIERS = {"fast": pb.TIER_FAST, "balanced": pb.TIER_BALANCED, "quality": pb.TIER_QUALITY}
 _CACHE = {"use": False, "bypass": True}
 _BLOCK_BYTES = 64 * 1024  # whole samples of every PCM encoding
@@ -54,6 +66,13 @@ def generate_request(
     attempt: int = 0,
     single_attempt: bool = False,
     max_cost_usd: float | None = None,
+    tools: Sequence[Tool] = (),
+    tool_choice: str | None = None,
+    parallel_tool_calls: bool | None = None,
+    frequency_penalty: float | None = None,
+    presence_penalty: float | None = None,
+    logit_bias: Mapping[int, float] = MappingProxyType({}),
+    top_logprobs: int | None = None,
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
     if json_schema is not None and regex is not None:
@@ -61,13 +80,29 @@ def generate_request(
     request = pb.GenerateRequest(tier=_TIERS[one_of("tier", tier, _TIERS)] if tier else None)
     for index, message in enumerate(_turns(messages, system, spoken or audio is not None)):
         role = _ROLES[one_of(f"messages[{index}].role", message.role, _ROLES)]
-        set_fields(request.messages.add(role=role), f"messages[{index}].", content=message.content)
+        _set_turn(request.messages.add(role=role), f"messages[{index}].", message)
     request.images.extend(pb.Image(data=data) for data in read_all("images", images))
     if audio is not None:
         request.audio.data = read("audio", audio)
     set_fields(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_budget_ms)
     set_fields(request, "", realtime=realtime, attempt=attempt, single_attempt=single_attempt)
-    set_fields(request, "", max_cost_usd=max_cost_usd)
+    set_fields(request, "", max_cost_usd=max_cost_usd, parallel_tool_calls=parallel_tool_calls)
+    for index, tool in enumerate(tools):
+        schema = tool.parameters if isinstance(tool.parameters, str) else json.dumps(tool.parameters)
+        given = {"name": tool.name, "description": tool.description, "parameters": schema, "strict": tool.strict}
+        set_fields(request.tools.add(), f"tools[{index}].", **given)
+    if tool_choice is not None:
+        mode = _MODES.get(tool_choice)
+        set_fields(request.tool_choice, "tool_choice.", mode=mode, name=None if mode else tool_choice)
+    set_fields(
+        request.sampling,
+        "",
+        frequency_penalty=frequency_penalty,
+        presence_penalty=presence_penalty,
+        top_logprobs=top_logprobs,
+    )
+    for token, bias in logit_bias.items():
+        set_fields(request.sampling.logit_bias.add(), f"logit_bias[{token}].", token=token, bias=bias)
     set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     with _field("stop"):
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
@@ -75,6 +110,13 @@ def generate_request(
     request.cache.bypass = _CACHE[one_of("cache", cache, _CACHE)]
     set_fields(request.cache, "", min_similarity=min_similarity)
     return request
+
+
+def _set_turn(turn: chat_pb2.Message, path: str, message: Message) -> None:
+    set_fields(turn, path, content=message.content, tool_call_id=message.tool_call_id)
+    for index, call in enumerate(message.tool_calls):
+        given = {"id": call.id, "name": call.name, "arguments": call.arguments}
+        set_fields(turn.tool_calls.add(), f"{path}tool_calls[{index}].", **given)
 
 
 def audio_format(given: AudioFormat) -> audio_pb2.AudioFormat:

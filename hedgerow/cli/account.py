@@ -18,6 +18,7 @@ def account_lines(answer: Answer) -> list[str]:
     return [
         *heard,
         *saw,
+        *(f"calls  {call.name}({call.arguments})" for call in answer.tool_calls),
         *decisions,
         " · ".join(_what(answer)),
         " · ".join(_how_fast(answer)),

@@ -14,7 +14,8 @@ from hedgerow.cli import options
 if TYPE_CHECKING:
     from hedgerow import Options
 
-COMPLETE = ("stop", "length", "budget")  # a spent budget is no failure: it is what was asked for
+# A spent budget is no failure: it is what was asked for. Nor is a filter's word.
+COMPLETE = ("stop", "length", "budget", "tool_calls", "content_filter")
 
 
 def ask(
@@ -49,6 +50,9 @@ def ask(
     max_cost_usd: Annotated[
         float | None, typer.Option(metavar="USD", help="Ask only models whose answer cannot cost more.")
     ] = None,
+    schema: options.Schema = None,
+    tool: options.Tools = None,
+    tool_choice: options.ToolChoice = None,
     waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
     gateway: options.Gateway = "127.0.0.1:50050",
     api_key: options.ApiKey = None,
@@ -63,6 +67,9 @@ def ask(
     of its slice of the budget. Then comes what was heard and seen, and what the gateway's policies did, if anything.
     Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
 
+    With --schema, the answer is JSON that matches. With --tool, the model may call what you offer: the calls are shown
+    below the answer, and are in the object of --json.
+
     With --image, pictures belong to the question. With --audio, a recording is the question, or comes before it; with
     --stream it is played at its own speed: words show while they are spoken, dim until they are sure.
 
@@ -72,6 +79,8 @@ def ask(
       hedgerow ask --budget-ms 300 "Tell me a story about a fox."
       hedgerow ask --json - < question.txt | jq .finish_reason
       hedgerow ask --image shape.png "Which shape is in the image?"
+      hedgerow ask --schema '{"type": "object", "properties": {"sum": {"type": "integer"}}}' "What is 2 plus 3?"
+      hedgerow ask --tool clock.json --tool-choice required "What time is it in Oslo?"
       hedgerow ask --audio question.wav
       hedgerow ask --audio question.wav --stream
       hedgerow ask --gateway mesh.example:443 --tls --api-key sesame "Who are you?"
@@ -91,6 +100,9 @@ def ask(
         "first_token_budget_ms": first_token_ms,
         "realtime": realtime,
         "max_cost_usd": max_cost_usd,
+        "json_schema": options.json_text(schema, "--schema") if schema else None,
+        "tools": [options.read_tool(each) for each in tool or []],
+        "tool_choice": tool_choice,
     }
     reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     if stream and audio:

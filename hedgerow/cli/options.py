@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 if TYPE_CHECKING:
-    from hedgerow import Tls
+    from hedgerow import Tls, Tool
 
 
 class TierName(StrEnum):
@@ -60,6 +60,21 @@ BudgetMs = Annotated[int | None, typer.Option(metavar="N", help="The whole time 
 System = Annotated[str | None, typer.Option(metavar="TEXT", help="Instructions for the model.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout, also on errors.")]
 StateDir = Annotated[Path, typer.Option(metavar="DIR", help="Where logs, the cache's database and mesh.json are kept.")]
+Schema = Annotated[
+    str | None, typer.Option(metavar="JSON|FILE", help="A JSON Schema, or a file with one: the answer matches it.")
+]
+Tools = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--tool",
+        metavar="FILE",
+        help="A tool that the model may call: JSON with name, description and parameters (a JSON Schema), as chat APIs "
+        "have it; may be given several times.",
+    ),
+]
+ToolChoice = Annotated[
+    str | None, typer.Option(metavar="CHOICE", help="auto, none, required, or the name of the tool to call.")
+]
 Images = Annotated[
     list[Path] | None,
     typer.Option("--image", metavar="FILE", help="A picture that belongs to the question; may be given several times."),
@@ -117,3 +132,32 @@ def _tls(service: str, use_tls: bool, ca_file: Path | None, tls_dir: Path | None
     except HedgerowError as error:
         raise typer.BadParameter(error.message) from None
     return tls
+
+
+def json_text(given: str, option: str) -> str:
+    """JSON text that was given, or is in the file that was named."""
+    import json
+
+    try:
+        text = given if given.lstrip().startswith("{") else Path(given).read_text()
+        if not isinstance(json.loads(text), dict):
+            raise ValueError("it is no object")
+    except (OSError, ValueError) as error:
+        wanted = "a JSON object, or a file with one"
+        raise typer.BadParameter(f"{wanted}, got {given}: {error}", param_hint=option) from None
+    return text
+
+
+def read_tool(file: Path) -> Tool:
+    """The tool that a file describes, by itself or as chat APIs wrap it."""
+    import json
+
+    from hedgerow import Tool
+
+    described = json.loads(json_text(str(file), "--tool"))
+    described = described.get("function", described)
+    known = {"name", "description", "parameters", "strict"}
+    if "name" not in described or not known.issuperset(described):
+        got = ", ".join(described) or "nothing"
+        raise typer.BadParameter(f"{file}: name, description, parameters and strict, got {got}", param_hint="--tool")
+    return Tool(**described)

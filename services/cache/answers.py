@@ -15,7 +15,7 @@ from services.cache import guard
 from services.cache.embedding import Embedder
 from services.cache.entries import Entry
 from services.cache.errors import EmbeddingTooLate
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.tombstones import Removal
@@ -59,7 +59,7 @@ class Answers:
         self._memory, self._store, self._now_ms = memory, store, now_ms
         self._used: set[str] = set()  # keys: what has left memory since must not be kept alive
 
-    async def lookup(self, question: Identity, threshold: float, deadline: Deadline) -> Found:
+    async def lookup(self, question: KeyedQuestion, threshold: float, deadline: Deadline) -> Found:
         """The exact entry, else the nearest with a similarity of at least `threshold`; 1 asks for the exact one alone.
 
         Raises `EmbeddingTooLate` when the deadline passes before the question could be compared.
@@ -72,7 +72,7 @@ class Answers:
         self.stats.local += 1
         return replace(found, local=True)
 
-    async def _exact(self, question: Identity, deadline: Deadline) -> tuple[Found | None, bool]:
+    async def _exact(self, question: KeyedQuestion, deadline: Deadline) -> tuple[Found | None, bool]:
         """The hit of this very question, and whether the store did not say if it has one."""
         entry, unsaid = self.entries.get(question.key, self._now_ms()), False
         if entry is None:
@@ -86,7 +86,7 @@ class Answers:
         self.stats.exact_hits += 1
         return self._serve(Verdict.EXACT, entry, None), unsaid
 
-    async def _alike(self, question: Identity, threshold: float, deadline: Deadline) -> Found:
+    async def _alike(self, question: KeyedQuestion, threshold: float, deadline: Deadline) -> Found:
         found = Found(Verdict.MISS)
         if threshold < 1 and self._memory.may_be_near(question):
             found = await self._nearest(question, threshold, deadline)
@@ -102,7 +102,9 @@ class Answers:
         """The sequence number of the last change that is known, for the store of an answer that is begun now."""
         return max(self._store.sequence, 1)  # 0 stands for none
 
-    async def store(self, question: Identity, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int = 0) -> bool:
+    async def store(
+        self, question: KeyedQuestion, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int = 0
+    ) -> bool:
         """Keep an answer for `ttl_ms`. Returns whether it is kept, or was skipped because the store is `local`; when
         this raises it is not kept at all. `epoch`: when the answer was begun; 0 for just now.
 
@@ -114,7 +116,9 @@ class Answers:
         self.stats.skipped += not kept
         return kept
 
-    async def _insert(self, question: Identity, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int) -> bool:
+    async def _insert(
+        self, question: KeyedQuestion, answer: bytes, ttl_ms: int, deadline: Deadline, epoch: int
+    ) -> bool:
         vector = await self.embed(question.asked, question.tenant, deadline)
         now_ms = self._now_ms()
         entry = Entry(
@@ -138,7 +142,7 @@ class Answers:
         self._memory.close()
         self.embedder.close()
 
-    async def _nearest(self, question: Identity, threshold: float, deadline: Deadline) -> Found:
+    async def _nearest(self, question: KeyedQuestion, threshold: float, deadline: Deadline) -> Found:
         vector = await self.embed(question.asked, question.tenant, deadline)
         if vector is None:
             return Found(Verdict.MISS)
@@ -156,7 +160,7 @@ class Answers:
             refused = refused or difference
         return Found(Verdict.MISS, similarity=near[0][1] if near else None, refused=refused)
 
-    def _difference(self, question: Identity, stored: str) -> str:
+    def _difference(self, question: KeyedQuestion, stored: str) -> str:
         asked = question.asked
         return guard.difference(asked, stored, question.tenant) or self.embedder.unseen(asked, stored)
 

@@ -18,7 +18,7 @@ from services.cache.database import Database
 from services.cache.entries import Entry
 from services.cache.errors import Conflict, DatabaseRefused, NotKept
 from services.cache.group_commit import GroupCommit
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.store import OpenStore, Store
 from services.cache.tombstones import Removal, Tombstones
@@ -79,7 +79,7 @@ class FileStore:
         await self._commits.append(database.delete_tenant(tenant) if tenant else database.delete([key]))
         return removed
 
-    async def fetch(self, question: Identity, deadline: Deadline) -> None:
+    async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
         """Memory holds everything."""
 
     def sweep(self, used: Sequence[Entry], gone: Sequence[Entry]) -> None:

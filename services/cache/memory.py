@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeVar
 
 from services.cache.entries import Entries, Entry
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
 from services.cache.watch import Watchers
@@ -46,7 +46,7 @@ class Stats:
 class Arriving:
     """A copy of an entry on its way from the shared store."""
 
-    question: Identity
+    question: KeyedQuestion
     outdated: bool = False  # since then it was removed, or another entry took its place
 
 
@@ -139,16 +139,16 @@ class Memory:
         self._retire(lapsed)
         return gone
 
-    def may_be_near(self, question: Identity) -> bool:
+    def may_be_near(self, question: KeyedQuestion) -> bool:
         """Whether there is anything to compare a question with."""
         return question.partition in self._vectors
 
-    async def nearest(self, question: Identity, vector: Vector, count: int) -> Sequence[tuple[str, float]]:
+    async def nearest(self, question: KeyedQuestion, vector: Vector, count: int) -> Sequence[tuple[str, float]]:
         """Up to `count` (key, cosine similarity) in the question's partition, nearest first."""
         return await self._on_vectors_thread(partial(self._vectors.nearest, question.partition, vector, count))
 
     @contextmanager
-    def on_its_way(self, question: Identity) -> Iterator[Arriving]:
+    def on_its_way(self, question: KeyedQuestion) -> Iterator[Arriving]:
         """A copy that will be there soon: tells whether what happens inside makes it outdated."""
         arriving = Arriving(question)
         self._arriving.add(arriving)

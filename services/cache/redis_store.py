@@ -17,7 +17,7 @@ from services.cache.config import CacheSettings
 from services.cache.entries import Entry
 from services.cache.errors import Conflict, NotRemoved
 from services.cache.follower import Follower
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.redis_entries import Put, RedisEntries, Stored, Written
 from services.cache.store import OpenStore, Store
@@ -71,7 +71,7 @@ class RedisStore:
         except SharedStateLost:
             raise NotRemoved from None
 
-    async def fetch(self, question: Identity, deadline: Deadline) -> None:
+    async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
         if self.local or not self._memory.overflowed:
             return
         turn = self._follower.turn

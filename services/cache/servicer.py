@@ -9,7 +9,7 @@ from services.cache import validation
 from services.cache.answers import Answers, Found, Verdict
 from services.cache.config import CacheSettings
 from services.cache.engines import MODEL
-from services.cache.identity import Identity, identify
+from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.tombstones import Removal
 from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.errors import InvalidInput
@@ -106,12 +106,12 @@ class CacheServicer:
         """End the streams that would otherwise stay open for as long as their clients like."""
         self._answers.watchers.close()
 
-    def _identify(self, question: cache_pb2.Question) -> Identity:
+    def _identify(self, question: cache_pb2.Question) -> KeyedQuestion:
         validation.check_question(question, self._settings)
-        return identify(question)
+        return keyed(question)
 
 
-def _found(found: Found, question: Identity, epoch: int) -> cache_pb2.LookupResponse:
+def _found(found: Found, question: KeyedQuestion, epoch: int) -> cache_pb2.LookupResponse:
     reply = cache_pb2.LookupResponse(
         verdict=_VERDICTS[found.verdict],
         key=found.entry.key if found.entry else question.key,

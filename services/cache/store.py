@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from services.cache.entries import Entry
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
@@ -42,7 +42,7 @@ class Store(Protocol):
         """Remove what is kept, and return how many entries that was. When this returns none of them comes back.
         Raises `NotKept`, and `NotRemoved` where the store is `local`."""
 
-    async def fetch(self, question: Identity, deadline: Deadline) -> None:
+    async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
         """Have memory hold the entry for this very question, where the store may have one that memory does not hold.
         Raises `SharedStateLost` where the store did not say in time."""
 

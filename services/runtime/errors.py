@@ -8,6 +8,7 @@
     ├── Exhausted        RESOURCE_EXHAUSTED  busy: says when to come back
     │   └── ShareUsed                        … for this tenant; there is room for others
     ├── TooLate          DEADLINE_EXCEEDED
+    ├── NotSupported     UNIMPLEMENTED       this backend cannot; another may
     ├── Unavailable      UNAVAILABLE         broken: may be retried
     └── Faulty           INTERNAL            broke over this request: never sent on
 
@@ -102,6 +103,13 @@ class TooLate(ServiceError):
 
     code = code_pb2.DEADLINE_EXCEEDED
     reason = "TOO_LATE"
+
+
+class NotSupported(ServiceError):
+    """What was asked for this backend cannot do. It is well, and another may be able to."""
+
+    code = code_pb2.UNIMPLEMENTED
+    reason = "NOT_SUPPORTED"
 
 
 class Unavailable(ServiceError):

@@ -20,10 +20,9 @@ from google.protobuf.descriptor import ServiceDescriptor
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from bench.simulated_llm import NotContinued
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
-from services.runtime.errors import Exhausted, InvalidInput, Unavailable
+from services.runtime.errors import Exhausted, InvalidInput, NotSupported, Unavailable
 from services.runtime.process import serve
 from services.runtime.process.config import ServiceSettings
 from services.runtime.rpc import boundary
@@ -108,7 +107,7 @@ class FaultyLlm:
 
     def _refuse(self, request: pb.GenerateRequest, how: Behaviour) -> None:
         if request.prefix:
-            raise NotContinued("prefix: this engine cannot go on from the beginning of an answer")
+            raise NotSupported("prefix: this engine cannot go on from the beginning of an answer")
         asked = request.messages[-1].content
         if how.refuses and how.refuses in asked:
             raise InvalidInput("response_format.regex", "what this engine can follow", "another")

@@ -157,6 +157,7 @@ async def _llms(starter: Processes, real: bool) -> AsyncIterator[list[str]]:
         yield [process.spec.address for process in processes]
 
 
+@pytest.mark.engine
 async def test_nothing_a_tenant_gets_depends_on_what_another_asked(starter: Processes, report: Report, full_size: bool):
     prompts = 60 if full_size else 12
     async with _llms(starter, real=full_size) as llms:

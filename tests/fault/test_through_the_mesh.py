@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from hedgerow import Answer, AsyncClient
 from hedgerow.control.v1 import control_pb2
 from launcher.processes import check_health
 from tests.fault.asking import Asker, Outcome, p99_ms
@@ -116,6 +117,30 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
         await replicas.until(replicas.sees(again))
         row.recovered(time.monotonic() - ready, 0.5)
         row.count(await replicas.caller.ask("Back again?"))
+
+
+@pytest.mark.parametrize("way", ["straight", "through Envoy"])
+async def test_an_answer_survives_its_gateway(replicas: Replicated, report: Report, full_size: bool, way: str):
+    gateways = replicas.pairs["gateway"]
+    both = "ipv4:" + ",".join(gateway.spec.address for gateway in gateways)
+    victim, words, streams = gateways[0], 40, (6 if full_size else 2) * _RATE
+    with report.case(39, f"SIGKILL of one of two gateways, {_RATE} streams a second by the SDK, {way}") as row:
+        async with AsyncClient(replicas.edge if way == "through Envoy" else both) as client:
+
+            async def ask(number: int) -> Answer:
+                return await client.ask(f"Stream {way} {number}?", budget_ms=5_000, max_tokens=words, cache="bypass")
+
+            began, asked = time.monotonic(), list[asyncio.Task[Answer]]()
+            for number in range(streams):
+                await asyncio.sleep(max(0.0, began + number / _RATE - time.monotonic()))
+                asked.append(asyncio.create_task(ask(number)))
+                if number == streams // 2:
+                    victim.signal(signal.SIGKILL)
+            answers = await asyncio.gather(*asked)
+        resumed = sum("llm:resumed" in answer.degraded for answer in answers)
+        row.tally(ok=len(answers) - resumed, degraded=resumed)
+        assert {answer.text for answer in answers} == {"word " * words}, "doubled or lost"
+        assert resumed, "the gateway was in the middle of some"
 
 
 @pytest.mark.parametrize("service", ["gateway", "llm"])

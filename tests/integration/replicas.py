@@ -12,7 +12,7 @@ from services.cache import redis_entries
 from services.cache.answers import Answers, Found
 from services.cache.embedding import Embedder
 from services.cache.entries import Entries
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.redis_scripts import ENTRY
 from services.cache.redis_store import RedisStore
@@ -39,13 +39,13 @@ class Replica:
     memory: Memory
     state: SharedState
 
-    async def keep(self, question: Identity, answer: bytes, ttl_ms: int = 600_000, epoch: int = 0) -> bool:
+    async def keep(self, question: KeyedQuestion, answer: bytes, ttl_ms: int = 600_000, epoch: int = 0) -> bool:
         return await self.answers.store(question, answer, ttl_ms, Deadline.never(), epoch)
 
-    async def look_up(self, question: Identity, threshold: float = 1) -> Found:
+    async def look_up(self, question: KeyedQuestion, threshold: float = 1) -> Found:
         return await self.answers.lookup(question, threshold, Deadline.never())
 
-    async def remove(self, question: Identity) -> int:
+    async def remove(self, question: KeyedQuestion) -> int:
         return await self.answers.remove(Removal(key=question.key))
 
     async def remove_tenant(self, tenant: str) -> int:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.cache.errors import Conflict, NotRemoved
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.redis_scripts import CHANGES
 from services.cache.tombstones import Removal
 from tests.integration.replicas import Replica, kept, replica, up_to_date
@@ -80,7 +80,7 @@ class History:
             case "back":
                 await until(lambda: one.state.up)
 
-    async def store(self, one: Replica, question: Identity) -> None:
+    async def store(self, one: Replica, question: KeyedQuestion) -> None:
         """An answer that was begun at the first `begin` that was not used, or just now."""
         began = next(iter(self.epochs), self.now)
         answer = b"%d" % self.now
@@ -93,12 +93,12 @@ class History:
             await one.answers.remove(removal)
             self.removed.append((self.now, one.store.sequence, removal))
 
-    async def look_up(self, one: Replica, question: Identity) -> None:
+    async def look_up(self, one: Replica, question: KeyedQuestion) -> None:
         found = await one.look_up(question)
         if found.entry and not found.local:
             assert not self.gone(question, found.entry.answer, one.store.sequence)
 
-    def gone(self, question: Identity, answer: bytes, sequence: int) -> bool:
+    def gone(self, question: KeyedQuestion, answer: bytes, sequence: int) -> bool:
         """Whether who knows the changes up to `sequence` knows that an answer was removed after it was begun."""
         return any(
             self.begun[answer] < when and at <= sequence and removal.covers(question.key, question.tenant)

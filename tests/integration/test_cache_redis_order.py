@@ -18,7 +18,7 @@ from services.cache import redis_entries, snapshot
 from services.cache.answers import Verdict
 from services.cache.entries import Entry
 from services.cache.errors import Conflict, NotRemoved
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.redis_entries import RedisEntries
 from services.cache.redis_scripts import BYTES, CHANGES, ENTRY, HELD, SEQUENCE, SIZES, TENANT, USED
 from services.cache.tombstones import Removal
@@ -47,7 +47,7 @@ async def pair(redis: RedisProcess) -> AsyncIterator[tuple[Replica, Replica]]:
         yield a, b
 
 
-def entry(question: Identity, answer: bytes = b"Paris", ttl_ms: int = 600_000) -> Entry:
+def entry(question: KeyedQuestion, answer: bytes = b"Paris", ttl_ms: int = 600_000) -> Entry:
     now_ms = time.time_ns() // 1_000_000
     return Entry(
         question.key, question.tenant, question.partition, question.asked.encode(), answer, now_ms + ttl_ms, now_ms
@@ -515,7 +515,7 @@ async def test_replicas_end_alike_and_nothing_removed_returns_whatever_happens_a
     chance = random.Random(seed)
     questions = [identity(f"what is {number}", tenant=tenant) for number in range(4) for tenant in ("acme", "globex")]
     began: dict[bytes, float] = {}
-    removals: list[tuple[float, Identity, bool]] = []
+    removals: list[tuple[float, KeyedQuestion, bool]] = []
 
     async def change(answer: bytes, replicas: list[Replica]) -> None:
         await asyncio.sleep(chance.random() * 1.5)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from services.cache.config import CacheSettings
 from services.cache.entries import Entries, Entry
 from services.cache.errors import Conflict
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.stores import STORES, opener
@@ -108,7 +108,7 @@ def test_a_store_that_cannot_be_used_is_refused(given: dict[str, str]) -> None:
         CacheSettings(**given)
 
 
-def _entry(question: Identity) -> Entry:
+def _entry(question: KeyedQuestion) -> Entry:
     now_ms = _now_ms()
     asked = question.asked.encode()
     return Entry(question.key, question.tenant, question.partition, asked, b"Paris", now_ms + 600_000, now_ms)

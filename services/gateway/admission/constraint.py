@@ -33,10 +33,15 @@ def check(wanted: chat_pb2.ResponseFormat, limits: ConstraintSettings) -> None:
     """Raise `InvalidInput` for a response format that could be too much work, or that is none."""
     match wanted.WhichOneof("constraint"):
         case "json_schema":
-            _check_bytes(_SCHEMA, wanted.json_schema, limits.max_bytes)
-            _check_schema(wanted.json_schema, limits)
+            check_schema(_SCHEMA, wanted.json_schema, limits)
         case "regex":
             _check_regex(wanted.regex, limits)
+
+
+def check_schema(field: str, text: str, limits: ConstraintSettings) -> None:
+    """Raise `InvalidInput`, which names `field`, for a JSON Schema that could be too much work, or that is none."""
+    _check_bytes(field, text, limits.max_bytes)
+    _check_schema(field, text, limits)
 
 
 def _check_regex(text: str, limits: ConstraintSettings) -> None:
@@ -48,21 +53,21 @@ def _check_regex(text: str, limits: ConstraintSettings) -> None:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _check_schema(text: str, limits: ConstraintSettings) -> None:
+def _check_schema(field: str, text: str, limits: ConstraintSettings) -> None:
     try:
         schema = strict_json.loads(text)
     except ValueError as error:
-        raise InvalidInput(_SCHEMA, f"JSON ({error})", text) from None
+        raise InvalidInput(field, f"JSON ({error})", text) from None
     if not isinstance(schema, dict):
-        raise InvalidInput(_SCHEMA, "a JSON object", type(schema).__name__)
-    _Count(limits).schema(schema)
+        raise InvalidInput(field, "a JSON object", type(schema).__name__)
+    _Count(field, limits).schema(schema)
 
 
 class _Count:
     """What a schema has of everything that costs."""
 
-    def __init__(self, limits: ConstraintSettings):
-        self._limits = limits
+    def __init__(self, field: str, limits: ConstraintSettings):
+        self._field, self._limits = field, limits
         self._properties = self._alternatives = self._repetition = self._patterns = 0
 
     def schema(self, schema: dict[str, Any]) -> None:
@@ -72,10 +77,14 @@ class _Count:
             if not nodes:
                 return
             if seen > self._limits.max_nodes:
-                raise InvalidInput(_SCHEMA, f"at most {self._limits.max_nodes} objects and arrays altogether", "more")
+                raise InvalidInput(
+                    self._field, f"at most {self._limits.max_nodes} objects and arrays altogether", "more"
+                )
             node, depth, is_schema = nodes.pop()
             if depth > self._limits.max_depth:
-                raise InvalidInput(_SCHEMA, f"at most {self._limits.max_depth} levels of objects and arrays", "more")
+                raise InvalidInput(
+                    self._field, f"at most {self._limits.max_depth} levels of objects and arrays", "more"
+                )
             if is_schema and isinstance(node, dict):
                 self._keywords(node)
             nodes.extend((inner, depth + more, means) for inner, more, means in _inside(node, is_schema))
@@ -92,14 +101,14 @@ class _Count:
             elif type(value) in (int, float) and name in _COUNTED:
                 self._add("repetition", _times(value))
             elif type(value) in (int, float) and name in _LENGTHS and value > self._limits.max_length:
-                raise InvalidInput(_SCHEMA, f"{name}: at most {self._limits.max_length}", _times(value))
+                raise InvalidInput(self._field, f"{name}: at most {self._limits.max_length}", _times(value))
             elif isinstance(value, str) and name == "pattern":
                 self._pattern(name, value)
             elif isinstance(value, str) and name in _REFERENCES and not value.startswith("#"):
-                raise InvalidInput(_SCHEMA, f"{name}: to a place in the schema itself, #/…", value)
+                raise InvalidInput(self._field, f"{name}: to a place in the schema itself, #/…", value)
 
     def _pattern(self, name: str, text: str) -> None:
-        _check_bytes(f"{_SCHEMA}: {name}", text, self._limits.max_pattern_bytes)
+        _check_bytes(f"{self._field}: {name}", text, self._limits.max_pattern_bytes)
         self._add("patterns", 1)
         self._add("repetition", pattern.size(text))
 
@@ -108,7 +117,7 @@ class _Count:
         setattr(self, f"_{what}", total)
         most = getattr(self._limits, f"max_{what}")
         if total > most:
-            raise InvalidInput(_SCHEMA, f"{what}: at most {most} altogether", f"{total} or more")
+            raise InvalidInput(self._field, f"{what}: at most {most} altogether", f"{total} or more")
 
 
 def _inside(node: Any, is_schema: bool) -> Iterator[tuple[Any, int, bool]]:

@@ -8,6 +8,8 @@ from typing import Literal
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission import messages as conversation
+from services.gateway.admission import tools as toolbox
 from services.gateway.upstream.media import Hearing, Seeing
 
 Recording = Literal["", "context", "question"]
@@ -24,6 +26,18 @@ class Question:
     seeing: Seeing | None = None  # where there are pictures to see
     hearing: Hearing | None = None  # where there is a recording to hear
 
+    @property
+    def shareable(self) -> bool:
+        """Whether its answer may be another's, of an equal question: as text is, and calls of tools are not."""
+        request = self.request
+        return not (
+            request.cache.bypass
+            or request.tools
+            or request.prefix
+            or request.sampling.HasField("top_logprobs")
+            or any(message.tool_calls or message.role == chat_pb2.ROLE_TOOL for message in request.messages)
+        )
+
 
 def recording_is(request: pb.GenerateRequest) -> Recording:
     """What the recording of a request is for; empty where it has none."""
@@ -33,6 +47,6 @@ def recording_is(request: pb.GenerateRequest) -> Recording:
     return "context" if written else "question"
 
 
-def prompt_tokens(messages: Iterable[chat_pb2.Message]) -> int:
+def prompt_tokens(messages: Iterable[chat_pb2.Message], tools: Iterable[chat_pb2.Tool] = ()) -> int:
     """An estimate."""
-    return sum(len(message.content.encode()) for message in messages) // _BYTES_PER_TOKEN
+    return (conversation.size(messages) + toolbox.size(tools)) // _BYTES_PER_TOKEN

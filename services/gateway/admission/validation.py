@@ -6,28 +6,38 @@ The one place for limits of size and shape: whatever gets in here, no service be
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Literal
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import constraint
+from services.gateway.admission import constraint, messages, tools
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.config import GatewaySettings
 from services.gateway.upstream.media import Hearing, Media
 from services.runtime.errors import InvalidInput
-from services.runtime.limits import STOP_CHARACTERS, STOPS
+from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOP_LOGPROBS
 
+_Range = tuple[float, float]
 _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
-_ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
+_RANGES: Mapping[Literal["temperature", "top_p", "frequency_penalty", "presence_penalty", "top_logprobs"], _Range] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "frequency_penalty": (-2, 2),
+    "presence_penalty": (-2, 2),
+    "top_logprobs": (0, TOP_LOGPROBS),
+}
 
 
 def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Media) -> Question:
-    """What `request` asks, with what there is to see and hear it. Raises `InvalidInput` as `check` does."""
+    """What `request` asks, with what there is to see and hear it. Its parts become what they stand for, in place.
+    Raises `InvalidInput` as `check` does."""
     check(request, settings)
     return Question(
         request,
         recording_is(request),
-        prompt_tokens(request.messages),
+        prompt_tokens(request.messages, request.tools),
         media.seeing if request.images else None,
         media.hearing if request.HasField("audio") else None,
     )
@@ -42,8 +52,15 @@ def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings
 
 
 def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
-    """Raise `InvalidInput` for the first thing about `request` that cannot be served."""
-    _check_messages(request, settings)
+    """Raise `InvalidInput` for the first thing about `request` that cannot be served; flatten its parts."""
+    written = messages.check(request, settings.max_messages) + tools.check(request, settings.response_format)
+    written += len(request.prefix.encode())
+    if request.prefix and (request.HasField("response_format") or request.tools):
+        raise InvalidInput("prefix", "none beside response_format or tools", f"{len(request.prefix)} characters")
+    if written > settings.max_content_bytes:
+        most = f"at most {settings.max_content_bytes} bytes of content"
+        raise InvalidInput("messages", most, f"{written} bytes")
+    messages.flatten(request)
     if request.HasField("sampling"):
         _check_sampling(request.sampling)
     if request.HasField("response_format"):
@@ -77,6 +94,8 @@ def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings) -
         raise InvalidInput("options", _NO_AUDIO, "one")
     if options.request.HasField("audio"):
         raise InvalidInput("options.request.audio", "nothing: what is spoken is the audio", "a recording")
+    if options.request.tools:
+        raise InvalidInput("options.request.tools", "none: nobody could tell their results", len(options.request.tools))
     # Stands in for what will be said.
     asked = pb.GenerateRequest()
     asked.CopyFrom(options.request)
@@ -105,32 +124,12 @@ def _check_audio(request: pb.GenerateRequest, settings: GatewaySettings) -> None
         raise InvalidInput("audio.data", "an encoded recording", "0 bytes")
 
 
-def _check_messages(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
-    messages = request.messages
-    spoken = request.HasField("audio")
-    if not (0 if spoken else 1) <= len(messages) <= settings.max_messages:
-        raise InvalidInput("messages", f"1 to {settings.max_messages} messages", len(messages))
-    total = 0
-    for index, message in enumerate(messages):
-        if message.role not in _ROLES:
-            raise InvalidInput(f"messages[{index}].role", "a Role, 1 to 3", message.role)
-        if not message.content.strip():
-            raise InvalidInput(f"messages[{index}].content", "text that is not blank", repr(message.content))
-        total += len(message.content.encode())
-    if total > settings.max_content_bytes:
-        raise InvalidInput("messages", f"at most {settings.max_content_bytes} bytes of content", f"{total} bytes")
-    if messages[-1:] and messages[-1].role != chat_pb2.ROLE_USER and not spoken:
-        last = chat_pb2.Role.Name(messages[-1].role)
-        raise InvalidInput(f"messages[{len(messages) - 1}].role", "ROLE_USER for the last message", last)
-
-
 def _check_sampling(sampling: chat_pb2.Sampling) -> None:
-    if sampling.HasField("temperature"):
-        _check_range("sampling.temperature", sampling.temperature, 0, 2)
-    if sampling.HasField("top_p"):
-        _check_range("sampling.top_p", sampling.top_p, 0, 1)
-        if sampling.top_p == 0:
-            raise InvalidInput("sampling.top_p", "above 0", sampling.top_p)
+    for name, (low, high) in _RANGES.items():
+        if sampling.HasField(name):
+            _check_range(f"sampling.{name}", getattr(sampling, name), low, high)
+    if sampling.HasField("top_p") and sampling.top_p == 0:
+        raise InvalidInput("sampling.top_p", "above 0", sampling.top_p)
     if sampling.HasField("max_tokens") and sampling.max_tokens < 1:
         raise InvalidInput("sampling.max_tokens", "at least 1", sampling.max_tokens)
     if len(sampling.stop) > STOPS:
@@ -138,6 +137,18 @@ def _check_sampling(sampling: chat_pb2.Sampling) -> None:
     for index, stop in enumerate(sampling.stop):
         if not 1 <= len(stop) <= STOP_CHARACTERS:
             raise InvalidInput(f"sampling.stop[{index}]", f"1 to {STOP_CHARACTERS} characters", len(stop))
+    _check_biases(sampling)
+
+
+def _check_biases(sampling: chat_pb2.Sampling) -> None:
+    biases, seen = sampling.logit_bias, set[int]()
+    if len(biases) > LOGIT_BIASES:
+        raise InvalidInput("sampling.logit_bias", f"at most {LOGIT_BIASES}", len(biases))
+    for index, each in enumerate(biases):
+        if each.token < 0 or each.token in seen:
+            raise InvalidInput(f"sampling.logit_bias[{index}].token", "0 or more, each once", each.token)
+        seen.add(each.token)
+        _check_range(f"sampling.logit_bias[{index}].bias", each.bias, -100, 100)
 
 
 def _check_range(field: str, value: float, low: float, high: float) -> None:

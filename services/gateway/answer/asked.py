@@ -26,18 +26,27 @@ class Asked:
 
     def for_model(self) -> list[chat_pb2.Message]:
         """The conversation as a model reads it: the context before the last question."""
-        *before, last = self.messages
+        messages = list(self.messages)
         if not self.context:
-            return [*before, last]
+            return messages
+        place = _last_question(messages)
+        last = messages[place]
         lines = "\n".join(f"- {line}" for line in self.context)
         content = f"{_HEADER}{lines}{_QUESTION}{last.content}"
         if last.content.startswith(_HEADER):  # it brings context of its own
             content = f"{_HEADER}{lines}\n{last.content.removeprefix(_HEADER)}"
-        return [*before, chat_pb2.Message(role=last.role, content=content)]
+        messages[place] = chat_pb2.Message(role=last.role, content=content)
+        return messages
 
     def attachments(self) -> list[str]:
         """Digests of the context, for the cache."""
         return [hashlib.sha256(line.encode()).hexdigest() for line in self.context]
+
+
+def _last_question(messages: Sequence[chat_pb2.Message]) -> int:
+    """Where it is: what tools gave back comes after it."""
+    asked = [index for index, message in enumerate(messages) if message.role == chat_pb2.ROLE_USER]
+    return asked[-1] if asked else len(messages) - 1
 
 
 def picture_lines(sights: pb.Sights | None) -> Sequence[str]:

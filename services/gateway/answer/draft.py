@@ -100,7 +100,8 @@ class Draft:
     def prompt_tokens(self) -> int:
         """An estimate, of what is asked without its context."""
         spoken = self.question.recording == "question"
-        return prompt_tokens(self.asked.messages) if spoken else self.question.prompt_tokens
+        request = self.question.request
+        return prompt_tokens(self.asked.messages, request.tools) if spoken else self.question.prompt_tokens
 
     async def done(self, work: asyncio.Task[None]) -> None:
         """Wait for `work`, one of `working`. What fails beside it ends it at once: nobody waits for the rest of a long
@@ -122,9 +123,8 @@ class Draft:
 
     def identify(self) -> None:
         """Make the question what the cache and equal questions know it by, unless it is for nobody else."""
-        request = self.question.request
-        if self.asked.whole and not request.cache.bypass and self.cached is None:
-            self.cached = cache_question(request, self.asked, self.tenant.name)
+        if self.asked.whole and self.question.shareable and self.cached is None:
+            self.cached = cache_question(self.question.request, self.asked, self.tenant.name)
             question_key.normalize(self.cached)
             self.key = question_key.digest(self.cached)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -74,13 +74,17 @@ class Ledger:
     reserve_s: float
     targets: Targets = field(default_factory=Targets)
     clock: Clock = time.monotonic
+    prefix: str = ""  # of the text, which the client has already
     text: list[str] = field(default_factory=list)
     stages: list[pb.Stage] = field(default_factory=list)
     degraded: list[str] = field(default_factory=list)
     cache: pb.CacheReport = field(default_factory=pb.CacheReport)
     usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
     model: str = ""
-    tokens: int = 0  # in `text`, as far as they are known
+    reasoning: list[str] = field(default_factory=list)
+    tool_calls: dict[int, chat_pb2.ToolCall] = field(default_factory=dict)  # by their index
+    logprobs: list[chat_pb2.TokenLogprob] = field(default_factory=list)
+    tokens: int = 0  # of all of these, as far as they are known
     billed_tokens: int = 0  # prompt and completion, that the tenant's quota is charged for
     cost_usd: float = 0.0
     transcript: str = ""  # what the request's recording said
@@ -178,10 +182,30 @@ class Ledger:
         ]
         return pb.Accepted(trace_id=telemetry.trace_id(self.span), budget_ms=self.plan.budget_ms, plan=plan)
 
-    def add_text(self, text: str, tokens: int = 0) -> None:
+    @property
+    def said(self) -> bool:
+        """Whether there is anything of an answer: thoughts are none."""
+        return bool(self.text or self.tool_calls)
+
+    def add_text(self, text: str, tokens: int = 0, logprobs: Iterable[chat_pb2.TokenLogprob] = ()) -> None:
+        self._came(tokens)
+        self.text.append(text)
+        self.logprobs.extend(logprobs)
+
+    def add_reasoning(self, text: str, tokens: int) -> None:
+        self._came(tokens)
+        self.reasoning.append(text)
+
+    def add_calls(self, deltas: Iterable[chat_pb2.ToolCallDelta], tokens: int) -> None:
+        self._came(tokens)
+        for delta in deltas:
+            call = self.tool_calls.setdefault(delta.index, chat_pb2.ToolCall())
+            call.id, call.name = delta.id or call.id, delta.name or call.name
+            call.arguments += delta.arguments
+
+    def _came(self, tokens: int) -> None:
         if self.ttft_s is None:
             self.ttft_s = self.elapsed()
-        self.text.append(text)
         self.tokens += tokens
 
     def close(self) -> pb.Final:
@@ -190,7 +214,7 @@ class Ledger:
         self.usage.completion_tokens = self.usage.completion_tokens or self.tokens
         self._compare_with_targets()
         return pb.Final(
-            text="".join(self.text),
+            text=self.prefix + "".join(self.text),
             finish_reason=self.finish_reason,
             model=self.model,
             usage=self.usage,
@@ -205,6 +229,9 @@ class Ledger:
             cost_usd=self.cost_usd,
             transcript=self.transcript,
             sights=self.sights,
+            tool_calls=[call for _, call in sorted(self.tool_calls.items())],
+            reasoning="".join(self.reasoning),
+            logprobs=self.logprobs,
         )
 
     def failed(self, error: ServiceError) -> None:
@@ -218,7 +245,7 @@ class Ledger:
         """The client has left; that only counts before the last event."""
         if self.total_s:
             return
-        progress = "in text" if self.text else "before text" if self.stages else "before any stage"
+        progress = "in text" if self.said else "before text" if self.stages else "before any stage"
         _DROPPED.labels(progress).inc()
         self.span.set_attribute("hedgerow.dropped", progress)
         self._trace_decisions()

@@ -173,7 +173,7 @@ class GatewayServicer:
     def _open(self, question: Question, budget_ms: float, span: Span, opened: float) -> Ledger:
         """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
         request = question.request
-        cached = self._backends.cache is not None and not request.cache.bypass
+        cached = self._backends.cache is not None and question.shareable
         plan = make_plan(
             self._stages(cached=cached, images=bool(request.images), audio=question.recording),
             budget_ms,

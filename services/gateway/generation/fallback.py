@@ -1,4 +1,4 @@
-"""The next model, where one is broken, throttled or late with its first text."""
+"""The next model, where one is broken, throttled, late with its first text, or cannot do what is asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.gateway.labels import Act
 from services.gateway.policies.breaker import BreakerOpen
 from services.gateway.policies.ticket import Shed
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
+from services.runtime.errors import Exhausted, NotSupported, ServiceError, TooLate, Unavailable
 
 _NOT_SENT = BreakerOpen  # no model has seen the request
 _MODELS = 2  # tried before the first text
@@ -33,7 +33,7 @@ class Fallback:
                 return await self._inner(replace(job, models=models[number:]))
             except Shed:
                 raise
-            except (Unavailable, Exhausted, TooLate) as problem:
+            except (Unavailable, Exhausted, TooLate, NotSupported) as problem:
                 problems.append(problem)
         raise _summary(problems)
 
@@ -50,8 +50,9 @@ def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
 
 
 def _summary(problems: Sequence[ServiceError]) -> ServiceError:
-    """One error for all: late where the last was, busy where every model was busy, else broken."""
-    if isinstance(problems[-1], TooLate):
+    """One error for all: late where the last was, busy where every model was busy, else broken. What none
+    of them can do callers hear."""
+    if isinstance(problems[-1], TooLate) or all(isinstance(problem, NotSupported) for problem in problems):
         return problems[-1]
     text = "; ".join(problem.message for problem in problems)
     delays = [problem.retry_delay_s for problem in problems if problem.retry_delay_s is not None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from services.gateway.generation.job import Job, Placed, Sent
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.labels import Act
@@ -33,4 +35,6 @@ def _prompt(job: Job, pool: Pool) -> prefix.Blocks:
     """What the prompt begins with, where that matters."""
     if not pool.reads_prompts:
         return ()
-    return prefix.blocks((message.content for message in job.request.messages), job.request.cache_salt)
+    request = job.request  # templates put tools first
+    parts = chain((tool.parameters for tool in request.tools), (message.content for message in request.messages))
+    return prefix.blocks(parts, request.cache_salt)

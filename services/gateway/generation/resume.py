@@ -87,8 +87,8 @@ def _request_for_rest(
     request: llm_pb2.GenerateRequest, written: Sequence[llm_pb2.GenerateResponse]
 ) -> llm_pb2.GenerateRequest | None:
     """The request for what is still to be written; None where an engine could not know how to go on: a constraint holds
-    for a whole answer and not for the end of one."""
-    if request.HasField("response_format"):
+    for a whole answer and not for the end of one, and so does a thought or a call."""
+    if request.HasField("response_format") or request.tools or any(message.reasoning for message in written):
         return None
     rest = llm_pb2.GenerateRequest()
     rest.CopyFrom(request)

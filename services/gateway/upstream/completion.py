@@ -20,7 +20,12 @@ from services.gateway.upstream.translate import ERRORS, translate
 from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.telemetry import Metadata
 
-WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)  # the model's own ends
+WHOLE = (  # the model's own ends
+    chat_pb2.FINISH_REASON_STOP,
+    chat_pb2.FINISH_REASON_LENGTH,
+    chat_pb2.FINISH_REASON_TOOL_CALLS,
+    chat_pb2.FINISH_REASON_CONTENT_FILTER,
+)
 
 
 class Completion:

@@ -17,6 +17,7 @@ from services.runtime.errors import (
     Faulty,
     InvalidInput,
     Missing,
+    NotSupported,
     ServiceError,
     ShareUsed,
     TooLate,
@@ -32,6 +33,7 @@ ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: TooLate,
     grpc.StatusCode.RESOURCE_EXHAUSTED: Exhausted,
     grpc.StatusCode.NOT_FOUND: Missing,
+    grpc.StatusCode.UNIMPLEMENTED: NotSupported,
     grpc.StatusCode.INTERNAL: Faulty,
     grpc.StatusCode.UNKNOWN: Faulty,
     grpc.StatusCode.DATA_LOSS: Faulty,
@@ -56,6 +58,8 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
     cls = ERRORS.get(code, Unavailable)
     if code is grpc.StatusCode.INTERNAL and RESET in details:
         cls = Unavailable  # the way broke, not the service
+    if cls is NotSupported and info.domain != DOMAIN:
+        cls = Unavailable  # not our service at all
     if cls is Exhausted and info.reason == ShareUsed.reason:
         cls = ShareUsed
     if info.domain != DOMAIN or info.reason == CallerRefused.reason:

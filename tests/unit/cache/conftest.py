@@ -16,7 +16,7 @@ from services.cache.database import Database
 from services.cache.embedding import Embedder
 from services.cache.entries import Entries
 from services.cache.file_store import FileStore
-from services.cache.identity import Identity, identify
+from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.memory import Memory
 from services.cache.vectors import Vector, VectorIndex
 from services.cache.watch import Watchers
@@ -116,5 +116,5 @@ def question(text: str, tenant: str = "acme", **fields: object) -> cache_pb2.Que
     return cache_pb2.Question(tenant=tenant, model_class="fast", messages=[message], **fields)
 
 
-def identity(text: str, tenant: str = "acme", **fields: object) -> Identity:
-    return identify(question(text, tenant, **fields))
+def identity(text: str, tenant: str = "acme", **fields: object) -> KeyedQuestion:
+    return keyed(question(text, tenant, **fields))

@@ -13,7 +13,7 @@ import pytest
 from services.cache.answers import Found, Verdict
 from services.cache.database import Database
 from services.cache.errors import Conflict, EmbeddingTooLate, NotKept
-from services.cache.identity import Identity
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted
@@ -25,11 +25,11 @@ CAPITAL = identity("what is the capital of france please")
 REWORDED = identity("what is the capital of france really")
 
 
-async def store(bench: Bench, question: Identity, answer: bytes = b"Paris", ttl_ms: int = 10_000) -> None:
+async def store(bench: Bench, question: KeyedQuestion, answer: bytes = b"Paris", ttl_ms: int = 10_000) -> None:
     await bench.answers.store(question, answer, ttl_ms, NEVER)
 
 
-async def look_up(bench: Bench, question: Identity, threshold: float = 0.8) -> Found:
+async def look_up(bench: Bench, question: KeyedQuestion, threshold: float = 0.8) -> Found:
     return await bench.answers.lookup(question, threshold, NEVER)
 
 
@@ -88,7 +88,7 @@ async def test_a_refused_neighbour_does_not_hide_the_right_one(open_cache: OpenC
         identity(REWORDED.asked, attachments=["sha256:1"]),
     ],
 )
-async def test_semantic_hits_stay_within_their_partition(open_cache: OpenCache, other: Identity) -> None:
+async def test_semantic_hits_stay_within_their_partition(open_cache: OpenCache, other: KeyedQuestion) -> None:
     bench = open_cache()
     await store(bench, CAPITAL)
     assert (await look_up(bench, other)).verdict is Verdict.MISS

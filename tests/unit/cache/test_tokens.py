@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from services.cache.identity import normalize
 from services.cache.tokens import Tokens, as_read
+from services.runtime.question_key import normalized
 
 LONG, OTHER = "q" * 120, "q" * 119 + "x"
 
@@ -107,7 +107,7 @@ def _stated(text: str) -> str:
 @example(("cook a paté and a rosé", "cook a pate and a rose"))
 @example(("perú peru", "peru perú"))
 def test_no_two_texts_are_the_same_to_the_model_unless_they_are_the_same(pair: tuple[str, str]) -> None:
-    asked, stored = map(normalize, pair)
+    asked, stored = map(normalized, pair)
     a, b = (tokens().ids(as_read(text)) for text in (asked, stored))
     if a == b and _stated(asked) != _stated(stored):
         assert tokens().unseen(asked, stored)

@@ -15,6 +15,7 @@ from hedgerow.cli.app import app
 from hedgerow.cli.bench import benches
 from hedgerow.cli.demo import Step
 from hedgerow.cli.failures import explain, fail, reported
+from hedgerow.cli.options import read_tool
 from hedgerow.cli.screen import written_as_it_comes
 from hedgerow.cli.status import known_addresses
 from tests.unit.cli.answers import an_answer
@@ -33,6 +34,9 @@ def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
         ["ask"],
         ["ask", "?", "--tier", "best"],
         ["ask", "?", "--budget-ms", "soon"],
+        ["ask", "?", "--schema", "{"],
+        ["ask", "?", "--schema", "[]"],
+        ["ask", "?", "--tool", "not-there.json"],
         ["ask", "?", "--stream"],
         ["ask", "?", "--stream", "--audio", "question.wav"],
         ["ask", "?", "--pause-ms", "300"],
@@ -148,3 +152,13 @@ def test_a_key_is_not_sent_in_plain_text_to_another_machine_and_the_option_that_
     assert "gw.example:50050" in said
     assert "--plaintext-key" in said
     assert "sesame" not in said
+
+
+def test_a_tool_is_read_by_itself_or_as_chat_apis_wrap_it(tmp_path: Path) -> None:
+    file, clock = tmp_path / "clock.json", {"name": "clock", "parameters": {"type": "object"}}
+    for written in (clock, {"type": "function", "function": clock}):
+        file.write_text(json.dumps(written))
+        assert (read_tool(file).name, read_tool(file).parameters) == ("clock", {"type": "object"})
+    file.write_text(json.dumps({"name": "clock", "arguments": {}}))
+    with pytest.raises(typer.BadParameter, match="name, description, parameters and strict, got name, arguments"):
+        read_tool(file)

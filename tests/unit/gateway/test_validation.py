@@ -26,10 +26,10 @@ def test_a_plain_question_is_admitted():
         (GenerateRequest(messages=request().messages[:] * 65), "messages: 1 to 64 messages, got 65"),
         (request("  "), r"messages\[0\]\.content: text that is not blank, got '  '"),
         (request("a" * 1_001), "messages: at most 1000 bytes of content, got 1001 bytes"),
-        (GenerateRequest(messages=[Message(content="hi")]), r"messages\[0\]\.role: a Role, 1 to 3, got 0"),
+        (GenerateRequest(messages=[Message(content="hi")]), r"messages\[0\]\.role: a Role, 1 to 4, got 0"),
         (
             GenerateRequest(messages=[Message(role=ROLE_ASSISTANT, content="hi")]),
-            r"messages\[0\]\.role: ROLE_USER for the last message, got ROLE_ASSISTANT",
+            r"messages\[0\]\.role: ROLE_USER or ROLE_TOOL for the last message, got ROLE_ASSISTANT",
         ),
         (request(budget_ms=-5), "budget_ms: at least 1, got -5"),
         (request(budget_ms=0), "budget_ms: at least 1, got 0"),

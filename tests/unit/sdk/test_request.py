@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow import InvalidArgument, Message
+from hedgerow import InvalidArgument, Message, Tool, ToolCall
 from hedgerow._request import audio_format, generate_request, live_blocks, refuse_too_large
 from hedgerow._speech import AudioFormat
 from hedgerow.channel import MAX_MESSAGE_BYTES
@@ -47,7 +47,7 @@ def test_a_budget_that_makes_no_sense_is_for_the_gateway_to_refuse() -> None:
         ({"cache": "never"}, "cache: use or bypass, got never"),
         ({"json_schema": "{}", "regex": "a"}, "response_format: one of json_schema and regex, got both"),
         ({"budget_ms": 2**40}, "budget_ms: Value out of range: 1099511627776"),
-        ({"messages": [Message("bot", "")]}, "messages[0].role: system, user or assistant, got bot"),  # type: ignore[arg-type]
+        ({"messages": [Message("bot", "")]}, "messages[0].role: system, user, assistant or tool, got bot"),  # type: ignore[arg-type]
         ({"messages": "\ud800"}, "messages[0].content: "),
         ({"stop": ["\ud800"]}, "stop: "),
         ({"messages": None}, "messages: a question, where there is no audio, got None"),
@@ -122,3 +122,25 @@ def test_long_blocks_are_cut_between_samples(encoding: Any) -> None:
     parts = list(live_blocks(b"x" * 100_000, AudioFormat(encoding)))
     assert [len(part) for part in parts] == [65_536, 34_464]
     assert list(live_blocks(b"", AudioFormat(encoding))) == []
+
+
+def test_tools_and_what_became_of_them_are_asked_with() -> None:
+    call = ToolCall("1", "clock", '{"city": "Oslo"}')
+    told = Message("tool", "23:59", tool_call_id="1")
+    turns = [Message("user", "Late?"), Message("assistant", tool_calls=[call]), told]
+    clock = Tool("clock", "Tells the time.", {"type": "object"}, strict=True)
+    request = generate_request(turns, tools=[clock], tool_choice="clock", parallel_tool_calls=False)
+    assert request.messages[1].tool_calls[0] == chat_pb2.ToolCall(id="1", name="clock", arguments=call.arguments)
+    assert (request.messages[2].role, request.messages[2].tool_call_id) == (chat_pb2.ROLE_TOOL, "1")
+    (tool,) = request.tools
+    assert (tool.name, tool.parameters, tool.strict) == ("clock", '{"type": "object"}', True)
+    assert (request.tool_choice.name, request.HasField("parallel_tool_calls")) == ("clock", True)
+    assert generate_request("?", tool_choice="required").tool_choice.mode == chat_pb2.TOOL_MODE_REQUIRED
+    assert call.parsed() == {"city": "Oslo"}
+
+
+def test_what_shapes_the_draw_of_tokens_is_asked_with() -> None:
+    sampling = generate_request("?", logit_bias={7: -100}, frequency_penalty=0.5, top_logprobs=0).sampling
+    assert [(each.token, each.bias) for each in sampling.logit_bias] == [(7, -100)]
+    assert (sampling.frequency_penalty, sampling.HasField("top_logprobs")) == (0.5, True)
+    assert not sampling.HasField("presence_penalty")

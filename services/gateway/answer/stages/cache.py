@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import Copy
@@ -13,7 +14,6 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
 from services.gateway.labels import LOCAL, Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit
-from services.gateway.upstream.completion import WHOLE
 from services.gateway.upstream.stubs import Cache, Pending
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
@@ -23,6 +23,7 @@ _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
     cache_pb2.VERDICT_SEMANTIC: pb.CACHE_VERDICT_SEMANTIC,
 }
+_STORED = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 
 
 class CacheStage(AnswerStage):
@@ -162,5 +163,5 @@ class CacheStage(AnswerStage):
 def _is_storable(final: pb.Final) -> bool:
     """Only what is new, complete and undegraded is kept."""
     fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
-    whole = final.finish_reason in WHOLE and all(label in LOCAL for label in final.degraded)
+    whole = final.finish_reason in _STORED and all(label in LOCAL for label in final.degraded)
     return fresh and whole and bool(final.text.strip())

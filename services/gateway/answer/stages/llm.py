@@ -40,6 +40,7 @@ class LlmStage(AnswerStage):
         choice = draft.choice
         if choice is None:
             raise Unavailable("router: no model was chosen")
+        ledger.prefix = draft.question.request.prefix
         with ledger.stage(self.name) as stage:
             reading = self._read(choice, stage)
             reader, report = reading.reader, reading.report
@@ -65,9 +66,9 @@ class LlmStage(AnswerStage):
         ledger.model = report.model
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
         stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
-        if not ledger.text and self._stands_in(problem, stage):
+        if not ledger.said and self._stands_in(problem, stage):
             return
-        if not ledger.text and not late:
+        if not ledger.said and not late:
             raise problem
         ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED
         ledger.degraded.append(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
@@ -80,7 +81,8 @@ class LlmStage(AnswerStage):
         draft = self.draft
         if isinstance(problem, InvalidInput):
             return False
-        formed = draft.question.request.HasField("response_format")
+        request = draft.question.request
+        formed = request.HasField("response_format") or request.tools or request.prefix
         for name in draft.backends.fallbacks.order:
             if name == "stale" and (old := draft.stale):
                 draft.take_whole(old.text, old.model, old.finish_reason)
@@ -111,7 +113,11 @@ class LlmStage(AnswerStage):
             messages=draft.asked.for_model(),
             sampling=request.sampling if request.HasField("sampling") else None,
             response_format=request.response_format if request.HasField("response_format") else None,
+            prefix=request.prefix,
             cache_salt=tenant.prefix_salt,
+            tools=request.tools,
+            tool_choice=request.tool_choice if request.HasField("tool_choice") else None,
+            parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
         )
         deadline, batch = Deadline.after(stage.budget_s, ledger.clock), draft.placed is not None
         rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
@@ -130,20 +136,38 @@ class LlmStage(AnswerStage):
 
     def _told(self, stage: Running) -> telemetry.Metadata:
         """What the llm service is told beside the request: a constraint is work, which it shares among tenants."""
-        told, formed = telemetry.propagate(stage.span), self.draft.question.request.HasField("response_format")
-        return (*told, whose(self.draft.tenant.name)) if formed else told
+        told, request = telemetry.propagate(stage.span), self.draft.question.request
+        return (*told, whose(self.draft.tenant.name)) if request.HasField("response_format") or request.tools else told
 
     def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:
         ledger, last = self.draft.ledger, items[-1]
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         ledger.model = report.model
-        if text:
+        if any(item.reasoning or item.tool_calls or item.logprobs for item in items):
+            self._take_more(items)
+        elif text:
             ledger.add_text(text, tokens)
             self.draft.outbox.append(pb.Event(delta=pb.TextDelta(text=text, tokens=tokens)))
         if last.HasField("finish"):
             ledger.finish_reason = last.finish.reason
             ledger.usage.CopyFrom(last.finish.usage)
             ledger.usage.completion_tokens += report.carried_tokens
+
+    def _take_more(self, items: Sequence[llm_pb2.GenerateResponse]) -> None:
+        """What is more than text: each item by itself, thoughts before the text, calls after it."""
+        ledger, outbox = self.draft.ledger, self.draft.outbox
+        for item in items:
+            tokens = item.tokens
+            if item.reasoning:
+                spent, tokens = (0, tokens) if item.text else (tokens, 0)
+                ledger.add_reasoning(item.reasoning, spent)
+                outbox.append(pb.Event(reasoning=pb.ReasoningDelta(text=item.reasoning, tokens=spent)))
+            if item.text:
+                ledger.add_text(item.text, tokens, item.logprobs)
+                outbox.append(pb.Event(delta=pb.TextDelta(text=item.text, tokens=tokens, logprobs=item.logprobs)))
+            if item.tool_calls:
+                ledger.add_calls(item.tool_calls, 0 if item.text else tokens)
+                outbox.extend(pb.Event(tool_call=delta) for delta in item.tool_calls)
 
     def _account(self, reading: Reading, stage: Running) -> None:
         """What the generation's policies did belongs to everyone who read it; its cost to who started it."""
@@ -152,7 +176,7 @@ class LlmStage(AnswerStage):
         if report.problems and report.model:
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             ledger.degraded.append(Degraded.LLM_REPLACED)
-        if report.resumed:
+        if report.resumed or ledger.prefix:
             ledger.degraded.append(Degraded.LLM_RESUMED)
         if not stage.detail:
             stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"

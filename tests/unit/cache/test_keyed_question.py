@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.cache.identity import identify
+from services.cache.keyed_question import keyed
 from services.runtime.question_key import normalized
 
 USER, SYSTEM = chat_pb2.ROLE_USER, chat_pb2.ROLE_SYSTEM
@@ -86,30 +86,30 @@ def change(message: Message, path: str) -> None:
 def test_a_question_that_differs_in_any_field_has_another_key(path: str) -> None:
     other = complete()
     change(other, path)
-    assert identify(other).key != identify(complete()).key
+    assert keyed(other).key != keyed(complete()).key
 
 
 @pytest.mark.parametrize("path", [*changes(complete()), "messages.1.role"])
 def test_only_the_text_of_the_last_turn_leaves_the_partition_as_it_is(path: str) -> None:
     other = complete()
     change(other, path)
-    assert identify(other).partition != identify(complete()).partition
+    assert keyed(other).partition != keyed(complete()).partition
     other = complete()
     other.messages[-1].content = "When?"
-    assert identify(other).partition == identify(complete()).partition
+    assert keyed(other).partition == keyed(complete()).partition
 
 
 def test_a_field_this_version_does_not_know_changes_the_key() -> None:
     unknown_field = bytes([0xFA, 0x3F, 1, 65])  # number 1023, one byte
     newer = cache_pb2.Question.FromString(complete().SerializeToString() + unknown_field)
-    assert identify(newer).key != identify(complete()).key
+    assert keyed(newer).key != keyed(complete()).key
 
 
 @given(text, text, text, text)
 def test_no_text_can_move_from_one_field_to_the_next(a: str, b: str, c: str, d: str) -> None:
     first = cache_pb2.Question(tenant=a, model_class=b, messages=[chat_pb2.Message(role=USER, content="x")])
     second = cache_pb2.Question(tenant=c, model_class=d, messages=[chat_pb2.Message(role=USER, content="x")])
-    assert (identify(first).key == identify(second).key) == ((a, b) == (c, d))
+    assert (keyed(first).key == keyed(second).key) == ((a, b) == (c, d))
 
 
 @given(text)
@@ -118,7 +118,7 @@ def test_the_same_characters_typed_differently_are_one_question(content: str) ->
     decomposed.messages[-1].content = unicodedata.normalize("NFD", content)
     composed = complete()
     composed.messages[-1].content = unicodedata.normalize("NFC", content)
-    assert identify(decomposed) == identify(composed)
+    assert keyed(decomposed) == keyed(composed)
 
 
 @given(text)
@@ -146,7 +146,7 @@ def test_an_empty_message_says_no_more_than_none() -> None:
     empty.CopyFrom(bare)
     empty.sampling.SetInParent()
     empty.response_format.SetInParent()
-    assert identify(empty) == identify(bare)
+    assert keyed(empty) == keyed(bare)
 
 
 def test_an_explicit_zero_is_not_the_default() -> None:
@@ -154,13 +154,13 @@ def test_an_explicit_zero_is_not_the_default() -> None:
     greedy = cache_pb2.Question()
     greedy.CopyFrom(bare)
     greedy.sampling.temperature = 0
-    assert identify(greedy).key != identify(bare).key
+    assert keyed(greedy).key != keyed(bare).key
 
 
 def test_the_question_itself_stays_as_it_was() -> None:
     question = complete()
     question.messages[-1].content = "  Why? "
-    identify(question)
+    keyed(question)
     assert question.messages[-1].content == "  Why? "
 
 
@@ -171,4 +171,4 @@ def test_keys_are_the_same_in_every_release() -> None:
     question.messages[0].ClearField("tool_call_id")
     for name in ("frequency_penalty", "presence_penalty", "top_logprobs"):  # came later
         question.sampling.ClearField(name)
-    assert identify(question).key == "8bd075f625edcec7d60c12ca949c70047025508ee5dcd9a1165802149baa28dc"
+    assert keyed(question).key == "8bd075f625edcec7d60c12ca949c70047025508ee5dcd9a1165802149baa28dc"

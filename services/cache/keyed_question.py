@@ -9,7 +9,7 @@ from services.runtime import question_key
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class KeyedQuestion:
     """A question as the cache knows it."""
 
     tenant: str
@@ -18,7 +18,7 @@ class Identity:
     asked: str  # the last message's text, normalized
 
 
-def identify(question: cache_pb2.Question) -> Identity:
+def keyed(question: cache_pb2.Question) -> KeyedQuestion:
     """The identity of a question, which has at least one message. The question stays as it is."""
     normal = cache_pb2.Question()
     normal.CopyFrom(question)
@@ -26,4 +26,4 @@ def identify(question: cache_pb2.Question) -> Identity:
     key = question_key.digest(normal)
     asked = normal.messages[-1].content
     normal.messages[-1].content = ""
-    return Identity(normal.tenant, key.hex(), question_key.digest(normal), asked)
+    return KeyedQuestion(normal.tenant, key.hex(), question_key.digest(normal), asked)

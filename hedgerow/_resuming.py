@@ -1,0 +1,81 @@
+"""An answer that survives its gateway: what to ask another one for, when the first was lost. No I/O here.
+
+Before the first text the same is asked again; from then on a model goes on from the text there is, so nothing comes
+twice and nothing is lost. All of it happens within the one budget.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hedgerow._errors import HedgerowError
+from hedgerow._outgoing import Outgoing
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+
+LOST, NOBODY = "CONNECTION_LOST", "NO_GATEWAY"
+_MOST = 2  # gateways that one answer may lose
+
+
+class Resuming:
+    """What has come of an answer so far. `clock` gives seconds, monotonic."""
+
+    def __init__(self, out: Outgoing[pb.GenerateRequest], clock: Callable[[], float] = time.monotonic):
+        self._out, self._clock, self._began = out, clock, clock()
+        self._budget_ms = float(out.request.budget_ms)  # 0: the gateway's, which it tells
+        self._text: list[str] = []
+        self._tokens = 0
+        self._whole = True  # whether `_text` is all there is to know
+        self._lost = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether the client has something of the answer itself."""
+        return bool(self._text) or not self._whole
+
+    @property
+    def again(self) -> bool:
+        """Whether this is not the first gateway."""
+        return self._lost > 0
+
+    def saw(self, event: pb.Event) -> None:
+        """One event of the answer."""
+        match event.WhichOneof("kind"):
+            case "delta":
+                self._text.append(event.delta.text)
+                self._tokens += event.delta.tokens
+            case "reasoning" | "tool_call":
+                self._whole = False
+            case "accepted" if not self._budget_ms:
+                self._budget_ms = event.accepted.budget_ms
+
+    def after(self, problem: HedgerowError) -> Outgoing[pb.GenerateRequest] | None:
+        """What to ask another gateway for; None where this problem is the end."""
+        lost = problem.reason == LOST or (problem.reason == NOBODY and self.again)
+        if not lost or self._lost >= _MOST or self._out.request.single_attempt:
+            return None
+        self._lost += 1
+        return self._rest()
+
+    def _rest(self) -> Outgoing[pb.GenerateRequest] | None:
+        spent_s = self._clock() - self._began
+        request = pb.GenerateRequest()
+        request.CopyFrom(self._out.request)
+        if self._budget_ms:
+            request.budget_ms = max(round(self._budget_ms - spent_s * 1000), 0)
+        if (self._budget_ms and request.budget_ms < 1) or self._out.timeout_s <= spent_s:
+            return None
+        if not self.begun:
+            request.attempt += 1
+        elif not self._goes_on(request):
+            return None
+        return Outgoing(request, self._out.timeout_s - spent_s, self._out.metadata)
+
+    def _goes_on(self, request: pb.GenerateRequest) -> bool:
+        """Have a model go on from the text, where it could know how: not in the middle of a thought, or of a form."""
+        if not self._whole or request.tools or request.HasField("response_format"):
+            return False
+        request.prefix += "".join(self._text)
+        if request.sampling.HasField("max_tokens"):
+            request.sampling.max_tokens -= self._tokens
+        return not request.sampling.HasField("max_tokens") or request.sampling.max_tokens > 0

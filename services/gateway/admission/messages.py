@@ -1,0 +1,107 @@
+"""The conversation of a request: what each of its messages must be, and what its parts bring besides text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.runtime.errors import InvalidInput
+
+_ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
+_MEDIA = ("image", "audio")
+Messages = Iterable[chat_pb2.Message]
+
+
+def check(request: pb.GenerateRequest, most: int) -> int:
+    """Raise `InvalidInput` for the first thing about the messages that cannot be served. Returns their size in bytes
+    of UTF-8, pictures and recordings apart."""
+    messages, spoken = request.messages, request.HasField("audio")
+    if not (0 if spoken else 1) <= len(messages) <= most:
+        raise InvalidInput("messages", f"1 to {most} messages", len(messages))
+    called, last = set[str](), len(messages) - 1
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        if message.role not in _ROLES:
+            raise InvalidInput(f"{where}.role", "a Role, 1 to 4", message.role)
+        _check_content(where, message)
+        _check_parts(where, message, last=index == last)
+        _check_calls(where, message, called)
+        called.update(call.id for call in message.tool_calls)
+    asking = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)
+    if messages and messages[last].role not in asking and not spoken:
+        name = chat_pb2.Role.Name(messages[last].role)
+        raise InvalidInput(f"messages[{last}].role", "ROLE_USER or ROLE_TOOL for the last message", name)
+    return size(messages)
+
+
+def size(messages: Messages) -> int:
+    """Of all that is written in them, in bytes of UTF-8."""
+    return sum(len(text.encode()) for message in messages for text in texts(message))
+
+
+def texts(message: chat_pb2.Message) -> Iterable[str]:
+    """All that is written in a message, in its order."""
+    yield message.content
+    for part in message.parts:
+        yield part.text
+    for call in message.tool_calls:
+        yield call.name
+        yield call.arguments
+
+
+def flatten(request: pb.GenerateRequest) -> None:
+    """Give every message its parts' text as content, and the request their pictures and recording. In place."""
+    for message in request.messages:
+        if not message.parts:
+            continue
+        message.content = "\n".join(part.text for part in message.parts if part.text)
+        for part in message.parts:
+            match part.WhichOneof("kind"):
+                case "image":
+                    request.images.add(data=part.image)
+                case "audio":
+                    request.audio.data = part.audio
+        del message.parts[:]
+    if request.messages and not request.messages[-1].content and request.messages[-1].role == chat_pb2.ROLE_USER:
+        del request.messages[-1]  # the recording is the question
+
+
+def _check_content(where: str, message: chat_pb2.Message) -> None:
+    if message.parts:
+        if message.content:
+            raise InvalidInput(f"{where}.parts", "none beside content", len(message.parts))
+    elif not (message.content.strip() or message.tool_calls or message.role == chat_pb2.ROLE_TOOL):
+        raise InvalidInput(f"{where}.content", "text that is not blank", repr(message.content))
+
+
+def _check_parts(where: str, message: chat_pb2.Message, *, last: bool) -> None:
+    """Something is said in them, and pictures and recordings are the user's. A recording is the last thing said."""
+    kinds = [part.WhichOneof("kind") for part in message.parts]
+    for number, (part, kind) in enumerate(zip(message.parts, kinds, strict=True)):
+        place = f"{where}.parts[{number}]"
+        if kind is None:
+            raise InvalidInput(place, "text, image or audio", "nothing")
+        if kind in _MEDIA and message.role != chat_pb2.ROLE_USER:
+            raise InvalidInput(place, f"no {kind} but the user's", chat_pb2.Role.Name(message.role))
+        if kind == "audio" and (not last or kinds.count("audio") > 1):
+            raise InvalidInput(place, "one recording, in the last message", "another")
+        if not getattr(part, kind):
+            raise InvalidInput(f"{place}.{kind}", "1 or more bytes", 0)
+    spoken = any(part.text.strip() for part in message.parts) or "audio" in kinds
+    if kinds and not spoken and message.role != chat_pb2.ROLE_TOOL:
+        raise InvalidInput(f"{where}.parts", "text that is not blank, or a recording", ", ".join(map(str, kinds)))
+
+
+def _check_calls(where: str, message: chat_pb2.Message, called: set[str]) -> None:
+    """The assistant calls tools by name, and every result is of a call before it."""
+    if message.tool_calls and message.role != chat_pb2.ROLE_ASSISTANT:
+        raise InvalidInput(f"{where}.tool_calls", "none but the assistant's", chat_pb2.Role.Name(message.role))
+    for number, call in enumerate(message.tool_calls):
+        for field in ("id", "name"):
+            if not getattr(call, field):
+                raise InvalidInput(f"{where}.tool_calls[{number}].{field}", "1 or more characters", 0)
+    if message.role == chat_pb2.ROLE_TOOL and message.tool_call_id not in called:
+        raise InvalidInput(f"{where}.tool_call_id", "the id of a call before it", repr(message.tool_call_id))
+    if message.role != chat_pb2.ROLE_TOOL and message.tool_call_id:
+        raise InvalidInput(f"{where}.tool_call_id", "none but of ROLE_TOOL", message.tool_call_id)

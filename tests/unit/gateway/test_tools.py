@@ -1,0 +1,55 @@
+"""What a request may offer a model as tools."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hedgerow.chat.v1.chat_pb2 import TOOL_MODE_REQUIRED, ResponseFormat, Tool, ToolChoice
+from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
+from services.gateway.admission import tools
+from services.gateway.config import ConstraintSettings
+from services.runtime.errors import InvalidInput
+
+LIMITS = ConstraintSettings(max_bytes=1_000)
+CLOCK = Tool(name="clock", description="Tells the time.", parameters='{"type": "object"}')
+LARGE = Tool(name="large", parameters=json.dumps({"description": "x" * 900}))
+ANY = ToolChoice(mode=TOOL_MODE_REQUIRED)
+
+
+def check(*given: Tool, **fields: object) -> int:
+    return tools.check(GenerateRequest(tools=given, **fields), LIMITS)
+
+
+def test_tools_are_admitted_with_and_without_a_choice():
+    assert check() == 0
+    assert check(CLOCK) == len("clock" + "Tells the time." + '{"type": "object"}')
+    check(CLOCK, Tool(name="no-arguments"), tool_choice=ToolChoice(name="clock"), parallel_tool_calls=False)
+    check(CLOCK, tool_choice=ANY)
+
+
+@pytest.mark.parametrize(
+    ("given", "fields", "message"),
+    [
+        ([Tool(name="a b")], {}, r"tools\[0\]\.name: 1 to 64 letters, digits, _ and -, got 'a b'"),
+        ([CLOCK, CLOCK], {}, r"tools\[1\]\.name: one tool of each name, got clock"),
+        ([Tool(name=f"t{n}") for n in range(129)], {}, "tools: at most 128, got 129"),
+        ([Tool(name="t", parameters="[]")], {}, r"tools\[0\]\.parameters: a JSON object, got list"),
+        ([Tool(name="t", parameters="{")], {}, r"tools\[0\]\.parameters: JSON \("),
+        ([Tool(name="t", parameters='{"$ref": "http://x"}')], {}, r"tools\[0\]\.parameters: \$ref: to a place in"),
+        ([Tool(name="t", parameters=" " * 1_001)], {}, r"tools\[0\]\.parameters: at most 1000 bytes, got 1001 bytes"),
+        ([CLOCK], {"tool_choice": ToolChoice(name="watch")}, "tool_choice.name: one of clock, got watch"),
+        ([CLOCK], {"tool_choice": ToolChoice(mode=9)}, "tool_choice.mode: a ToolMode, 0 to 3, got 9"),
+        ([], {"tool_choice": ANY}, "tool_choice: none without tools, got a tool that must be called"),
+        ([CLOCK], {"tool_choice": ANY, "response_format": ResponseFormat(regex="a")}, "beside a response_format"),
+        ([LARGE, Tool(name="s", description="x" * 200)], {"tool_choice": ANY}, "tools: at most 1000 bytes where one"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(given: list[Tool], fields: dict[str, object], message: str):
+    with pytest.raises(InvalidInput, match=message):
+        check(*given, **fields)
+
+
+def test_many_tools_may_be_larger_than_a_constraint_where_none_must_be_called():
+    assert check(LARGE, Tool(name="s", description="x" * 200)) > LIMITS.max_bytes

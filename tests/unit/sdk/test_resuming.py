@@ -1,0 +1,102 @@
+"""What another gateway is asked for, when the first is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from hedgerow._errors import HedgerowError, ResourceExhausted, Unavailable
+from hedgerow._outgoing import Outgoing
+from hedgerow._resuming import Resuming
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from tests.clock import PausedClock
+
+LOST = Unavailable("lost", reason="CONNECTION_LOST")
+NOBODY = Unavailable("nobody", reason="NO_GATEWAY")
+
+
+class Scene:
+    """One answer, asked for with these fields and a call's deadline of 3 s."""
+
+    def __init__(self, **fields: object):
+        self.clock = PausedClock()
+        request = pb.GenerateRequest(**({"budget_ms": 2_000} | fields))
+        self.resuming = Resuming(Outgoing(request, 3.0, ()), self.clock)
+
+    def said(self, text: str, tokens: int = 1) -> None:
+        self.resuming.saw(pb.Event(delta=pb.TextDelta(text=text, tokens=tokens)))
+
+    def asked(self, problem: HedgerowError = LOST) -> pb.GenerateRequest | None:
+        rest = self.resuming.after(problem)
+        return rest and rest.request
+
+
+def test_before_the_first_text_the_same_is_asked_within_what_is_left_of_the_budget():
+    scene = Scene(attempt=1, realtime=True)
+    scene.clock.advance(0.5)
+    assert scene.asked() == pb.GenerateRequest(budget_ms=1_500, attempt=2, realtime=True)
+
+
+def test_from_then_on_a_model_goes_on_from_the_text():
+    scene = Scene(sampling=chat_pb2.Sampling(max_tokens=10))
+    scene.said("Once upon", 2)
+    scene.said(" a time")
+    scene.clock.advance(1.2)
+    asked = scene.asked()
+    assert (asked.prefix, asked.sampling.max_tokens, asked.budget_ms, asked.attempt) == ("Once upon a time", 7, 800, 0)
+    scene.said(" there")
+    assert scene.asked().prefix == "Once upon a time there"
+
+
+def test_the_gateways_own_budget_is_not_had_twice():
+    scene = Scene(budget_ms=None)
+    scene.resuming.saw(pb.Event(accepted=pb.Accepted(budget_ms=1_000)))
+    scene.clock.advance(0.25)
+    assert scene.asked().budget_ms == 750
+
+
+@pytest.mark.parametrize("spent_s", [2.0, 3.5])
+def test_when_the_time_is_over_nobody_else_is_asked(spent_s: float):
+    scene = Scene()
+    scene.clock.advance(spent_s)
+    assert scene.asked() is None
+
+
+@pytest.mark.parametrize(
+    "problem", [Unavailable("no model", reason="MODEL_UNAVAILABLE"), ResourceExhausted("busy"), NOBODY]
+)
+def test_what_a_gateway_says_and_where_there_never_was_one_is_the_end(problem: HedgerowError):
+    assert Scene().asked(problem) is None
+
+
+def test_an_answer_may_lose_two_gateways():
+    scene = Scene()
+    assert scene.asked() is not None
+    assert scene.asked(NOBODY) is not None
+    assert scene.asked() is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [chat_pb2.Tool(name="clock")]},
+        {"response_format": chat_pb2.ResponseFormat(regex="a+")},
+        {"sampling": chat_pb2.Sampling(max_tokens=2)},
+    ],
+)
+def test_what_nobody_could_go_on_with_is_repeated_before_the_first_text_alone(fields: dict[str, object]):
+    assert Scene(**fields).asked() is not None
+    scene = Scene(**fields)
+    scene.said("Once upon", 2)
+    assert scene.asked() is None
+
+
+def test_a_thought_or_a_call_is_not_begun_again():
+    for event in (pb.Event(reasoning=pb.ReasoningDelta(text="Hm.")), pb.Event(tool_call=chat_pb2.ToolCallDelta())):
+        scene = Scene()
+        scene.resuming.saw(event)
+        assert scene.asked() is None
+
+
+def test_what_may_reach_a_model_once_is_asked_once():
+    assert Scene(single_attempt=True).asked() is None
