@@ -89,18 +89,15 @@ class Llm:
 
     def __init__(self, channel: grpc.aio.Channel, model: str):
         self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
-        self._count = channel.unary_unary(
-            "/hedgerow.llm.v1.LLMService/CountTokens",
-            request_serializer=llm_pb2.CountTokensRequest.SerializeToString,
-            response_deserializer=llm_pb2.CountTokensResponse.FromString,
-        )
-        self._model = model
+        self._channel, self._model = channel, model
 
     async def count_tokens(self, messages: Iterable[chat_pb2.Message], timeout_s: float, metadata: Metadata) -> int:
         """How long a conversation is as the model reads it."""
+        count: Any = self._channel.unary_unary("/hedgerow.llm.v1.LLMService/CountTokens")
+        request = llm_pb2.CountTokensRequest(messages=messages).SerializeToString()
         try:
-            request = llm_pb2.CountTokensRequest(messages=messages)
-            return int((await self._count(request, timeout=timeout_s, metadata=metadata)).tokens)
+            reply = await count(request, timeout=timeout_s, metadata=metadata)
+            return llm_pb2.CountTokensResponse.FromString(reply).tokens
         except grpc.aio.AioRpcError as error:
             raise translate(error, self._model) from None
 
