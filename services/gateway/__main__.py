@@ -24,6 +24,8 @@ from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.generation.stack import make_stack
+from services.gateway.http.app import Parts, make_app
+from services.gateway.http.server import HttpServer, bind
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.usual import Usual
 from services.gateway.shared import sharing
@@ -44,8 +46,10 @@ _log = logging.getLogger("services.gateway")
 
 @asynccontextmanager
 async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDescriptor, GatewayServicer]]:
-    found = _bootstrap(settings)
+    found, bound = _bootstrap(settings), bind(settings)
     async with AsyncExitStack() as stack:
+        if bound:
+            stack.enter_context(bound)
         dial = await stack.enter_async_context(tls.dial(settings.tls_dir))
         channels = {
             target: await stack.enter_async_context(dial(target, service))
@@ -90,7 +94,14 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                     await _follow_lists(settings, fleet, control, found, partial(dial, service="llm"), group, leaving)
                 if router:
                     await routes.arrived(settings.ready_wait_ms / 1000)
-                yield {_SERVICE: GatewayServicer(settings, backends, media, identity, admission)}
+                servicer = GatewayServicer(settings, backends, media, identity, admission)
+                async with AsyncExitStack() as open_doors:
+                    doors = []
+                    if bound:
+                        doors.append(http := HttpServer())
+                        app = make_app(Parts(settings, servicer, http, routes))
+                        await open_doors.enter_async_context(http.serving(app, bound, settings))
+                    yield serve.Assembled({_SERVICE: servicer}, doors)
                 await write_behind.settle(_SETTLE_S)
 
 

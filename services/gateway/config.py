@@ -172,6 +172,44 @@ class ConstraintSettings(_Group):
     max_pattern_bytes: int = Field(2_048, ge=1, description="Of one regular expression.")
 
 
+class HttpSettings(_Group):
+    """What a caller by HTTP may take: bytes, time, connections."""
+
+    max_body_bytes: int = Field(25_165_824, ge=1_024, description="Of a request's body.")
+    max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's first line and headers.")
+    max_connections: int = Field(4_096, ge=1, description="At once, in each worker; more are closed at once.")
+    header_ms: int = Field(
+        10_000, ge=1, le=600_000, description="The longest a request's headers may take, from its first byte on."
+    )
+    body_ms: int = Field(30_000, ge=1, le=600_000, description="The longest its body may take, from its headers on.")
+    write_ms: int = Field(
+        20_000, ge=1, le=600_000, description="The longest a client may read nothing while there is something to read."
+    )
+    keep_alive_ms: int = Field(
+        75_000, ge=0, le=3_600_000, description="How long a connection without a request is kept open."
+    )
+    heartbeat_ms: int = Field(
+        10_000,
+        ge=100,
+        le=600_000,
+        description="After so long without a byte, a stream has a comment. The first one sends the headers, with 200.",
+    )
+    silence_ms: int = Field(
+        30_000,
+        ge=0,
+        le=600_000,
+        description="The longest silence after an answer's first text, where the request names none; then it ends with "
+        "an error. 0: as long as the answer has.",
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (), description='Origins whose pages may call from a browser, as JSON; `["*"]`: all. Empty: none.'
+    )
+    metrics: bool = Field(
+        False,
+        description="Serve `/metrics`, which names all tenants, to whoever has a key. Without keys it always is.",
+    )
+
+
 class TenantSettings(_Group):
     """What a tenant may have. 0: no limit."""
 
@@ -215,11 +253,17 @@ class GatewaySettings(ServiceSettings):
         description="The longest that a call's first message may take to arrive whole, from its headers on: headers "
         "alone hold a place.",
     )
+    http_address: str = Field(
+        "",
+        validate_default=True,
+        description="Where to serve HTTP, host:port: the APIs of OpenAI and Anthropic. Empty: nowhere.",
+    )
+    http: HttpSettings = Field(HttpSettings(), description="What a caller by HTTP may take.")
     workers: int = Field(
         1,
         ge=1,
         le=256,
-        description="Processes that share the port. Each has its own L1 cache, limits and breakers, and its metrics "
+        description="Processes that share the ports. Each has its own L1 cache, limits and breakers, and its metrics "
         "on the port of `metrics_address` plus its number, from 1.",
     )
     cache_address: str = Field(
@@ -370,6 +414,13 @@ class GatewaySettings(ServiceSettings):
         {}, description="Latency targets, as JSON by stage; `ttft` and `total` are the answer's own."
     )
 
+    @field_validator("http_address")
+    @classmethod
+    def _plain_http_stays_here(cls, address: str, info: ValidationInfo) -> str:
+        if address and not (info.data.get("plaintext") or is_loopback(address)):
+            raise ValueError(f"on loopback, or `plaintext` true, got {shown(address)}")
+        return address
+
     @field_validator("llm_addresses")
     @classmethod
     def _one_list(cls, models: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -397,16 +448,24 @@ class GatewaySettings(ServiceSettings):
             raise ValueError("false with `edge_tokens`, which lets nobody in without a token")
         keys = told.get("api_keys") or any(tenant.keys for tenant in told.get("tenants", {}).values())
         somebody = keys or told.get("tenants_file") or told.get("edge_tokens")
-        if not (allowed or somebody or is_loopback(told.get("address", ""))):
-            raise ValueError(f"{KEY_WANTED}, or true, to serve beyond loopback, at {shown(told.get('address', ''))}")
+        addresses = [told.get("address", ""), *filter(None, [told.get("http_address")])]
+        beyond = next((address for address in addresses if not is_loopback(address)), "")
+        if beyond and not (allowed or somebody):
+            raise ValueError(f"{KEY_WANTED}, or true, to serve beyond loopback, at {shown(beyond)}")
         return allowed
 
     @property
     def anonymous(self) -> bool:
         """Whether everybody who can connect is let in as long as no tenant has a key."""
-        return not self.edge_tokens and (self.allow_anonymous or is_loopback(self.address))
+        served = filter(None, (self.address, self.http_address))
+        return not self.edge_tokens and (self.allow_anonymous or all(map(is_loopback, served)))
 
     @property
     def processes(self) -> int:
-        """How many processes of the service share its port."""
+        """How many processes of the service share its ports."""
         return self.workers
+
+    @property
+    def shared_addresses(self) -> tuple[str, ...]:
+        """The settings that say where it serves."""
+        return ("address", "http_address") if self.http_address else ("address",)

@@ -90,6 +90,11 @@ class ServiceSettings(BaseSettings):
         """How many processes of the service share its port."""
         return 1
 
+    @property
+    def shared_addresses(self) -> tuple[str, ...]:
+        """The settings that say where it serves: what those processes share."""
+        return ("address",)
+
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
 

@@ -4,7 +4,7 @@ The server listens at once; health says NOT_SERVING and calls get UNAVAILABLE un
 engine loaded and warm). On SIGTERM or SIGINT health says NOT_SERVING first, and for `lame_duck_ms` calls are still
 taken from those who have not heard of it. Then a servicer that has a `drain` method is told to end the streams that
 would never end by themselves, calls in flight get the rest of `grace_ms` to finish, the service is taken apart in
-reverse order and the process exits with 0.
+reverse order and the process exits with 0. What is served by other means than gRPC does the same (`Door`).
 
 With `tls_dir`, callers prove who they are, and `authorization.py` says who may call whom. API keys are another matter:
 health asks for none, because probes carry none. Reflection says as much as the contract, so it asks whom the service
@@ -21,6 +21,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from typing import Protocol
 
 import grpc
 import prometheus_client
@@ -44,6 +45,26 @@ from services.runtime.rpc.authorization import anyone, callers_of, probes_of
 from services.runtime.security import tls
 
 Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, boundary.Servicer]]]
+
+
+class Door(Protocol):
+    """Another way to the servicers than gRPC's. Open when it is handed over."""
+
+    def leave(self) -> None:
+        """Tell whoever asks that this process is about to stop; requests are still taken."""
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more requests, and return when those in flight have ended: after `grace_s` at the latest."""
+
+
+class Assembled(dict[ServiceDescriptor, boundary.Servicer]):
+    """The servicers, and the `doors` to them beside gRPC."""
+
+    def __init__(self, servicers: Mapping[ServiceDescriptor, boundary.Servicer], doors: Sequence[Door] = ()):
+        super().__init__(servicers)
+        self.doors = doors
+
+
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _HEALTH = descriptor_pool.Default().FindServiceByName("grpc.health.v1.Health")
@@ -185,14 +206,18 @@ async def _serve_until(
         _log.info("serving")
         await stop.wait()
         _log.info("stopping: up to %d ms for calls in flight", settings.grace_ms)
+        doors: Sequence[Door] = getattr(assembled, "doors", ())
         checks.leave()
+        for door in doors:
+            door.leave()
         lame_duck_ms = min(settings.lame_duck_ms, settings.grace_ms)
         await asyncio.sleep(lame_duck_ms / 1000)
         for servicer in assembled.values():
             if hasattr(servicer, "drain"):
                 servicer.drain()
         asyncio.get_running_loop().call_later(_TOLD_S, ended.set)
-        await server.stop((settings.grace_ms - lame_duck_ms) / 1000)
+        grace_s = (settings.grace_ms - lame_duck_ms) / 1000
+        await asyncio.gather(server.stop(grace_s), *(door.stop(grace_s) for door in doors))
 
 
 def _authorize(servicers: Mapping[str, boundary.Servicer], metadata: wrapped.Metadata, identity: str) -> None:

@@ -1,7 +1,7 @@
-"""Several processes of one service on one port: a parent that serves nothing, and workers that the kernel shares
+"""Several processes of one service on the same ports: a parent that serves nothing, and workers that the kernel shares
 connections out to (SO_REUSEPORT). A connection stays with the worker it came to, and so do all calls on it.
 
-The parent has the port before any worker, and for as long as it lives: so the port may be chosen by the kernel, and a
+The parent has the ports before any worker, and for as long as it lives: so a port may be chosen by the kernel, and a
 second service on the same port is refused as loudly as ever. A worker that dies is started again, after a pause that
 grows while it keeps dying; the others do not notice. Workers end with their parent, however it ends: each has the end
 of a pipe as its standard input that only the parent's death closes.
@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -31,7 +31,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 STEADY_S = 30.0  # who lived that long did not die of how it was started
 SLACK_S = 4.0  # beyond the grace: for what is taken apart after the last call
-_MARK = "_HEDGEROW_WORKER"  # in a worker's environment, `<number> <port>`; no setting, the parent alone writes it
+_MARK = "_HEDGEROW_WORKER"  # in a worker's environment, `<number> <port> …`; no setting, the parent alone writes it
 _BAD_SETTINGS = 2  # the exit code of who cannot use its settings
 _TOLD_TO_END = (0, -signal.SIGTERM)  # the latter where it had no handler yet
 _log = logging.getLogger(__name__)
@@ -46,22 +46,26 @@ class Worker:
     """One of several processes; numbers count from 1."""
 
     number: int
-    port: int
+    ports: tuple[int, ...]  # of the settings in `shared_addresses`, in their order
 
     @classmethod
     def current(cls, environment: Mapping[str, str] = os.environ) -> Self | None:
         """Which one this process is; None for one that was started by anybody but a parent of workers."""
         mark = environment.get(_MARK)
-        return cls(*map(int, mark.split())) if mark else None
+        if not mark:
+            return None
+        number, *ports = map(int, mark.split())
+        return cls(number, tuple(ports))
 
     @property
     def mark(self) -> Mapping[str, str]:
         """What tells its process which one it is."""
-        return {_MARK: f"{self.number} {self.port}"}
+        return {_MARK: " ".join(map(str, (self.number, *self.ports)))}
 
     def own(self, settings: Settings) -> Settings:
-        """Its settings: the port they share, and metrics on the port after the parent's, the next one, and so on."""
-        update = {"address": _with_port(settings.address, self.port)}
+        """Its settings: the ports they share, and metrics on the port after the parent's, the next one, and so on."""
+        addresses = zip(settings.shared_addresses, self.ports, strict=True)
+        update = {name: _with_port(getattr(settings, name), port) for name, port in addresses}
         if settings.metrics_address:
             shared = int(settings.metrics_address.rpartition(":")[2])
             update["metrics_address"] = _with_port(settings.metrics_address, shared + self.number)
@@ -94,21 +98,21 @@ class Pauses:
 
 def main(name: str, settings: ServiceSettings, arguments: Sequence[str]) -> int:
     """Run `settings.processes` workers of `services.<name>` until told to stop; the exit code."""
-    try:
-        held = claim(settings.address)
-    except PortTaken as error:
-        _log.error("%s", error)
-        return 1
-    with held:
+    with ExitStack() as stack:
+        try:
+            held = [stack.enter_context(claim(getattr(settings, each), each)) for each in settings.shared_addresses]
+        except PortTaken as error:
+            _log.error("%s", error)
+            return 1
         command = [sys.executable, "-m", f"services.{name}", *arguments]
-        port = held.getsockname()[1]
-        _log.info("%d workers on port %d", settings.processes, port)
-        code: int = uvloop.run(_Parent(command, settings.grace_ms / 1000).run(port, settings.processes))
+        ports = tuple(each.getsockname()[1] for each in held)
+        _log.info("%d workers on port %s", settings.processes, " and ".join(map(str, ports)))
+        code: int = uvloop.run(_Parent(command, settings.grace_ms / 1000).run(ports, settings.processes))
     _log.info("stopped")
     return code
 
 
-def claim(address: str) -> socket.socket:
+def claim(address: str, setting: str = "address") -> socket.socket:
     """A socket that has `address` and does not listen: from now on workers of this user may have it too, nobody else.
 
     Bound before it may be shared, so that this fails where anybody, workers of another parent included, has the port.
@@ -121,7 +125,7 @@ def claim(address: str) -> socket.socket:
         )[0]
         claimed = socket.socket(family, kind)
     except (OSError, ValueError) as error:
-        raise PortTaken(f"address: {address} is no host and port to share: {error}") from None
+        raise PortTaken(f"{setting}: {address} is no host and port to share: {error}") from None
     try:
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left is free
         claimed.bind(place)
@@ -129,7 +133,7 @@ def claim(address: str) -> socket.socket:
         claimed.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
         claimed.close()
-        raise PortTaken(f"address: {address} cannot be had: {error.strerror}") from None
+        raise PortTaken(f"{setting}: {address} cannot be had: {error.strerror}") from None
     return claimed
 
 
@@ -145,13 +149,13 @@ class _Parent:
         self._stop = asyncio.Event()
         self._pipe_out, self._pipe_in = os.pipe()
 
-    async def run(self, port: int, count: int) -> int:
+    async def run(self, ports: tuple[int, ...], count: int) -> int:
         """Until SIGTERM or SIGINT. 0 when all workers ended well."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
         try:
             async with asyncio.TaskGroup() as group:
-                kept = [group.create_task(self._keep(Worker(n, port))) for n in range(1, count + 1)]
+                kept = [group.create_task(self._keep(Worker(n, ports))) for n in range(1, count + 1)]
         finally:
             os.close(self._pipe_in)
             os.close(self._pipe_out)

@@ -18,7 +18,7 @@ def test_a_process_that_nobody_marked_is_no_worker() -> None:
 
 
 def test_a_worker_knows_itself_by_its_mark() -> None:
-    worker = Worker(3, 50050)
+    worker = Worker(3, (50050,))
     assert Worker.current(worker.mark) == worker
 
 
@@ -27,19 +27,19 @@ def test_a_worker_knows_itself_by_its_mark() -> None:
     [("127.0.0.1:0", "127.0.0.1:4242"), ("[::1]:50050", "[::1]:4242"), ("0.0.0.0:0", "0.0.0.0:4242")],
 )
 def test_workers_share_the_port_that_their_parent_has(address: str, shared: str) -> None:
-    assert Worker(2, 4242).own(gateway(address=address, plaintext=True)).address == shared
+    assert Worker(2, (4242,)).own(gateway(address=address, plaintext=True)).address == shared
 
 
 def test_workers_have_metrics_on_ports_of_their_own() -> None:
     settings = gateway(metrics_address="127.0.0.1:9464")
-    assert [Worker(number, 1).own(settings).metrics_address for number in (1, 2)] == [
+    assert [Worker(number, (1,)).own(settings).metrics_address for number in (1, 2)] == [
         "127.0.0.1:9465",
         "127.0.0.1:9466",
     ]
 
 
 def test_workers_have_no_metrics_where_none_are_served() -> None:
-    assert Worker(2, 1).own(gateway()).metrics_address == ""
+    assert Worker(2, (1,)).own(gateway()).metrics_address == ""
 
 
 @pytest.mark.parametrize(("workers", "shared"), [(1, 0), (2, 1)])

@@ -1,0 +1,95 @@
+"""The account of an answer, as JSON beside it and, in short, as headers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.errors import Headers
+
+
+def _words(enum: Any, prefix: str) -> dict[int, str]:
+    return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
+
+
+_FINISHES = _words(chat_pb2.FinishReason, "FINISH_REASON_")
+_VERDICTS = _words(pb.CacheVerdict, "CACHE_VERDICT_")
+_OUTCOMES = _words(pb.StageOutcome, "STAGE_OUTCOME_")
+_SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (
+    (b"x-hedgerow-model", lambda final: final.model),
+    (b"x-hedgerow-cache", lambda final: _VERDICTS[final.cache.verdict]),
+    (b"x-hedgerow-degraded", lambda final: ",".join(final.degraded)),
+    (b"x-hedgerow-finish-reason", lambda final: _FINISHES[final.finish_reason]),
+    (b"x-hedgerow-ttft-ms", lambda final: f"{final.ttft_ms:.1f}" if final.HasField("ttft_ms") else ""),
+    (b"x-hedgerow-total-ms", lambda final: f"{final.total_ms:.1f}"),
+    (b"x-hedgerow-cost-usd", lambda final: f"{final.cost_usd:.8f}"),
+)
+
+
+def account(final: pb.Final) -> dict[str, Any]:
+    """The `hedgerow` object of an answer."""
+    told: dict[str, Any] = {
+        "trace_id": final.trace_id,
+        "model": final.model,
+        "finish_reason": _FINISHES[final.finish_reason],
+        "budget_ms": round(final.budget_ms, 3),
+        "ttft_ms": round(final.ttft_ms, 3) if final.HasField("ttft_ms") else None,
+        "total_ms": round(final.total_ms, 3),
+        "cost_usd": final.cost_usd,
+        "prompt_tokens": final.usage.prompt_tokens,
+        "completion_tokens": final.usage.completion_tokens,
+        "cache": _cache(final.cache),
+        "degraded": list(final.degraded),
+        "stages": [_stage(stage) for stage in final.stages],
+        "decisions": [_decision(made) for made in final.decisions],
+    }
+    if final.transcript:
+        told["transcript"] = final.transcript
+    if final.HasField("sights"):
+        told["sights"] = [
+            [{"name": label.name, "score": round(label.score, 4)} for label in picture.labels]
+            for picture in final.sights.pictures
+        ]
+    return told
+
+
+def short(final: pb.Final) -> Headers:
+    """What of it fits into headers."""
+    return [(name, value.encode()) for name, word in _SHORT if (value := word(final))]
+
+
+def is_budget(final: pb.Final) -> bool:
+    """Whether the time ended the answer."""
+    return final.finish_reason == chat_pb2.FINISH_REASON_BUDGET
+
+
+def _cache(report: pb.CacheReport) -> dict[str, Any]:
+    told: dict[str, Any] = {"verdict": _VERDICTS[report.verdict]}
+    if report.HasField("similarity"):
+        told["similarity"] = round(report.similarity, 4)
+    if report.key:
+        told["key"] = report.key
+    return told
+
+
+def _stage(stage: pb.Stage) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        "budget_ms": round(stage.budget_ms, 3),
+        "spent_ms": round(stage.spent_ms, 3),
+        "started_ms": round(stage.started_ms, 3),
+        "outcome": _OUTCOMES[stage.outcome],
+        "detail": stage.detail,
+    }
+
+
+def _decision(made: pb.Decision) -> dict[str, Any]:
+    return {
+        "policy": made.policy,
+        "action": made.action,
+        "subject": made.subject,
+        "reason": made.reason,
+        "at_ms": round(made.at_ms, 3),
+    }

@@ -1,0 +1,112 @@
+"""Which path is served by what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prometheus_client import generate_latest
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.gateway.admission.identity import LOCAL
+from services.gateway.api.servicer import GatewayServicer
+from services.gateway.config import GatewaySettings
+from services.gateway.http import sse
+from services.gateway.http.chat_request import read_chat
+from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
+from services.gateway.http.exchange import Endpoint, Exchange, Serve, Shape
+from services.gateway.http.generating import Dialect, Generating
+from services.gateway.http.models import Models
+from services.gateway.http.openai_chat import ChatWriter
+from services.gateway.http.server import HttpServer
+from services.gateway.upstream.routes import Routes
+from services.runtime.errors import ServiceError
+
+OPENAI = Shape(Told.openai, lambda told: sse.event(told.openai()))
+DIALECTS: Mapping[str, Dialect] = {
+    "/v1/chat/completions": Dialect(read_chat, ChatWriter, OPENAI),
+}
+_EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
+_METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the routes are made of."""
+
+    settings: GatewaySettings
+    servicer: GatewayServicer
+    server: HttpServer
+    routes: Routes
+
+
+def make_app(parts: Parts) -> ASGIApp:
+    """The application: its routes, and CORS where pages may call."""
+    app: ASGIApp = _App(parts)
+    if origins := parts.settings.http.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=origins,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=_EXPOSED,
+        )
+    return app
+
+
+class _App:
+    """Routes, and OpenAI's errors for what is no route."""
+
+    def __init__(self, parts: Parts):
+        self._parts = parts
+        self._router = Router(list(self._routes()), redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self  # so that the router raises what is no route
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as missed:
+            path, method = scope["path"], scope["method"]
+            error: ServiceError = RouteUnknown(f"{method} {path}: no such route")
+            if missed.status_code == 405:
+                error = MethodUnknown(path, (missed.headers or {}).get("Allow", ""), method)
+
+            async def refuse(exchange: Exchange) -> None:
+                raise error
+
+            await self._endpoint("unknown", refuse, OPENAI)(scope, receive, send)
+
+    def _routes(self) -> list[Route]:
+        parts, models = self._parts, Models(self._parts.settings, self._parts.routes, int(time.time()))
+        asked = [
+            Route(
+                path,
+                self._endpoint(path, Generating(dialect, parts.servicer, parts.settings), dialect.shape),
+                methods=["POST"],
+            )
+            for path, dialect in DIALECTS.items()
+        ]
+        return [
+            *asked,
+            Route("/v1/models", self._endpoint("/v1/models", models.list), methods=["GET"]),
+            Route("/v1/models/{model:path}", self._endpoint("/v1/models/{id}", models.one), methods=["GET"]),
+            Route("/health", self._endpoint("/health", self._health, open_=True), methods=["GET"]),
+            Route("/metrics", self._endpoint("/metrics", self._metrics), methods=["GET"]),
+        ]
+
+    def _endpoint(self, route: str, serve: Serve, shape: Shape = OPENAI, *, open_: bool = False) -> Endpoint:
+        return Endpoint(route, serve, shape, self._parts.servicer, self._parts.settings.http, open_)
+
+    async def _health(self, exchange: Exchange) -> None:
+        leaving = self._parts.server.leaving
+        body = sse.compact({"status": "stopping" if leaving else "ok"})
+        await exchange.reply.whole(503 if leaving else 200, body)
+
+    async def _metrics(self, exchange: Exchange) -> None:
+        if not self._parts.settings.http.metrics and exchange.credential.tenant.name != LOCAL:
+            raise NotOffered("metrics: not served here; HEDGEROW_GATEWAY_HTTP__METRICS=true serves them")
+        await exchange.reply.whole(200, generate_latest(), kind=_METRICS)

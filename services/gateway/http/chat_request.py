@@ -1,0 +1,162 @@
+"""Reading what OpenAI's chat completions ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.fields import Fields
+from services.gateway.http.order import Order, take_model, take_options
+from services.gateway.http.parts import put_content
+from services.gateway.http.sse import compact
+from services.runtime.errors import InvalidInput
+
+ROLES = {
+    "system": chat_pb2.ROLE_SYSTEM,
+    "developer": chat_pb2.ROLE_SYSTEM,
+    "user": chat_pb2.ROLE_USER,
+    "assistant": chat_pb2.ROLE_ASSISTANT,
+    "tool": chat_pb2.ROLE_TOOL,
+}
+MODES = {
+    "none": chat_pb2.TOOL_MODE_NONE,
+    "auto": chat_pb2.TOOL_MODE_AUTO,
+    "required": chat_pb2.TOOL_MODE_REQUIRED,
+}
+_REFUSED = ("functions", "function_call", "audio", "prediction", "web_search_options")
+
+
+def read_chat(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
+    """The order of a chat completion. Raises `InvalidInput` and `ModelUnknown`."""
+    order = Order(pb.GenerateRequest())
+    take_model(order, body, known)
+    refuse_several(body)
+    body.refuse(*_REFUSED)
+    if extra := [each for each in body.texts("modalities") if each != "text"]:
+        raise InvalidInput("modalities", "text", extra[0])
+    take_stream(order, body)
+    request = order.request
+    for given in body.objects("messages"):
+        _put_message(request.messages.add(), given)
+    take_sampling(request, body)
+    _take_logprobs(request, body)
+    take_tools(request, body)
+    if given_format := body.object("response_format"):
+        take_format(request, given_format)
+    take_options(order, headers, body)
+    return order
+
+
+def refuse_several(body: Fields) -> None:
+    """More than one answer to a question."""
+    if (count := body.whole("n")) not in (None, 1):
+        raise InvalidInput("n", "1", count)
+
+
+def take_stream(order: Order, body: Fields) -> None:
+    order.stream = bool(body.flag("stream"))
+    if options := body.object("stream_options"):
+        order.usage = bool(options.flag("include_usage"))
+
+
+def take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
+    """How tokens are drawn; the gateway checks ranges."""
+    sampling = request.sampling
+    if (temperature := body.number("temperature")) is not None:
+        sampling.temperature = temperature
+    if (top_p := body.number("top_p")) is not None:
+        sampling.top_p = top_p
+    for name in ("max_completion_tokens", "max_tokens"):
+        if (most := body.whole(name)) is not None:
+            sampling.max_tokens = most
+            break
+    if "stop" in body:
+        sampling.stop.extend(body.texts("stop"))
+    if (seed := body.long("seed")) is not None:
+        sampling.seed = seed
+    if (penalty := body.number("frequency_penalty")) is not None:
+        sampling.frequency_penalty = penalty
+    if (penalty := body.number("presence_penalty")) is not None:
+        sampling.presence_penalty = penalty
+    if bias := body.object("logit_bias"):
+        _take_bias(sampling, bias)
+
+
+def _take_bias(sampling: chat_pb2.Sampling, bias: Fields) -> None:
+    for token in bias:
+        if not (token.isdecimal() and int(token) < 2**31):
+            raise InvalidInput(bias.at(token[:16]), "a token's number", token)
+        sampling.logit_bias.add(token=int(token), bias=bias.number(token) or 0.0)
+
+
+def _take_logprobs(request: pb.GenerateRequest, body: Fields) -> None:
+    wanted, top = body.flag("logprobs"), body.whole("top_logprobs")
+    if wanted:
+        request.sampling.top_logprobs = top or 0
+    elif top:
+        raise InvalidInput("top_logprobs", "only with logprobs true", top)
+
+
+def take_tools(request: pb.GenerateRequest, body: Fields) -> None:
+    """Tools, which of them, and whether several at once."""
+    for given in body.objects("tools"):
+        function = _function(given)
+        put_tool(request.tools.add(), function, "parameters")
+    choice = body.raw("tool_choice")
+    if isinstance(choice, str):
+        request.tool_choice.mode = body.one_of("tool_choice", MODES) or chat_pb2.TOOL_MODE_AUTO
+    elif given_choice := body.object("tool_choice"):
+        request.tool_choice.name = _function(given_choice).needed("name")
+    if (parallel := body.flag("parallel_tool_calls")) is not None:
+        request.parallel_tool_calls = parallel
+
+
+def put_tool(tool: chat_pb2.Tool, given: Fields, schema: str) -> None:
+    """A tool; `schema` is the field that has its arguments'."""
+    tool.name, tool.description = given.needed("name"), given.text("description") or ""
+    tool.strict = bool(given.flag("strict"))
+    if given.object(schema):
+        tool.parameters = compact(given.raw(schema)).decode()
+
+
+def _function(given: Fields) -> Fields:
+    if given.needed("type") != "function":
+        raise given.wrong("type", "function")
+    function = given.object("function")
+    if function is None:
+        raise given.wrong("function", "an object")
+    return function
+
+
+def take_format(request: pb.GenerateRequest, given: Fields) -> None:
+    """What the answer must match."""
+    match given.needed("type"):
+        case "text":
+            pass
+        case "json_object":
+            request.response_format.json_object = True
+        case "json_schema":
+            # Responses has the schema beside the type, chat completions one object further in.
+            inner = given if "schema" in given else given.object("json_schema")
+            if inner is None or not isinstance(inner.raw("schema"), dict | bool):
+                raise (inner or given).wrong("schema" if inner else "json_schema", "an object")
+            request.response_format.json_schema = compact(inner.raw("schema")).decode()
+        case "regex":
+            request.response_format.regex = given.needed("regex")
+        case _:
+            raise given.wrong("type", "one of text, json_object, json_schema, regex")
+
+
+def _put_message(message: chat_pb2.Message, given: Fields) -> None:
+    message.role = given.one_of("role", ROLES) or chat_pb2.ROLE_UNSPECIFIED
+    if not message.role:
+        raise given.wrong("role", f"one of {', '.join(ROLES)}")
+    given.refuse("function_call")
+    put_content(message, given)
+    for call in given.objects("tool_calls"):
+        function = _function(call)
+        message.tool_calls.add(
+            id=call.needed("id"), name=function.needed("name"), arguments=function.text("arguments") or ""
+        )
+    message.tool_call_id = given.text("tool_call_id") or ""

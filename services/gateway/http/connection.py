@@ -1,0 +1,90 @@
+"""One connection: uvicorn's, with clocks and sizes for who sends a request slowly or takes an answer slowly."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from services.gateway.config import HttpSettings
+from services.gateway.http.sse import compact
+
+
+class Connection(HttpToolsProtocol):
+    """Closed where headers take too long or are too large, where a client reads nothing for too long, and where there
+    are too many."""
+
+    def __init__(self, limits: HttpSettings, config: Config, state: ServerState):
+        super().__init__(config, state, {})
+        self._limits, self._in_head, self._head_bytes = limits, True, 0
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.max_connections:
+            transport.abort()
+            return
+        self._arm("head", self._limits.header_ms)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for name in list(self._timers):
+            self._disarm(name)
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.max_header_bytes:
+                self._refuse(
+                    431, "request_header_too_large", f"headers: {self._limits.max_header_bytes} bytes, got more"
+                )
+        elif self.timeout_keep_alive_task is None and self.cycle.response_complete:
+            self._arm("head", self._limits.header_ms)  # blank lines between requests are no request
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        self._arm("head", self._limits.header_ms)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._disarm("head")
+        super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._arm("write", self._limits.write_ms)
+
+    def resume_writing(self) -> None:
+        self._disarm("write")
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.abort()  # to close waits for a client that does not read
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "invalid_http", msg)
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Of what is no request there is nobody to tell but the client."""
+        error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+        body = compact({"error": error})
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()
+
+    def _arm(self, name: str, after_ms: float) -> None:
+        """One timer of each name; the first one counts."""
+        if name not in self._timers:
+            self._timers[name] = self.loop.call_later(after_ms / 1000, self.transport.abort)
+
+    def _disarm(self, name: str) -> None:
+        if timer := self._timers.pop(name, None):
+            timer.cancel()

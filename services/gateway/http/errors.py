@@ -1,0 +1,191 @@
+"""The one place where typed causes become HTTP: a status, a type and a code, and whether to come back.
+
+A client repeats 408, 409, 429 and 5xx by itself, unless `x-should-retry` says no.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from google.rpc import code_pb2
+
+from services.runtime.errors import InvalidInput, Missing, ServiceError, TooLate, Unavailable
+from services.runtime.rpc.boundary import to_status
+
+Headers = list[tuple[bytes, bytes]]
+
+# google.rpc.Code: (status, type).
+STATUSES: Mapping[int, tuple[int, str]] = {
+    code_pb2.INVALID_ARGUMENT: (400, "invalid_request_error"),
+    code_pb2.FAILED_PRECONDITION: (400, "invalid_request_error"),
+    code_pb2.OUT_OF_RANGE: (400, "invalid_request_error"),
+    code_pb2.UNAUTHENTICATED: (401, "authentication_error"),
+    code_pb2.PERMISSION_DENIED: (403, "permission_error"),
+    code_pb2.NOT_FOUND: (404, "not_found_error"),
+    code_pb2.ABORTED: (409, "conflict_error"),
+    code_pb2.ALREADY_EXISTS: (409, "conflict_error"),
+    code_pb2.RESOURCE_EXHAUSTED: (429, "rate_limit_error"),
+    code_pb2.CANCELLED: (499, "cancelled_error"),
+    code_pb2.INTERNAL: (500, "server_error"),
+    code_pb2.UNKNOWN: (500, "server_error"),
+    code_pb2.DATA_LOSS: (500, "server_error"),
+    code_pb2.UNIMPLEMENTED: (501, "not_supported_error"),
+    code_pb2.UNAVAILABLE: (503, "server_error"),
+    code_pb2.DEADLINE_EXCEEDED: (504, "timeout_error"),
+}
+# By the error's reason, where a client knows another status or code for it; other codes are the reason in lower case.
+REASONS: Mapping[str, tuple[int, str]] = {
+    "INVALID_INPUT": (400, "invalid_value"),
+    "KEY_UNKNOWN": (401, "invalid_api_key"),
+    "MODEL_UNKNOWN": (404, "model_not_found"),
+    "ROUTE_UNKNOWN": (404, "unknown_url"),
+    "METHOD_UNKNOWN": (405, "method_not_allowed"),
+    "BODY_LATE": (408, "request_timeout"),
+    "BODY_TOO_LARGE": (413, "request_too_large"),
+    "NOT_JSON": (415, "unsupported_media_type"),
+    "QUOTA_EXCEEDED": (429, "rate_limit_exceeded"),
+    "SHED": (429, "overloaded"),
+}
+# Repeating these would end the same, or cost as much again.
+_NOT_AGAIN = frozenset({code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED})
+
+
+class ModelUnknown(Missing):
+    """A model's name that no model has."""
+
+    reason = "MODEL_UNKNOWN"
+
+    def __init__(self, name: str, known: str):
+        super().__init__(f"model: one of {known}, got {name}", field="model")
+
+
+class RouteUnknown(Missing):
+    """A path that nothing is served at."""
+
+    reason = "ROUTE_UNKNOWN"
+
+
+class MethodUnknown(InvalidInput):
+    """A path that is served, by another method."""
+
+    reason = "METHOD_UNKNOWN"
+
+
+class BodyTooLarge(InvalidInput):
+    """A body of more bytes than may come."""
+
+    reason = "BODY_TOO_LARGE"
+
+
+class BodyLate(TooLate):
+    """A body that did not arrive in time."""
+
+    reason = "BODY_LATE"
+
+
+class NotJson(InvalidInput):
+    """A body of another type."""
+
+    reason = "NOT_JSON"
+
+
+class NotOffered(ServiceError):
+    """This gateway, as it is set up, does not do that."""
+
+    code: ClassVar[int] = code_pb2.UNIMPLEMENTED
+    reason = "NOT_OFFERED"
+
+
+class FirstTokenTimeout(TooLate):
+    """The first of three clocks: no text within the request's first-token budget."""
+
+    reason = "FIRST_TOKEN_TIMEOUT"
+
+
+class SilenceTimeout(TooLate):
+    """The second: no more text for too long, in the middle of an answer."""
+
+    reason = "SILENCE_TIMEOUT"
+
+
+class BudgetTimeout(TooLate):
+    """The third: no text within the whole budget."""
+
+    reason = "BUDGET_TIMEOUT"
+
+
+class Interrupted(Unavailable):
+    """The model broke in mid-answer, and no other could go on."""
+
+    reason = "INTERRUPTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An error as a caller by HTTP is told it."""
+
+    status: int
+    type: str
+    code: str
+    message: str
+    param: str | None = None
+    retry_delay_s: float | None = None
+    again: bool | None = None  # whether to try again; None: as clients do with this status
+    quota: str = ""
+    account: Mapping[str, Any] | None = None  # what the gateway did before
+
+    def openai(self) -> dict[str, Any]:
+        """The body in OpenAI's shape."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": error, **({"hedgerow": self.account} if self.account else {})}
+
+    def headers(self) -> Headers:
+        """What belongs to a refusal beside its status."""
+        told = []
+        if self.retry_delay_s is not None:
+            told.append((b"retry-after", b"%d" % math.ceil(self.retry_delay_s)))
+            told.append((b"retry-after-ms", b"%d" % math.ceil(self.retry_delay_s * 1000)))
+        if self.quota in ("requests", "tokens"):
+            quota = self.quota.encode()
+            told.append((b"x-ratelimit-remaining-" + quota, b"0"))
+            told.append((b"x-ratelimit-reset-" + quota, f"{self.retry_delay_s or 0:.3f}s".encode()))
+        if self.again is not None:
+            told.append((b"x-should-retry", b"true" if self.again else b"false"))
+        if self.status == 401:
+            told.append((b"www-authenticate", b"Bearer"))
+        return told
+
+
+def tell(error: Exception) -> Told:
+    """What a caller may know of an error. What is not a ServiceError is a bug, whose text stays here."""
+    if not isinstance(error, ServiceError):
+        status, kind = STATUSES[code_pb2.INTERNAL]
+        return Told(status, kind, "internal", to_status(error).message, again=False)
+    status, kind = STATUSES.get(error.code, STATUSES[code_pb2.INTERNAL])
+    status, code = REASONS.get(error.reason, (status, error.reason.lower()))
+    told = Told(status, kind, code, error.message, retry_delay_s=error.retry_delay_s)
+    if error.code in _NOT_AGAIN and status >= 500:
+        told = replace(told, again=False)
+    param, message = _param(error)
+    quota, account = error.metadata.get("quota", ""), _account(error)
+    return replace(told, param=param, message=message, quota=quota, account=account)
+
+
+def _param(error: ServiceError) -> tuple[str | None, str]:
+    """The field at fault, and the message, by the name that callers of OpenAI's API know it by."""
+    field = error.metadata.get("field")
+    if not field:
+        return None, error.message
+    param = field.removeprefix("sampling.")
+    return param, param + error.message.removeprefix(field) if error.message.startswith(field) else error.message
+
+
+def _account(error: ServiceError) -> Mapping[str, Any] | None:
+    trace_id = error.metadata.get("trace_id")
+    if not trace_id:
+        return None
+    return {"trace_id": trace_id, "decisions": json.loads(error.metadata.get("decisions", "[]"))}

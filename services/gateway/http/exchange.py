@@ -1,0 +1,203 @@
+"""One request by HTTP: what came, what is sent, and the boundary that no exception crosses by accident.
+
+Outermost first, as at gRPC's boundary: trace → errors → metrics → identity → body → route. Headers go with the first
+bytes of an answer and not before, so that whatever ends a request earlier still has a status of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from opentelemetry.trace import Span, StatusCode, format_span_id
+from prometheus_client import Histogram
+from starlette.types import Receive, Scope, Send
+
+from services.gateway.admission.credential import Credential
+from services.gateway.api.servicer import GatewayServicer
+from services.gateway.config import HttpSettings
+from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told, tell
+from services.gateway.http.fields import Fields, parse
+from services.gateway.http.sse import CONTENT_TYPE, compact
+from services.gateway.http.watch import Left
+from services.runtime import telemetry
+from services.runtime.errors import Unavailable
+
+Metadata = tuple[tuple[str, str], ...]
+JSON = b"application/json"
+_SECONDS = Histogram(
+    "hedgerow_http_seconds", "Time to serve a request by HTTP, to its last byte.", ["route", "status"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)  # fmt: skip
+_LEFT = 499  # as nginx has it
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_PASSED_ON = ("traceparent", "tracestate")
+
+
+@dataclass(slots=True)
+class Reply:
+    """What is sent. `status` is 0 until the headers are out."""
+
+    send: Send
+    headers: Headers = field(default_factory=list)
+    status: int = 0
+
+    async def whole(
+        self, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), kind: bytes = JSON
+    ) -> None:
+        """Everything at once."""
+        length = (b"content-length", b"%d" % len(body))
+        await self._start(status, [(b"content-type", kind), length, *headers])
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def begin(self, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """The headers of a stream, unless they are out."""
+        if not self.status:
+            own = [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+            await self._start(200, [*own, *headers])
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """More of a stream."""
+        await self.send({"type": "http.response.body", "body": data, "more_body": not last})
+
+    async def _start(self, status: int, headers: Headers) -> None:
+        self.status = status
+        await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
+
+
+class Exchange:
+    """A request and its reply. `span` is set while it is served, `credential` where the route wants one."""
+
+    span: Span
+    credential: Credential
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: HttpSettings):
+        self.scope, self.receive, self.reply, self._limits = scope, receive, Reply(send), limits
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self._read = not {"content-length", "transfer-encoding"} & self.headers.keys()
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        """What the gateway is told of the caller, as by gRPC."""
+        authorization, key = self.headers.get("authorization", ""), self.headers.get("x-api-key")
+        if key and not authorization.lower().startswith("bearer "):
+            authorization = f"Bearer {key}"
+        told = [("authorization", authorization)] if authorization else []
+        return (*told, *((name, self.headers[name]) for name in _PASSED_ON if name in self.headers))
+
+    @property
+    def trace_id(self) -> str:
+        return telemetry.trace_id(self.span)
+
+    @property
+    def answer_id(self) -> str:
+        """Of one answer alone, where several requests may be of one trace."""
+        return format_span_id(self.span.get_span_context().span_id) + self.trace_id[:8]
+
+    def name(self) -> None:
+        """Have the reply say whose it is."""
+        own, context = self.headers.get("x-request-id", ""), self.span.get_span_context()
+        request_id = own if _REQUEST_ID.fullmatch(own) else self.trace_id
+        parent = f"00-{self.trace_id}-{format_span_id(context.span_id)}-{context.trace_flags:02x}"
+        self.reply.headers += [
+            (b"x-request-id", request_id.encode()),
+            (b"x-hedgerow-trace-id", self.trace_id.encode()),
+            (b"traceparent", parent.encode()),
+        ]
+
+    async def body(self) -> bytes:
+        """The whole body. Raises `BodyTooLarge`, `BodyLate` and `Left`."""
+        most = self._limits.max_body_bytes
+        if (length := self.headers.get("content-length", "0")).isdecimal() and int(length) > most:
+            raise BodyTooLarge("body", f"at most {most} bytes", f"{length} bytes")
+        try:
+            async with asyncio.timeout(self._limits.body_ms / 1000):
+                return await self._all(most)
+        except TimeoutError:
+            raise BodyLate(f"body: within {self._limits.body_ms} ms, got less") from None
+
+    async def fields(self) -> Fields:
+        """The object that a JSON body is."""
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":  # a page can send others to wherever its reader can connect, unasked
+            raise NotJson("content-type", "application/json", kind or "none")
+        return parse(await self.body())
+
+    async def _all(self, most: int) -> bytes:
+        pieces, size, more = [], 0, True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise Left
+            pieces.append(message.get("body", b""))
+            size, more = size + len(pieces[-1]), message.get("more_body", False)
+            if size > most:
+                raise BodyTooLarge("body", f"at most {most} bytes", f"{size} bytes or more")
+        self._read = True
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def fail(self, told: Told, body: Any, broken: bytes) -> None:
+        """An end that is none of the route's own: a status, or the last words of a stream."""
+        if self.reply.status:
+            await self.reply.write(broken, last=True)
+            return
+        unread = [] if self._read else [(b"connection", b"close")]
+        await self.reply.whole(told.status, compact(body), [*told.headers(), *unread])
+
+
+Serve = Callable[[Exchange], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a family of routes tells errors: in place of an answer, and in the middle of a stream."""
+
+    body: Callable[[Told], Any]
+    broken: Callable[[Told], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An ASGI application that is one route. `open_`: whoever can connect may ask."""
+
+    route: str
+    serve: Serve
+    shape: Shape
+    servicer: GatewayServicer
+    limits: HttpSettings
+    open_: bool = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange, started = Exchange(scope, receive, send, self.limits), time.perf_counter()
+        with telemetry.server_span(f"http {self.route}", exchange.metadata) as span:
+            exchange.span = span
+            exchange.name()
+            status = _LEFT
+            try:
+                await self._serve(exchange)
+                status = exchange.reply.status
+            except Left:
+                pass
+            except asyncio.CancelledError:
+                status = await self._fail(exchange, Unavailable("the gateway is stopping"))
+            except Exception as error:  # the boundary: everything else must become a status
+                status = await self._fail(exchange, error)
+            finally:
+                if status >= 400:
+                    span.set_status(StatusCode.ERROR, str(status))
+                _SECONDS.labels(self.route, str(status)).observe(time.perf_counter() - started)
+
+    async def _serve(self, exchange: Exchange) -> None:
+        if not self.open_:
+            exchange.credential = self.servicer.authorize(exchange.metadata, "")
+        await self.serve(exchange)
+
+    async def _fail(self, exchange: Exchange, error: Exception) -> int:
+        told = tell(error)
+        await exchange.fail(told, self.shape.body(told), self.shape.broken(told))
+        return told.status

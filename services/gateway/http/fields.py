@@ -1,0 +1,161 @@
+"""Reading a request's JSON by hand: lenient about what is not known, strict about what is. Every refusal names the
+field, the limit and the value."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from services.runtime import strict_json
+from services.runtime.errors import InvalidInput
+
+_INT32 = 2**31 - 1
+_INT64 = 2**63 - 1
+_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+T = TypeVar("T")
+
+
+class Fields:
+    """An object, whose place in the body is `path`. A field that is null is not there."""
+
+    __slots__ = ("_given", "_path")
+
+    def __init__(self, given: Mapping[str, Any], path: str = ""):
+        self._given, self._path = given, path
+
+    def __contains__(self, name: str) -> bool:
+        return self._given.get(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def at(self, name: str) -> str:
+        """A field's place."""
+        return f"{self._path}.{name}" if self._path else name
+
+    def raw(self, name: str) -> Any:
+        """As it is."""
+        return self._given.get(name)
+
+    def text(self, name: str) -> str | None:
+        return self._of(name, str)
+
+    def needed(self, name: str) -> str:
+        """A text that must be there."""
+        text = self.text(name)
+        if text is None:
+            raise self.wrong(name, "a string")
+        return text
+
+    def one_of(self, name: str, known: Mapping[str, T]) -> T | None:
+        """What a word stands for."""
+        word = self.text(name)
+        if word is None:
+            return None
+        if word not in known:
+            raise self.wrong(name, f"one of {', '.join(known)}")
+        return known[word]
+
+    def flag(self, name: str) -> bool | None:
+        return self._of(name, bool)
+
+    def whole(self, name: str, most: int = _INT32) -> int | None:
+        given = self.raw(name)
+        if given is None:
+            return None
+        if isinstance(given, float) and given.is_integer():
+            given = int(given)
+        if not isinstance(given, int) or isinstance(given, bool):
+            raise self.wrong(name, "a whole number")
+        if not -most - 1 <= given <= most:
+            raise self.wrong(name, f"{-most - 1} to {most}")
+        return given
+
+    def long(self, name: str) -> int | None:
+        """A whole number of 64 bits."""
+        return self.whole(name, _INT64)
+
+    def number(self, name: str) -> float | None:
+        given = self.raw(name)
+        if given is None:
+            return None
+        if not isinstance(given, int | float) or isinstance(given, bool):
+            raise self.wrong(name, "a number")
+        try:
+            return float(given)
+        except OverflowError:
+            raise self.wrong(name, "a number that a float holds") from None
+
+    def object(self, name: str) -> Fields | None:
+        given = self._of(name, dict)
+        return None if given is None else Fields(given, self.at(name))
+
+    def objects(self, name: str) -> list[Fields]:
+        """Those of an array; none where it is not there."""
+        return [self._object(name, index, each) for index, each in enumerate(self.array(name))]
+
+    def array(self, name: str) -> list[Any]:
+        return self._of(name, list) or []
+
+    def texts(self, name: str) -> list[str]:
+        """Of an array, or one alone."""
+        given = self.raw(name)
+        found = [given] if isinstance(given, str) else self.array(name)
+        for index, each in enumerate(found):
+            if not isinstance(each, str):
+                raise InvalidInput(f"{self.at(name)}[{index}]", "a string", _kind(each))
+        return found
+
+    def base64(self, name: str) -> bytes:
+        """Bytes that must be there."""
+        return from_base64(self.at(name), self.needed(name))
+
+    def refuse(self, *names: str) -> None:
+        """Raise for the first of these that is there: known, and not supported."""
+        for name in names:
+            if given := self.raw(name):
+                raise InvalidInput(self.at(name), "not supported", _kind(given))
+
+    def wrong(self, name: str, limit: str) -> InvalidInput:
+        """The error of a field that is not within its limit."""
+        given = self.raw(name)
+        shown = _NAMES.get(type(given)) if isinstance(given, dict | list) or given is None else repr(given)
+        return InvalidInput(self.at(name), limit, shown)
+
+    def _object(self, name: str, index: int, given: Any) -> Fields:
+        path = f"{self.at(name)}[{index}]"
+        if not isinstance(given, dict):
+            raise InvalidInput(path, "an object", _kind(given))
+        return Fields(given, path)
+
+    def _of(self, name: str, kind: type[T]) -> T | None:
+        given = self._given.get(name)
+        if given is None or isinstance(given, kind):
+            return given
+        raise self.wrong(name, _NAMES[kind])
+
+
+def parse(body: bytes) -> Fields:
+    """The object that a body is."""
+    try:
+        given = strict_json.loads(body.decode())
+    except ValueError as error:
+        problem = "UTF-8" if isinstance(error, UnicodeDecodeError) else f"JSON ({error})"
+        raise InvalidInput("body", problem, f"{len(body)} bytes") from None
+    if not isinstance(given, dict):
+        raise InvalidInput("body", "an object", _kind(given))
+    return Fields(given)
+
+
+def from_base64(path: str, text: str) -> bytes:
+    """The bytes that `text` stands for."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidInput(path, "base64", f"{len(text)} characters") from None
+
+
+def _kind(given: Any) -> str:
+    return _NAMES.get(type(given)) or repr(given)

@@ -1,0 +1,159 @@
+"""Routes that ask for an answer: the order is read in one dialect, given to the same servicer as gRPC's calls, and the
+events that come back are written in that dialect, in a stream or whole."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.answer import Messages
+from services.gateway.api.servicer import GatewayServicer
+from services.gateway.config import GatewaySettings
+from services.gateway.http.account import short
+from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted
+from services.gateway.http.exchange import Exchange, Shape
+from services.gateway.http.fields import Fields
+from services.gateway.http.order import Order
+from services.gateway.http.sse import PING, compact
+from services.gateway.http.watch import Watch
+from services.gateway.labels import Degraded
+from services.runtime.deadline import Deadline
+from services.runtime.rpc.boundary import Call
+
+_TEXTS = frozenset({"delta", "tool_call", "reasoning"})
+
+
+class Read(Protocol):
+    """Reads a body; `known` are the models' names."""
+
+    def __call__(self, body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order: ...
+
+
+class Writer(Protocol):
+    """Writes one answer."""
+
+    def chunk(self, event: pb.Event) -> bytes:
+        """What an event is in a stream; empty for most."""
+
+    def end(self, final: pb.Final) -> bytes:
+        """The end of a stream."""
+
+    def whole(self, final: pb.Final) -> Mapping[str, Any]:
+        """The answer in one piece."""
+
+
+class Write(Protocol):
+    """Makes the writer of one answer; `answer_id` is unlike any other's."""
+
+    def __call__(self, order: Order, answer_id: str) -> Writer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """An API's words for orders, answers and errors."""
+
+    read: Read
+    write: Write
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Generating:
+    """What serves such a route."""
+
+    dialect: Dialect
+    servicer: GatewayServicer
+    settings: GatewaySettings
+
+    async def __call__(self, exchange: Exchange) -> None:
+        body = await exchange.fields()
+        order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses)
+        call = Call(exchange.metadata, _deadline(order, exchange.headers), exchange.span)
+        writer = self.dialect.write(order, exchange.answer_id)
+        with self._watch(exchange, order) as watch:
+            async with aclosing(cast(Messages, self.servicer.Generate(order.request, call))) as messages:
+                if order.stream:
+                    await self._stream(exchange, order, writer, messages, watch)
+                else:
+                    await self._whole(exchange, order, writer, messages, watch)
+
+    async def _stream(
+        self,
+        exchange: Exchange,
+        order: Order,
+        writer: Writer,
+        messages: AsyncIterator[pb.GenerateResponse],
+        watch: Watch,
+    ) -> None:
+        reply = exchange.reply
+        async for message in messages:
+            final = _final(message)
+            if final:
+                self._refuse_empty(final, order)
+            data = b"".join(map(writer.chunk, message.events))
+            if final:
+                data += writer.end(final)
+            if not data:
+                continue
+            watch.came()
+            if not reply.status:
+                await reply.begin(short(final) if final else ())
+            await reply.write(data, last=final is not None)
+            watch.sent()
+
+    async def _whole(
+        self,
+        exchange: Exchange,
+        order: Order,
+        writer: Writer,
+        messages: AsyncIterator[pb.GenerateResponse],
+        watch: Watch,
+    ) -> None:
+        async for message in messages:
+            if any(event.WhichOneof("kind") in _TEXTS for event in message.events):
+                watch.came()
+            if final := _final(message):
+                self._refuse_empty(final, order)
+                await exchange.reply.whole(200, compact(writer.whole(final)), short(final))
+
+    def _watch(self, exchange: Exchange, order: Order) -> Watch:
+        limits, reply = self.settings.http, exchange.reply
+
+        async def beat() -> None:
+            await reply.begin()
+            await reply.write(PING)
+
+        silence_ms = limits.silence_ms if order.silence_ms is None else order.silence_ms
+        return Watch(exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beat if order.stream else None)
+
+    def _refuse_empty(self, final: pb.Final, order: Order) -> None:
+        """An answer that nobody should take for one: none of its text is a model's, or the rest of it is lost."""
+        if final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED:
+            raise Interrupted(f"{final.model}: the model broke in mid-answer", trace_id=final.trace_id)
+        if final.finish_reason != chat_pb2.FINISH_REASON_BUDGET:
+            return
+        if Degraded.LLM_TEMPLATE not in final.degraded and (final.text or final.tool_calls or final.reasoning):
+            return
+        request = order.request
+        first_ms = request.first_token_budget_ms or self.settings.first_token_budget_ms
+        if 0 < first_ms < final.budget_ms:
+            raise FirstTokenTimeout(f"no text within the first {first_ms} ms", trace_id=final.trace_id)
+        raise BudgetTimeout(f"no text within {final.budget_ms:.0f} ms", trace_id=final.trace_id)
+
+
+def _final(message: pb.GenerateResponse) -> pb.Final | None:
+    last = message.events[-1]
+    return last.final if last.HasField("final") else None
+
+
+def _deadline(order: Order, headers: Mapping[str, str]) -> Deadline:
+    """How long the client reads: of no use for a stream, where it counts from byte to byte."""
+    if not order.stream:
+        with suppress(ValueError):
+            if (seconds := float(headers.get("x-stainless-read-timeout", ""))) > 0:
+                return Deadline.after(seconds)
+    return Deadline.never()

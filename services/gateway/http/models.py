@@ -1,0 +1,41 @@
+"""The models that may be asked for, as OpenAI's list has them: those of this gateway, and the tiers by their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.config import GatewaySettings
+from services.gateway.http.errors import ModelUnknown
+from services.gateway.http.exchange import Exchange
+from services.gateway.http.order import TIERS
+from services.gateway.http.sse import compact
+from services.gateway.upstream.routes import Routes
+
+
+class Models:
+    """Serves `/v1/models` and `/v1/models/{id}`."""
+
+    def __init__(self, settings: GatewaySettings, routes: Routes, created: int):
+        self._names, self._routes, self._created = tuple(settings.llm_addresses), routes, created
+
+    async def list(self, exchange: Exchange) -> None:
+        data = [self._told(name) for name in (*self._names, *TIERS)]
+        await exchange.reply.whole(200, compact({"object": "list", "data": data}))
+
+    async def one(self, exchange: Exchange) -> None:
+        name = exchange.scope["path_params"]["model"]
+        if name not in self._names and name not in TIERS:
+            raise ModelUnknown(name, ", ".join((*self._names, *TIERS)))
+        await exchange.reply.whole(200, compact(self._told(name)))
+
+    def _told(self, name: str) -> dict[str, Any]:
+        told: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "hedgerow"}
+        if known := self._routes.model(name):
+            told["max_model_len"] = known.context_tokens
+            told["hedgerow"] = {
+                "tier": pb.Tier.Name(known.tier).removeprefix("TIER_").lower(),
+                "prompt_usd_per_mtok": known.prompt_usd_per_mtok,
+                "completion_usd_per_mtok": known.completion_usd_per_mtok,
+            }
+        return told

@@ -1,0 +1,120 @@
+"""What a request by HTTP orders: a question to the gateway, and the form in which the answer is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.errors import ModelUnknown
+from services.gateway.http.fields import Fields
+from services.runtime.errors import InvalidInput
+
+TIERS = {
+    "auto": pb.TIER_UNSPECIFIED,
+    "fast": pb.TIER_FAST,
+    "balanced": pb.TIER_BALANCED,
+    "quality": pb.TIER_QUALITY,
+}
+_PREFIX = "x-hedgerow-"
+_OPTIONS = frozenset(
+    {
+        "budget_ms",
+        "first_token_ms",
+        "silence_ms",
+        "priority",
+        "cache",
+        "min_similarity",
+        "tier",
+        "max_cost_usd",
+        "single_attempt",
+    }
+)
+_NUMBERS = ("_ms", "_usd", "_similarity")
+
+
+@dataclass(slots=True)
+class Order:
+    """`model` is the name as it was asked for; `usage`: whether a stream ends with the tokens it took."""
+
+    request: pb.GenerateRequest
+    model: str = "auto"
+    stream: bool = False
+    usage: bool = False
+    silence_ms: int | None = None  # the longest after the first text; 0: none, None: the gateway's own
+
+
+def take_model(order: Order, body: Fields, known: Collection[str]) -> None:
+    """The model by its name, or the tier that a name stands for. Raises `ModelUnknown`."""
+    order.model = name = body.text("model") or order.model
+    if name in known:
+        order.request.model = name
+    elif name in TIERS:
+        order.request.tier = TIERS[name]
+    else:
+        raise ModelUnknown(name, ", ".join([*sorted(known), *TIERS]))
+
+
+def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None:
+    """Hedgerow's own options: of the body's `hedgerow`, and of headers, which are stronger."""
+    if extension := body.object("hedgerow"):
+        for name in extension:
+            if name not in _OPTIONS:
+                raise InvalidInput(extension.at(name), f"one of {', '.join(sorted(_OPTIONS))}", "another name")
+        _take(order, extension)
+    told = {name: value for name in _OPTIONS if (value := headers.get(_header(name)))}
+    if told:
+        _take(order, _Headers({name: _parsed(name, value) for name, value in told.items()}))
+    if (attempt := headers.get("x-stainless-retry-count", "")).isdecimal():
+        order.request.attempt = min(int(attempt), 1_000)
+
+
+def _take(order: Order, options: Fields) -> None:
+    _take_times(order, options)
+    request = order.request
+    if (realtime := options.one_of("priority", {"realtime": True, "normal": False})) is not None:
+        request.realtime = realtime
+    if (bypass := options.one_of("cache", {"bypass": True, "use": False})) is not None:
+        request.cache.bypass = bypass
+    if (similarity := options.number("min_similarity")) is not None:
+        request.cache.min_similarity = similarity
+    if (tier := options.one_of("tier", TIERS)) is not None:
+        request.tier = tier
+    if (cost := options.number("max_cost_usd")) is not None:
+        request.max_cost_usd = cost
+    if (single := options.flag("single_attempt")) is not None:
+        request.single_attempt = single
+
+
+def _take_times(order: Order, options: Fields) -> None:
+    if (budget := options.whole("budget_ms")) is not None:
+        order.request.budget_ms = budget
+    if (first := options.whole("first_token_ms")) is not None:
+        order.request.first_token_budget_ms = first
+    if (silence := options.whole("silence_ms")) is not None:
+        if silence < 0:
+            raise options.wrong("silence_ms", "at least 0")
+        order.silence_ms = silence
+
+
+class _Headers(Fields):
+    """Options that came as headers, under their names."""
+
+    def at(self, name: str) -> str:
+        return _header(name)
+
+
+def _header(name: str) -> str:
+    return _PREFIX + name.replace("_", "-")
+
+
+def _parsed(name: str, value: str) -> str | float | bool:
+    """A header's text as JSON would have it."""
+    if name == "single_attempt":
+        return {"true": True, "false": False}.get(value, value)
+    if not name.endswith(_NUMBERS):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value

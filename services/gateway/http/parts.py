@@ -1,0 +1,67 @@
+"""What messages are made of: text, pictures and recordings, in the words of OpenAI's chat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.http.fields import Fields, from_base64
+from services.runtime.errors import InvalidInput
+
+_TEXTS = ("text", "input_text", "output_text")
+_PICTURES = ("image_url", "input_image")
+
+
+def put_content(message: chat_pb2.Message, given: Fields, name: str = "content") -> None:
+    """A message's content: a text, or parts. Text alone stays text, whatever it came as."""
+    content = given.raw(name)
+    if content is None:
+        return
+    if isinstance(content, str):
+        message.content = content
+        return
+    if not isinstance(content, list):
+        raise given.wrong(name, "a string, or an array of parts")
+    parts = [read_part(part) for part in given.objects(name)]
+    if all(part.WhichOneof("kind") == "text" for part in parts):
+        message.content = "\n".join(part.text for part in parts)
+    else:
+        message.parts.extend(parts)
+
+
+def read_part(part: Fields) -> chat_pb2.Part:
+    """A text, a picture in a `data:` URL, or a recording."""
+    kind = part.needed("type")
+    if kind in _TEXTS:
+        return chat_pb2.Part(text=part.needed("text"))
+    if kind == "refusal":
+        return chat_pb2.Part(text=part.needed("refusal"))
+    if kind in _PICTURES:
+        return chat_pb2.Part(image=_picture(part))
+    if kind == "input_audio":
+        audio = part.object("input_audio")
+        if audio is None:
+            raise part.wrong("input_audio", "an object")
+        return chat_pb2.Part(audio=audio.base64("data"))
+    raise part.wrong("type", "one of text, image_url, input_audio")
+
+
+def _picture(part: Fields) -> bytes:
+    """The URL is an object's in chat completions, and stands alone in Responses."""
+    part.refuse("file_id")
+    given: Any = part.raw("image_url")
+    if isinstance(given, dict):
+        part = Fields(given, part.at("image_url"))
+        return from_data_url(part.at("url"), part.needed("url"))
+    return from_data_url(part.at("image_url"), part.needed("image_url"))
+
+
+def from_data_url(path: str, url: str) -> bytes:
+    """The bytes in a `data:` URL. Nothing else is fetched: whoever asks would choose what this gateway calls."""
+    scheme, _, rest = url.partition(":")
+    if scheme.lower() != "data":
+        raise InvalidInput(path, "a data: URL; others are not fetched", f"{scheme[:16]}:")
+    head, comma, data = rest.partition(",")
+    if not comma or not head.lower().endswith(";base64"):
+        raise InvalidInput(path, "a data: URL in base64", f"data:{head[:40]}")
+    return from_base64(path, data)

@@ -1,0 +1,101 @@
+"""Who waits for an answer, and how long nothing has come of it: what ends a request from outside.
+
+A client that leaves closes its connection, which the server tells whoever asks for more of the request. So somebody
+always asks, streaming or not, from the moment the request has been read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any
+
+from starlette.types import Receive
+
+from services.gateway.http.errors import SilenceTimeout
+
+
+class Left(Exception):
+    """The client has gone: there is nobody to tell."""
+
+
+class Watch:
+    """Inside, the task ends with `Left` when the client leaves, and with `SilenceTimeout` when nothing more `came` for
+    `silence_s` after the first text (0: never). With a `beat`, that is called after each `heartbeat_s` in which nothing
+    was `sent`."""
+
+    def __init__(
+        self,
+        receive: Receive,
+        silence_s: float,
+        heartbeat_s: float,
+        beat: Callable[[], Coroutine[Any, Any, None]] | None,
+    ):
+        self._receive, self._silence_s, self._heartbeat_s, self._beat = receive, silence_s, heartbeat_s, beat
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._why: Exception | None = None
+        self._came_at: float | None = None  # the last text
+        self._sent_at = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._working: set[asyncio.Task[None]] = set()
+
+    def came(self) -> None:
+        """There was text."""
+        self._came_at = self._loop.time()
+
+    def sent(self) -> None:
+        """Something was sent."""
+        self._sent_at = self._loop.time()
+
+    def __enter__(self) -> Watch:
+        self._start(self._until_left())
+        if self._silence_s or self._beat:
+            self._set_timer()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._timer:
+            self._timer.cancel()
+        for task in self._working:
+            task.cancel()
+        if self._why and self._task and isinstance(error, asyncio.CancelledError):
+            self._task.uncancel()
+            raise self._why from None
+
+    async def _until_left(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._end(Left())
+
+    def _end(self, why: Exception) -> None:
+        if self._why is None and self._task:
+            self._why = why
+            self._task.cancel()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    def _set_timer(self) -> None:
+        due = [self._sent_at + self._heartbeat_s] if self._beat else []
+        if self._silence_s:
+            due.append((self._came_at or self._loop.time()) + self._silence_s)
+        self._timer = self._loop.call_at(min(due), self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if self._silence_s and self._came_at is not None and now >= self._came_at + self._silence_s:
+            self._end(SilenceTimeout(f"no more text for {self._silence_s * 1000:.0f} ms"))
+            return
+        if self._beat and now >= self._sent_at + self._heartbeat_s:
+            self._sent_at = now
+            self._start(self._beat())
+        self._set_timer()
+
+
+async def gone(receive: Receive, work: Awaitable[Any]) -> Any:
+    """What `work` returns, unless the client leaves first, which raises `Left`."""
+    with Watch(receive, 0, 0, None):
+        return await work

@@ -1,0 +1,293 @@
+"""The gateway by HTTP: unmodified clients, a real gateway process, a scripted model."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2 as pb
+from tests.conftest import Start
+from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
+from tests.integration.scripted import Hold, Refusal
+from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+
+PATH = "/v1/chat/completions"
+
+
+@pytest.fixture
+async def llm() -> AsyncIterator[ScriptedLlm]:
+    async with scripted_llm() as scripted:
+        scripted.script = [*words("Paris", "."), end()]
+        yield scripted
+
+
+@pytest.fixture
+async def gateway(start: Start, llm: ScriptedLlm) -> HttpGateway:
+    return await start_http_gateway(start, llm)
+
+
+@pytest.fixture
+async def client(gateway: HttpGateway) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(
+        base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, _strict_response_validation=True
+    ) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def http(gateway: HttpGateway) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as connected:
+        yield connected
+
+
+def answers(llm: ScriptedLlm, *script: Any) -> None:
+    llm.script = script
+
+
+async def test_openais_client_gets_an_answer_with_its_account(client: AsyncOpenAI) -> None:
+    answer = await client.chat.completions.create(**QUESTION, extra_body={"hedgerow": {"budget_ms": 5_000}})
+    assert answer.choices[0].message.content == "Paris."
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == 9
+    told = answer.model_extra["hedgerow"]
+    assert told["budget_ms"] == 5_000
+    assert [stage["name"] for stage in told["stages"]] == ["router", "llm"]
+
+
+async def test_openais_client_reads_a_stream(client: AsyncOpenAI) -> None:
+    stream = await client.chat.completions.create(**QUESTION, stream=True, stream_options={"include_usage": True})
+    chunks = [chunk async for chunk in stream]
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "Paris."
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert chunks[-2].choices[0].finish_reason == "stop"
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.prompt_tokens == 7
+    assert chunks[-1].model_extra["hedgerow"]["finish_reason"] == "stop"
+
+
+async def test_openais_client_puts_tool_calls_together(client: AsyncOpenAI, llm: ScriptedLlm) -> None:
+    first = chat_pb2.ToolCallDelta(index=0, id="c1", name="add", arguments='{"a":')
+    more = chat_pb2.ToolCallDelta(index=0, arguments="1}")
+    answers(llm, pb.GenerateResponse(tool_calls=[first]), pb.GenerateResponse(tool_calls=[more]), end("TOOL_CALLS"))
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+    async with client.chat.completions.stream(**QUESTION, tools=[tool]) as stream:
+        async for _ in stream:
+            pass
+        choice = (await stream.get_final_completion()).choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.tool_calls is not None
+    assert choice.message.tool_calls[0].function.arguments == '{"a":1}'
+    whole = await client.chat.completions.create(**QUESTION, tools=[tool], tool_choice="required")
+    assert whole.choices[0].message.tool_calls is not None
+    assert whole.choices[0].message.tool_calls[0].id == "c1"
+    assert llm.requests[-1].tools[0].name == "add"
+
+
+async def test_a_schema_reaches_the_model(client: AsyncOpenAI, llm: ScriptedLlm) -> None:
+    answers(llm, *words('{"city":"Paris"}'), end())
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    answer = await client.chat.completions.create(
+        **QUESTION, response_format={"type": "json_schema", "json_schema": {"name": "c", "schema": schema}}
+    )
+    assert json.loads(answer.choices[0].message.content or "") == {"city": "Paris"}
+    assert json.loads(llm.requests[-1].response_format.json_schema) == schema
+
+
+async def test_log_probabilities_come_with_the_tokens(client: AsyncOpenAI, llm: ScriptedLlm) -> None:
+    token = chat_pb2.TokenLogprob(token="Paris", bytes=b"Paris", logprob=-0.25)
+    answers(llm, pb.GenerateResponse(text="Paris", tokens=1, logprobs=[token]), end())
+    answer = await client.chat.completions.create(**QUESTION, logprobs=True, top_logprobs=1)
+    assert answer.choices[0].logprobs is not None
+    assert answer.choices[0].logprobs.content is not None
+    assert answer.choices[0].logprobs.content[0].logprob == -0.25
+
+
+async def test_an_unknown_model_is_not_found(client: AsyncOpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as caught:
+        await client.chat.completions.create(**{**QUESTION, "model": "gpt-9"})
+    assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+
+
+async def test_a_bad_request_names_the_field(client: AsyncOpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        await client.chat.completions.create(**QUESTION, temperature=3)
+    assert caught.value.param == "temperature"
+    assert "0 to 2, got 3" in caught.value.message
+
+
+async def test_a_picture_that_nobody_sees_is_refused_by_name(client: AsyncOpenAI) -> None:
+    url = f"data:image/png;base64,{base64.b64encode(b'x').decode()}"
+    parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]
+    with pytest.raises(openai.BadRequestError, match="no vision service"):
+        await client.chat.completions.create(model="m", messages=[{"role": "user", "content": parts}])
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_refusal_before_the_first_text_keeps_its_status(
+    http: httpx.AsyncClient, llm: ScriptedLlm, stream: bool
+) -> None:
+    answers(llm, Refusal("UNAVAILABLE", "gone"))
+    answer = await http.post(PATH, json={**QUESTION, "stream": stream})
+    assert answer.status_code == 503
+    assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+    assert answer.json()["hedgerow"]["trace_id"] == answer.headers["x-request-id"]
+
+
+async def test_an_answer_that_breaks_says_so_in_its_stream(client: AsyncOpenAI, llm: ScriptedLlm) -> None:
+    answers(llm, *words("Par"), Refusal("UNAVAILABLE", "gone"))
+    with pytest.raises(openai.APIError, match="broke in mid-answer"):
+        async for _ in await client.chat.completions.create(**QUESTION, stream=True):
+            pass
+
+
+async def test_a_broken_answer_is_no_answer_where_it_is_not_streamed(http: httpx.AsyncClient, llm: ScriptedLlm) -> None:
+    answers(llm, *words("Par"), Refusal("UNAVAILABLE", "gone"))
+    answer = await http.post(PATH, json=QUESTION)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "interrupted")
+
+
+async def test_a_spent_budget_is_a_length_that_says_it_was_the_budget(
+    http: httpx.AsyncClient, llm: ScriptedLlm
+) -> None:
+    answers(llm, *words("Par"), Hold())
+    answer = await http.post(PATH, json=QUESTION, headers={"x-hedgerow-budget-ms": "300"})
+    assert answer.status_code == 200
+    assert answer.json()["choices"][0]["finish_reason"] == "length"
+    assert answer.json()["choices"][0]["message"]["content"] == "Par"
+    assert answer.json()["hedgerow"]["finish_reason"] == "budget"
+    assert answer.headers["x-hedgerow-finish-reason"] == "budget"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("header", "code"), [("first-token-ms", "first_token_timeout"), ("budget-ms", "budget_timeout")]
+)
+async def test_no_text_in_time_is_a_timeout_that_is_not_repeated(
+    http: httpx.AsyncClient, llm: ScriptedLlm, stream: bool, header: str, code: str
+) -> None:
+    answers(llm, Hold())
+    answer = await http.post(PATH, json={**QUESTION, "stream": stream}, headers={f"x-hedgerow-{header}": "200"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, code)
+    assert answer.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_silence_in_mid_answer_has_a_clock_of_its_own(
+    http: httpx.AsyncClient, llm: ScriptedLlm, stream: bool
+) -> None:
+    answers(llm, *words("Par"), Hold())
+    answer = await http.post(PATH, json={**QUESTION, "stream": stream}, headers={"x-hedgerow-silence-ms": "200"})
+    assert answer.status_code == (200 if stream else 504)
+    assert json.loads(answer.text.split("data: ")[-1])["error"]["code"] == "silence_timeout"
+    await llm.cancelled.wait()
+
+
+async def test_a_silent_stream_has_heartbeats_that_clients_skip(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm, http='{"heartbeat_ms": 100}')
+    hold = Hold()
+    answers(llm, hold, *words("Paris"), end())
+    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="any") as client:
+        raw = client.chat.completions.with_streaming_response
+        async with raw.create(**QUESTION, stream=True) as response:
+            lines = response.iter_lines()
+            assert await anext(lines) == ": ping"
+            hold.release.set()
+            rest = [line async for line in lines]
+    assert not any(line == "" for line in rest[: rest.index(next(line for line in rest if line.startswith("data:")))])
+    assert rest[-2:] == ["data: [DONE]", ""] or rest[-1] == "data: [DONE]"
+    hold.release.clear()
+    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="any", _strict_response_validation=True) as client:
+        stream = await client.chat.completions.create(**QUESTION, stream=True)
+        hold.release.set()
+        assert [chunk async for chunk in stream][-1].choices[0].finish_reason == "stop"
+
+
+async def test_an_error_after_a_heartbeat_is_told_in_the_stream(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm, http='{"heartbeat_ms": 100}')
+    answers(llm, Hold())
+    async with httpx.AsyncClient(base_url=gateway.url) as http:
+        answer = await http.post(PATH, json={**QUESTION, "stream": True}, headers={"x-hedgerow-budget-ms": "400"})
+    assert answer.status_code == 200
+    *pings, last = answer.text.rstrip().split("\n")
+    assert set(pings) == {": ping"}
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "budget_timeout"
+
+
+async def test_ids_come_back_and_traces_go_through(http: httpx.AsyncClient) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    sent = {"x-request-id": "mine-1", "traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}
+    answer = await http.post(PATH, json=QUESTION, headers=sent)
+    assert answer.headers["x-request-id"] == "mine-1"
+    assert answer.headers["traceparent"].split("-")[1] == answer.headers["x-hedgerow-trace-id"] == trace_id
+    assert answer.json()["hedgerow"]["trace_id"] == trace_id
+
+
+async def test_a_key_may_come_in_either_header_and_others_learn_nothing(start: Start, llm: ScriptedLlm) -> None:
+    digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"  # of `secret`
+    tenants = json.dumps({"acme": {"keys": [digest], "requests_per_s": 0.01, "requests_burst": 2}})
+    gateway = await start_http_gateway(start, llm, tenants=tenants)
+    async with httpx.AsyncClient(base_url=gateway.url) as http:
+        for headers in ({}, {"authorization": "Bearer wrong"}, {"x-api-key": "wrong"}):
+            for path in (PATH, "/v1/nothing"):
+                refused = await http.post(path, json={"model": "x"}, headers=headers)
+                assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+            assert (await http.get("/v1/models", headers=headers)).status_code == 401
+        for headers in ({"authorization": "Bearer secret"}, {"x-api-key": "secret"}):
+            assert (await http.post(PATH, json=QUESTION, headers=headers)).status_code == 200
+        over = await http.post(PATH, json=QUESTION, headers={"x-api-key": "secret"})
+        assert over.status_code == 429
+        assert float(over.headers["retry-after"]) > 10
+        assert over.headers["x-ratelimit-remaining-requests"] == "0"
+        assert (await http.get("/metrics", headers={"x-api-key": "secret"})).status_code == 501
+        assert (await http.get("/health")).status_code == 200
+
+
+async def test_models_are_listed_and_found(client: AsyncOpenAI) -> None:
+    assert [model.id async for model in client.models.list()] == ["m", "auto", "fast", "balanced", "quality"]
+    assert (await client.models.retrieve("m")).id == "m"
+    with pytest.raises(openai.NotFoundError):
+        await client.models.retrieve("n")
+
+
+async def test_metrics_are_served_where_there_is_one_tenant(http: httpx.AsyncClient) -> None:
+    await http.post(PATH, json=QUESTION)
+    assert (
+        'hedgerow_http_seconds_count{route="/v1/chat/completions",status="200"} 1.0'
+        in (await http.get("/metrics")).text
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", PATH, 405), ("POST", "/v1/nothing", 404), ("GET", "/", 404)]
+)
+async def test_what_is_no_route_is_told_as_an_error(
+    http: httpx.AsyncClient, method: str, path: str, status: int
+) -> None:
+    answer = await http.request(method, path)
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+async def test_a_page_elsewhere_cannot_ask(http: httpx.AsyncClient) -> None:
+    asked = await http.post(PATH, content=json.dumps(QUESTION), headers={"content-type": "text/plain"})
+    assert asked.status_code == 415
+    preflight = {"origin": "http://evil.example", "access-control-request-method": "POST"}
+    assert "access-control-allow-origin" not in (await http.options(PATH, headers=preflight)).headers
+
+
+async def test_pages_of_named_origins_can_ask(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm, http='{"cors_origins": ["http://good.example"]}')
+    async with httpx.AsyncClient(base_url=gateway.url) as http:
+        for origin, allowed in (("http://good.example", True), ("http://evil.example", False)):
+            answer = await http.post(PATH, json=QUESTION, headers={"origin": origin})
+            assert (answer.headers.get("access-control-allow-origin") == origin) is allowed

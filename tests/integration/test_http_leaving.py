@@ -1,0 +1,212 @@
+"""Clients that leave, that are slow, and a gateway that leaves: bare connections to a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import struct
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import Start
+from tests.integration.http_gateway import QUESTION, HttpGateway, post, raw, start_http_gateway
+from tests.integration.scripted import Hold
+from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.waiting import until
+
+PATH = "/v1/chat/completions"
+WAIT_S = 20
+
+
+@pytest.fixture
+async def llm() -> AsyncIterator[ScriptedLlm]:
+    async with scripted_llm() as scripted:
+        scripted.script = [*words("Paris", "."), end()]
+        yield scripted
+
+
+async def metric(gateway: HttpGateway, name: str) -> float:
+    async with httpx.AsyncClient(base_url=gateway.url) as http:
+        lines = (await http.get("/metrics")).text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "closed"])
+@pytest.mark.parametrize(
+    ("stream", "begun"), [(True, True), (True, False), (False, True), (False, False)],
+    ids=["in mid-stream", "before a stream", "in mid-answer", "before an answer"],
+)  # fmt: skip
+async def test_a_client_that_leaves_stops_the_model_and_frees_its_place(
+    start: Start, llm: ScriptedLlm, stream: bool, begun: bool, reset: bool
+) -> None:
+    tenants = json.dumps({"local": {"concurrency": 1}})
+    gateway = await start_http_gateway(start, llm, tenants=tenants)
+    llm.script = [*words(*(["Par"] if begun else [])), Hold()]
+    async with raw(gateway) as (reader, writer):
+        writer.write(post(PATH, {**QUESTION, "stream": stream}))
+        await until(lambda: llm.requests)
+        if stream and begun:
+            await reader.readuntil(b"Par")
+        if reset:
+            own: socket.socket = writer.get_extra_info("socket")
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    async with asyncio.timeout(WAIT_S):
+        await llm.cancelled.wait()
+    llm.script = [*words("Paris"), end()]
+    async with httpx.AsyncClient(base_url=gateway.url) as http:
+        await until(lambda: _answered(http))
+    assert await metric(gateway, 'hedgerow_http_seconds_count{route="/v1/chat/completions",status="499"}') == 1
+    assert "ERROR" not in gateway.process.log.read_text()
+
+
+async def _answered(http: httpx.AsyncClient) -> bool:
+    return (await http.post(PATH, json=QUESTION)).status_code == 200
+
+
+async def test_a_client_that_leaves_before_its_body_is_there_is_forgotten(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm)
+    async with raw(gateway) as (_, writer):
+        writer.write(post(PATH, QUESTION)[:-10])
+        await writer.drain()
+    name = 'hedgerow_http_seconds_count{route="/v1/chat/completions",status="499"}'
+    await until(lambda: metric(gateway, name))
+    assert not llm.requests
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/chat", b"GET /health HTTP/1.1\r\nhost: x\r\nx-slow: "])
+async def test_headers_that_do_not_come_in_time_close_the_connection(
+    start: Start, llm: ScriptedLlm, sent: bytes
+) -> None:
+    gateway = await start_http_gateway(start, llm, http='{"header_ms": 200}')
+    async with raw(gateway) as (reader, writer):
+        writer.write(sent)
+        assert await asyncio.wait_for(_rest(reader), WAIT_S) == b""
+
+
+async def test_headers_that_are_too_large_are_refused(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm, http='{"max_header_bytes": 2048}')
+    async with raw(gateway) as (reader, writer):
+        writer.write(b"GET /health HTTP/1.1\r\nx-large: " + b"x" * 4096)
+        assert (await asyncio.wait_for(_rest(reader), WAIT_S)).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_a_body_that_does_not_come_in_time_is_refused(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm, http='{"body_ms": 200}')
+    async with raw(gateway) as (reader, writer):
+        writer.write(post(PATH, QUESTION)[:-10])
+        answer = await asyncio.wait_for(_rest(reader), WAIT_S)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"request_timeout"' in answer
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_a_body_that_is_too_large_is_refused(start: Start, llm: ScriptedLlm, chunked: bool) -> None:
+    gateway = await start_http_gateway(start, llm, http='{"max_body_bytes": 1024}')
+    request = post(PATH, {**QUESTION, "user": "x" * 2_000})
+    if chunked:
+        head, _, body = request.partition(b"\r\n\r\n")
+        head = head.replace(b"content-length: %d" % len(body), b"transfer-encoding: chunked")
+        request = head + b"\r\n\r\n%x\r\n" % len(body) + body + b"\r\n"
+    async with raw(gateway) as (reader, writer):
+        writer.write(request)
+        answer = await asyncio.wait_for(_rest(reader), WAIT_S)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"body: at most 1024 bytes, got " in answer
+
+
+async def test_a_client_that_reads_nothing_is_cut_off_and_the_model_stops(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm, http='{"write_ms": 300}')
+    llm.script = [*words("x" * 200_000) * 200, Hold()]
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.setblocking(False)
+    with connection:
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", gateway.port))
+        await asyncio.get_running_loop().sock_sendall(connection, post(PATH, {**QUESTION, "stream": True}))
+        async with asyncio.timeout(WAIT_S):
+            await llm.cancelled.wait()
+
+
+async def test_what_is_no_http_is_refused_as_an_error(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm)
+    async with raw(gateway) as (reader, writer):
+        writer.write(b"\x16\x03\x01 hello\r\n\r\n")
+        answer = await asyncio.wait_for(_rest(reader), WAIT_S)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
+
+
+async def test_a_connection_serves_one_request_after_another(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm)
+    async with raw(gateway) as (reader, writer):
+        for stream in (True, False, True):
+            writer.write(post(PATH, {**QUESTION, "stream": stream}))
+            assert b" 200 " in await reader.readuntil(b"\r\n")
+            await reader.readuntil(b"0\r\n\r\n" if stream else b'"decisions":[]}}')
+
+
+async def test_before_it_stops_health_says_so_and_answers_in_flight_are_finished(
+    start: Start, llm: ScriptedLlm
+) -> None:
+    gateway = await start_http_gateway(start, llm, lame_duck_ms="600", grace_ms="20000")
+    hold = Hold()
+    llm.script = [*words("Par"), hold, *words("is"), end()]
+    async with raw(gateway) as (reader, writer), httpx.AsyncClient(base_url=gateway.url) as http:
+        writer.write(post(PATH, {**QUESTION, "stream": True}))
+        await reader.readuntil(b"Par")
+        assert (await http.get("/health")).status_code == 200
+        gateway.process.signal(signal.SIGTERM)
+        await until(lambda: _health(http), holds=lambda status: status == 503)
+        await until(lambda: _health(http), holds=lambda status: status == 0)  # it takes no more
+        hold.release.set()
+        assert (await asyncio.wait_for(_rest(reader), WAIT_S)).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    assert await gateway.process.wait() == 0
+
+
+async def test_a_stream_that_outlasts_the_grace_is_told_so(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm, grace_ms="300")
+    llm.script = [*words("Par"), Hold()]
+    async with raw(gateway) as (reader, writer):
+        writer.write(post(PATH, {**QUESTION, "stream": True}))
+        await reader.readuntil(b"Par")
+        gateway.process.signal(signal.SIGTERM)
+        assert b'"message":"the gateway is stopping"' in await asyncio.wait_for(_rest(reader), WAIT_S)
+    assert await gateway.process.wait() == 0
+    assert "Traceback" not in gateway.process.log.read_text()
+
+
+async def test_workers_share_the_port(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm, workers="2")
+    await until(lambda: gateway.process.log.read_text().count("] serving") == 2)
+    for _ in range(8):
+        async with httpx.AsyncClient(base_url=gateway.url) as http:
+            assert await _answered(http)
+
+
+async def test_a_port_that_is_taken_ends_the_start(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm)
+    with pytest.raises(Exception, match="http_address: .* cannot be had"):
+        await start_http_gateway(start, llm, http_address=f"127.0.0.1:{gateway.port}")
+
+
+async def _health(http: httpx.AsyncClient) -> int:
+    try:
+        return (await http.get("/health")).status_code
+    except httpx.TransportError:
+        return 0
+
+
+async def _rest(reader: asyncio.StreamReader) -> Any:
+    """Until the connection ends, by whatever means."""
+    data = b""
+    try:
+        while piece := await reader.read(65_536):
+            data += piece
+    except ConnectionError:
+        pass
+    return data

@@ -1,0 +1,181 @@
+"""Chat completions, read into the gateway's own contract."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.chat_request import read_chat
+from services.gateway.http.errors import ModelUnknown
+from services.gateway.http.fields import parse
+from services.gateway.http.order import Order
+from services.runtime.errors import InvalidInput
+
+ASKED = [{"role": "user", "content": "Hello"}]
+PIXELS = base64.b64encode(b"pixels").decode()
+
+
+def read(headers: dict[str, str] | None = None, **body: Any) -> Order:
+    given = parse(json.dumps({"model": "m", "messages": ASKED, **body}).encode())
+    return read_chat(given, headers or {}, ["m"])
+
+
+def refused(headers: dict[str, str] | None = None, **body: Any) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        read(headers, **body)
+    return caught.value.message
+
+
+def test_a_question_is_read() -> None:
+    order = read(stream=True, stream_options={"include_usage": True}, temperature=0.5, seed=2**40)
+    assert order.request == pb.GenerateRequest(
+        model="m",
+        messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hello")],
+        sampling=chat_pb2.Sampling(temperature=0.5, seed=2**40),
+    )
+    assert (order.stream, order.usage, order.model) == (True, True, "m")
+
+
+def test_what_nobody_knows_and_what_is_null_is_no_matter() -> None:
+    assert read(user="u", service_tier="auto", made_up={"a": 1}, temperature=None, tools=None) == read()
+
+
+@pytest.mark.parametrize(
+    ("name", "tier"), [("auto", pb.TIER_UNSPECIFIED), ("fast", pb.TIER_FAST), ("quality", pb.TIER_QUALITY)]
+)
+def test_a_tier_can_be_asked_for_as_a_model(name: str, tier: pb.Tier) -> None:
+    request = read(model=name).request
+    assert (request.model, request.tier) == ("", tier)
+
+
+def test_an_unknown_model_is_told_with_those_there_are() -> None:
+    with pytest.raises(ModelUnknown, match="one of m, auto, fast, balanced, quality, got gpt-9"):
+        read(model="gpt-9")
+
+
+def test_the_newer_name_of_the_most_tokens_wins() -> None:
+    assert read(max_tokens=5, max_completion_tokens=7).request.sampling.max_tokens == 7
+    assert read(max_tokens=5).request.sampling.max_tokens == 5
+
+
+@pytest.mark.parametrize("stop", ["end", ["end"]])
+def test_stop_is_one_or_several(stop: str | list[str]) -> None:
+    assert read(stop=stop).request.sampling.stop == ["end"]
+
+
+def test_a_conversation_with_tools_is_read() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
+    messages = [
+        {"role": "developer", "content": "Be kind."},
+        *ASKED,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "3"},
+    ]
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    function = {"name": "add", "description": "Adds.", "parameters": schema, "strict": True}
+    request = read(
+        messages=messages,
+        tools=[{"type": "function", "function": function}],
+        tool_choice={"type": "function", "function": {"name": "add"}},
+        parallel_tool_calls=False,
+    ).request
+    assert [message.role for message in request.messages] == [1, 2, 3, 4]
+    assert request.messages[2].tool_calls[0] == chat_pb2.ToolCall(id="c1", name="add", arguments='{"a":1}')
+    assert request.messages[3].tool_call_id == "c1"
+    assert json.loads(request.tools[0].parameters) == schema
+    assert (request.tools[0].strict, request.tool_choice.name) == (True, "add")
+    assert request.parallel_tool_calls is False
+    assert request.HasField("parallel_tool_calls")
+
+
+def test_parts_of_text_alone_are_text() -> None:
+    content = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    assert read(messages=[{"role": "user", "content": content}]).request.messages[0].content == "one\ntwo"
+
+
+def test_pictures_and_recordings_keep_their_place_among_the_text() -> None:
+    content = [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXELS}", "detail": "low"}},
+        {"type": "input_audio", "input_audio": {"data": PIXELS, "format": "wav"}},
+    ]
+    message = read(messages=[{"role": "user", "content": content}]).request.messages[0]
+    assert [part.WhichOneof("kind") for part in message.parts] == ["text", "image", "audio"]
+    assert message.parts[1].image == b"pixels"
+
+
+def test_a_picture_elsewhere_is_never_fetched() -> None:
+    content = [{"type": "image_url", "image_url": {"url": "http://169.254.169.254/"}}]
+    told = refused(messages=[{"role": "user", "content": content}])
+    assert told == "messages[0].content[0].image_url.url: a data: URL; others are not fetched, got http:"
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"n": 2}, "n: 1, got 2"),
+        ({"temperature": "hot"}, "temperature: a number, got 'hot'"),
+        ({"max_tokens": 1.5}, "max_tokens: a whole number, got 1.5"),
+        ({"max_tokens": 2**31}, "max_tokens: -2147483648 to 2147483647, got 2147483648"),
+        ({"messages": "hi"}, "messages: an array, got 'hi'"),
+        ({"messages": [1]}, "messages[0]: an object, got 1"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role: one of system, developer"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role: one of system, developer"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content: a string, or an array of parts, got 7"),
+        ({"functions": [{"name": "f"}]}, "functions: not supported, got an array"),
+        ({"tools": [{"type": "custom"}]}, "tools[0].type: function, got 'custom'"),
+        ({"tool_choice": "perhaps"}, "tool_choice: one of none, auto, required, got 'perhaps'"),
+        ({"top_logprobs": 3}, "top_logprobs: only with logprobs true, got 3"),
+        ({"logit_bias": {"x": 1}}, "logit_bias.x: a token's number, got x"),
+        ({"response_format": {"type": "xml"}}, "response_format.type: one of text, json_object, json_schema, regex"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema: an object, got null"),
+        ({"hedgerow": {"budget": 3}}, "hedgerow.budget: one of budget_ms,"),
+        ({"hedgerow": {"cache": "maybe"}}, "hedgerow.cache: one of bypass, use, got 'maybe'"),
+        ({"modalities": ["text", "audio"]}, "modalities: text, got audio"),
+    ],
+)
+def test_a_refusal_names_the_field_the_limit_and_the_value(body: dict[str, Any], told: str) -> None:
+    assert refused(**body).startswith(told)
+
+
+def test_log_probabilities_are_asked_for() -> None:
+    assert read(logprobs=True).request.sampling.HasField("top_logprobs")
+    assert read(logprobs=True, top_logprobs=4).request.sampling.top_logprobs == 4
+    assert not read(logprobs=False, top_logprobs=0).request.sampling.HasField("top_logprobs")
+
+
+def test_a_schema_is_passed_on_as_it_is() -> None:
+    schema = {"type": "object", "properties": {"a": {"enum": [1, "ü"]}}}
+    given = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+    assert json.loads(read(response_format=given).request.response_format.json_schema) == schema
+    assert read(response_format={"type": "json_object"}).request.response_format.json_object
+    assert not read(response_format={"type": "text"}).request.HasField("response_format")
+
+
+def test_hedgerows_own_options_come_in_the_body_or_as_headers_which_are_stronger() -> None:
+    own = {"budget_ms": 800, "priority": "realtime", "cache": "bypass", "tier": "quality", "max_cost_usd": 0.5}
+    request = read(model="auto", hedgerow=own).request
+    assert (request.budget_ms, request.realtime, request.cache.bypass) == (800, True, True)
+    assert (request.tier, request.max_cost_usd) == (pb.TIER_QUALITY, 0.5)
+    headers = {"x-hedgerow-budget-ms": "300", "x-hedgerow-first-token-ms": "100", "x-hedgerow-silence-ms": "50"}
+    order = read(headers, hedgerow=own)
+    assert (order.request.budget_ms, order.request.first_token_budget_ms, order.silence_ms) == (300, 100, 50)
+
+
+def test_a_header_is_refused_under_its_own_name() -> None:
+    assert refused({"x-hedgerow-budget-ms": "soon"}) == "x-hedgerow-budget-ms: a whole number, got 'soon'"
+
+
+def test_a_clients_repeats_are_told() -> None:
+    assert read({"x-stainless-retry-count": "2"}).request.attempt == 2
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"a": NaN}', b"\xff", b'{"a":1,"a":2}', b"[" * 100_000])
+def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidInput, match=r"^body: "):
+        parse(body)

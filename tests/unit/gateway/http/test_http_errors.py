@@ -1,0 +1,80 @@
+"""What becomes of errors by HTTP: a status, a code, and whether to come back."""
+
+from __future__ import annotations
+
+import pytest
+from google.rpc import code_pb2
+
+from services.gateway.admission.quota import QuotaExceeded
+from services.gateway.errors import KeyUnknown, ModelUnavailable
+from services.gateway.http.errors import (
+    STATUSES,
+    BodyLate,
+    BodyTooLarge,
+    BudgetTimeout,
+    FirstTokenTimeout,
+    ModelUnknown,
+    NotOffered,
+    SilenceTimeout,
+    tell,
+)
+from services.gateway.policies.ticket import Shed
+from services.runtime.errors import Faulty, Forbidden, InvalidInput
+
+
+def test_every_canonical_code_has_a_status() -> None:
+    named = set(code_pb2.Code.values()) - {code_pb2.OK}
+    assert named == set(STATUSES)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (InvalidInput("n", "1", 2), 400, "invalid_value"),
+        (KeyUnknown("no"), 401, "invalid_api_key"),
+        (Forbidden("no"), 403, "forbidden"),
+        (ModelUnknown("x", "m"), 404, "model_not_found"),
+        (BodyLate("late"), 408, "request_timeout"),
+        (BodyTooLarge("body", "at most 1 bytes", 2), 413, "request_too_large"),
+        (QuotaExceeded("full", quota="requests"), 429, "rate_limit_exceeded"),
+        (Shed("full"), 429, "overloaded"),
+        (Faulty("broke"), 500, "faulty"),
+        (NotOffered("none"), 501, "not_offered"),
+        (ModelUnavailable("gone"), 503, "model_unavailable"),
+        (FirstTokenTimeout("late"), 504, "first_token_timeout"),
+        (SilenceTimeout("late"), 504, "silence_timeout"),
+        (BudgetTimeout("late"), 504, "budget_timeout"),
+    ],
+)
+def test_each_error_has_its_status_and_code(error: Exception, status: int, code: str) -> None:
+    told = tell(error)
+    assert (told.status, told.code) == (status, code)
+    assert told.openai()["error"].keys() == {"message", "type", "param", "code"}
+
+
+def test_a_field_goes_by_the_name_that_the_caller_knows() -> None:
+    told = tell(InvalidInput("sampling.temperature", "0 to 2", 3))
+    assert (told.param, told.message) == ("temperature", "temperature: 0 to 2, got 3")
+
+
+def test_a_refusal_says_when_to_come_back() -> None:
+    headers = dict(tell(QuotaExceeded("full", retry_delay_s=1.2, quota="requests")).headers())
+    assert (headers[b"retry-after"], headers[b"retry-after-ms"]) == (b"2", b"1200")
+    assert headers[b"x-ratelimit-remaining-requests"] == b"0"
+    assert b"x-should-retry" not in headers
+
+
+@pytest.mark.parametrize("error", [BudgetTimeout("late"), Faulty("broke"), NotOffered("none"), KeyError("secret")])
+def test_what_would_end_the_same_is_not_to_be_repeated(error: Exception) -> None:
+    assert dict(tell(error).headers())[b"x-should-retry"] == b"false"
+
+
+def test_a_bug_keeps_its_text() -> None:
+    told = tell(KeyError("secret"))
+    assert (told.status, told.code) == (500, "internal")
+    assert "secret" not in told.message
+
+
+def test_what_policies_did_before_is_told() -> None:
+    told = tell(ModelUnavailable("gone", trace_id="1" * 32, decisions='[{"policy":"retry"}]'))
+    assert told.openai()["hedgerow"] == {"trace_id": "1" * 32, "decisions": [{"policy": "retry"}]}
