@@ -12,7 +12,9 @@ from pathlib import Path
 import aiohttp
 import yaml
 
-VERSION = "1.109.1"
+from launcher.processes import ServiceFailed, ServiceProcess
+
+VERSION = "1.106.2"
 _STARTS_S = 90.0
 _INSTALLS_S = 580.0
 
@@ -40,8 +42,8 @@ def configured(file: Path, models: Mapping[str, str]) -> Path:
     return file
 
 
-async def serving(url: str) -> None:
-    """Return when it answers. Raises `TimeoutError`."""
+async def serving(process: ServiceProcess, url: str) -> None:
+    """Return when it answers. Raises `ServiceFailed`."""
     ends = time.monotonic() + _STARTS_S
     async with aiohttp.ClientSession() as session:
         while True:
@@ -51,8 +53,8 @@ async def serving(url: str) -> None:
                         return
             except aiohttp.ClientError:
                 pass
-            if time.monotonic() > ends:
-                raise TimeoutError(f"LiteLLM was not serving after {_STARTS_S:g} s")
+            if process.exit_code is not None or time.monotonic() > ends:
+                raise ServiceFailed(f"LiteLLM has ended or is not serving after {_STARTS_S:g} s:\n{process.tail()}")
             await asyncio.sleep(0.2)
 
 

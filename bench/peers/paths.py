@@ -62,7 +62,7 @@ async def standing(
         stack.push_async_callback(process.stop)
         pids[spec.name] = process.pid
         if spec.name == "litellm":
-            await litellm.serving(f"http://127.0.0.1:{proxy}")
+            await litellm.serving(process, f"http://127.0.0.1:{proxy}")
         else:
             await process.wait_serving()
     session = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64)))
@@ -156,8 +156,14 @@ def _gateway(address: str, http: str, llms: Mapping[str, str]) -> ServiceSpec:
 def _litellm(folder: Folder, command: Folder, port: int, urls: Mapping[str, str]) -> ServiceSpec:
     config = litellm.configured(folder / "litellm.yaml", urls)
     words = (str(command), "--config", str(config), "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1")
-    quiet = {"LITELLM_LOG": "ERROR", "LITELLM_TELEMETRY": "False", "PYTHONPATH": ""}
-    return ServiceSpec("litellm", "", f"127.0.0.1:{port}", quiet, command=words)
+    environment = {
+        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # as the gateway on loopback
+        "REPEATED_STREAMING_CHUNK_LIMIT": "1000000",  # the provider says one word again and again
+        "LITELLM_LOG": "ERROR",
+        "LITELLM_TELEMETRY": "False",
+        "PYTHONPATH": "",
+    }
+    return ServiceSpec("litellm", "", f"127.0.0.1:{port}", environment, command=words)
 
 
 def _with_children(pid: int) -> list[psutil.Process]:
