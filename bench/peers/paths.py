@@ -17,6 +17,7 @@ import grpc
 import psutil
 
 from bench.peers import litellm
+from bench.stats import cpu_s
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
@@ -39,7 +40,7 @@ class Path:
 
     def cpu_s(self) -> float:
         """What those have spent so far, in seconds."""
-        return sum(_cpu_s(process) for pid in self.pids for process in _with_children(pid))
+        return sum(cpu_s(each) for pid in self.pids for each in _with_children(pid))
 
 
 async def standing(
@@ -166,11 +167,5 @@ def _litellm(folder: Folder, command: Folder, port: int, urls: Mapping[str, str]
     return ServiceSpec("litellm", "", f"127.0.0.1:{port}", environment, command=words)
 
 
-def _with_children(pid: int) -> list[psutil.Process]:
-    process = psutil.Process(pid)
-    return [process, *process.children(recursive=True)]
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+def _with_children(pid: int) -> list[int]:
+    return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
