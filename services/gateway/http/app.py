@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import generate_latest
@@ -12,23 +12,34 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import LOCAL
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
-from services.gateway.http import sse
+from services.gateway.http import anthropic_messages, sse
+from services.gateway.http.anthropic_messages import MessageWriter
 from services.gateway.http.chat_request import read_chat
+from services.gateway.http.counting import Counting
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
 from services.gateway.http.exchange import Endpoint, Exchange, Serve, Shape
 from services.gateway.http.generating import Dialect, Generating
+from services.gateway.http.messages_request import read_messages
 from services.gateway.http.models import Models
 from services.gateway.http.openai_chat import ChatWriter
+from services.gateway.http.openai_completions import CompletionWriter, read_completion
+from services.gateway.http.openai_responses import ResponseWriter
+from services.gateway.http.responses_request import read_response
 from services.gateway.http.server import HttpServer
+from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.routes import Routes
 from services.runtime.errors import ServiceError
 
-OPENAI = Shape(Told.openai, lambda told: sse.event(told.openai()))
+ANTHROPIC = anthropic_messages.error
 DIALECTS: Mapping[str, Dialect] = {
-    "/v1/chat/completions": Dialect(read_chat, ChatWriter, OPENAI),
+    "/v1/chat/completions": Dialect(read_chat, ChatWriter, Told.openai),
+    "/v1/completions": Dialect(read_completion, CompletionWriter, Told.openai),
+    "/v1/responses": Dialect(read_response, ResponseWriter, Told.openai),
+    "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC),
 }
 _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
@@ -42,6 +53,8 @@ class Parts:
     servicer: GatewayServicer
     server: HttpServer
     routes: Routes
+    fleet: Fleet
+    admission: AdmissionControl
 
 
 def make_app(parts: Parts) -> ASGIApp:
@@ -78,27 +91,24 @@ class _App:
             async def refuse(exchange: Exchange) -> None:
                 raise error
 
-            await self._endpoint("unknown", refuse, OPENAI)(scope, receive, send)
+            await self._endpoint("unknown", refuse)(scope, receive, send)
 
-    def _routes(self) -> list[Route]:
-        parts, models = self._parts, Models(self._parts.settings, self._parts.routes, int(time.time()))
-        asked = [
-            Route(
-                path,
-                self._endpoint(path, Generating(dialect, parts.servicer, parts.settings), dialect.shape),
-                methods=["POST"],
-            )
-            for path, dialect in DIALECTS.items()
-        ]
-        return [
-            *asked,
-            Route("/v1/models", self._endpoint("/v1/models", models.list), methods=["GET"]),
-            Route("/v1/models/{model:path}", self._endpoint("/v1/models/{id}", models.one), methods=["GET"]),
-            Route("/health", self._endpoint("/health", self._health, open_=True), methods=["GET"]),
-            Route("/metrics", self._endpoint("/metrics", self._metrics), methods=["GET"]),
-        ]
+    def _routes(self) -> Iterator[Route]:
+        parts = self._parts
+        models = Models(parts.settings, parts.routes, int(time.time()))
+        for path, dialect in DIALECTS.items():
+            yield self._route("POST", path, Generating(dialect, parts.servicer, parts.settings), dialect.shape)
+        count = Counting(parts.settings, parts.fleet, parts.admission)
+        yield self._route("POST", "/v1/messages/count_tokens", count, ANTHROPIC)
+        yield self._route("GET", "/v1/models", models.list)
+        yield self._route("GET", "/v1/models/{model:path}", models.one)
+        yield self._route("GET", "/metrics", self._metrics)
+        yield Route("/health", self._endpoint("/health", self._health, open_=True), methods=["GET"])
 
-    def _endpoint(self, route: str, serve: Serve, shape: Shape = OPENAI, *, open_: bool = False) -> Endpoint:
+    def _route(self, method: str, path: str, serve: Serve, shape: Shape = Told.openai) -> Route:
+        return Route(path, self._endpoint(path, serve, shape), methods=[method])
+
+    def _endpoint(self, route: str, serve: Serve, shape: Shape = Told.openai, *, open_: bool = False) -> Endpoint:
         return Endpoint(route, serve, shape, self._parts.servicer, self._parts.settings.http, open_)
 
     async def _health(self, exchange: Exchange) -> None:

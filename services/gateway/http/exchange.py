@@ -75,6 +75,7 @@ class Exchange:
 
     span: Span
     credential: Credential
+    broken: Callable[[Told], bytes] | None = None  # the last words of the stream that has begun
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: HttpSettings):
         self.scope, self.receive, self.reply, self._limits = scope, receive, Reply(send), limits
@@ -141,24 +142,17 @@ class Exchange:
         self._read = True
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def fail(self, told: Told, body: Any, broken: bytes) -> None:
+    async def fail(self, told: Told, body: Any) -> None:
         """An end that is none of the route's own: a status, or the last words of a stream."""
         if self.reply.status:
-            await self.reply.write(broken, last=True)
+            await self.reply.write(self.broken(told) if self.broken else b"", last=True)
             return
         unread = [] if self._read else [(b"connection", b"close")]
         await self.reply.whole(told.status, compact(body), [*told.headers(), *unread])
 
 
 Serve = Callable[[Exchange], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How a family of routes tells errors: in place of an answer, and in the middle of a stream."""
-
-    body: Callable[[Told], Any]
-    broken: Callable[[Told], bytes]
+Shape = Callable[[Told], Any]  # the body that tells an error in place of an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,5 +193,5 @@ class Endpoint:
 
     async def _fail(self, exchange: Exchange, error: Exception) -> int:
         told = tell(error)
-        await exchange.fail(told, self.shape.body(told), self.shape.broken(told))
+        await exchange.fail(told, self.shape(told))
         return told.status

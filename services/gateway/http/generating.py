@@ -14,7 +14,7 @@ from services.gateway.answer.answer import Messages
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.http.account import short
-from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted
+from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told
 from services.gateway.http.exchange import Exchange, Shape
 from services.gateway.http.fields import Fields
 from services.gateway.http.order import Order
@@ -41,6 +41,9 @@ class Writer(Protocol):
 
     def end(self, final: pb.Final) -> bytes:
         """The end of a stream."""
+
+    def broken(self, told: Told) -> bytes:
+        """The end of a stream that failed."""
 
     def whole(self, final: pb.Final) -> Mapping[str, Any]:
         """The answer in one piece."""
@@ -74,6 +77,7 @@ class Generating:
         order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses)
         call = Call(exchange.metadata, _deadline(order, exchange.headers), exchange.span)
         writer = self.dialect.write(order, exchange.answer_id)
+        exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
             async with aclosing(cast(Messages, self.servicer.Generate(order.request, call))) as messages:
                 if order.stream:

@@ -91,10 +91,6 @@ class ChatWriter:
             "hedgerow": account(final),
         }
 
-    def refused(self, told: Told) -> dict[str, Any]:
-        """The body in place of an answer."""
-        return told.openai()
-
     def _begin(self) -> bytes:
         if self._begun:
             return b""

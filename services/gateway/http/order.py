@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.errors import ModelUnknown
@@ -41,6 +42,7 @@ class Order:
     model: str = "auto"
     stream: bool = False
     usage: bool = False
+    echo: Mapping[str, Any] = field(default_factory=dict)  # what the answer repeats of the request
     silence_ms: int | None = None  # the longest after the first text; 0: none, None: the gateway's own
 
 

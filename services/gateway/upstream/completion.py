@@ -7,6 +7,7 @@ itself (docs/benchmarks.md).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, cast
 
@@ -88,7 +89,17 @@ class Llm:
 
     def __init__(self, channel: grpc.aio.Channel, model: str):
         self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
-        self._model = model
+        self._channel, self._model = channel, model
+
+    async def count_tokens(self, messages: Iterable[chat_pb2.Message], timeout_s: float, metadata: Metadata) -> int:
+        """How long a conversation is as the model reads it."""
+        count: Any = self._channel.unary_unary("/hedgerow.llm.v1.LLMService/CountTokens")
+        request = llm_pb2.CountTokensRequest(messages=messages).SerializeToString()
+        try:
+            reply = await count(request, timeout=timeout_s, metadata=metadata)
+            return llm_pb2.CountTokensResponse.FromString(reply).tokens
+        except grpc.aio.AioRpcError as error:
+            raise translate(error, self._model) from None
 
     def generate(self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata) -> Completion:
         """Start an answer that ends after `timeout_s` at the latest."""

@@ -1,0 +1,156 @@
+"""Writing answers as Anthropic's Messages: blocks that start, grow and stop."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.question import prompt_tokens
+from services.gateway.http import sse
+from services.gateway.http.account import account
+from services.gateway.http.errors import Told
+from services.gateway.http.order import Order
+
+_STOPS = {
+    chat_pb2.FINISH_REASON_LENGTH: "max_tokens",
+    chat_pb2.FINISH_REASON_BUDGET: "max_tokens",
+    chat_pb2.FINISH_REASON_TOOL_CALLS: "tool_use",
+    chat_pb2.FINISH_REASON_CONTENT_FILTER: "refusal",
+}
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+_TEXT, _THINKING = -1, -2  # in place of a tool call's index
+
+
+def error(told: Told) -> dict[str, Any]:
+    """An error in Anthropic's shape. `code` and `param` are ours."""
+    kind = _TYPES.get(told.status, "invalid_request_error" if told.status < 500 else "api_error")
+    shown = {"type": kind, "message": told.message, "code": told.code, "param": told.param}
+    return {"type": "error", "error": shown, **({"hedgerow": told.account} if told.account else {})}
+
+
+class MessageWriter:
+    """One answer, in events or whole."""
+
+    def __init__(self, order: Order, answer_id: str):
+        self._order, self._id = order, f"msg_{answer_id}"
+        self._begun, self._blocks = False, 0
+        self._open: dict[int, int] = {}  # the index of each block that is open
+
+    def chunk(self, event: pb.Event) -> bytes:
+        """What an event is in a stream; nothing for most."""
+        block: dict[str, Any]
+        match event.WhichOneof("kind"):
+            case "delta":
+                return self._grow(_TEXT, {"type": "text", "text": ""}, "text_delta", "text", event.delta.text)
+            case "reasoning":
+                block = {"type": "thinking", "thinking": "", "signature": ""}
+                return self._grow(_THINKING, block, "thinking_delta", "thinking", event.reasoning.text)
+            case "tool_call":
+                call = event.tool_call
+                block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+                return self._grow(call.index, block, "input_json_delta", "partial_json", call.arguments)
+        return b""
+
+    def end(self, final: pb.Final) -> bytes:
+        """Every block stops, and so does the message."""
+        told = {
+            "type": "message_delta",
+            "delta": {"stop_reason": stop_reason(final), "stop_sequence": None},
+            "usage": _usage(final.usage),
+            "hedgerow": account(final),
+        }
+        stops = b"".join(self._stop(key) for key in list(self._open))
+        return self._begin() + stops + sse.named(told) + sse.named({"type": "message_stop"})
+
+    def broken(self, told: Told) -> bytes:
+        """The end of a stream that failed."""
+        return sse.named(error(told))
+
+    def whole(self, final: pb.Final) -> dict[str, Any]:
+        """The answer in one piece."""
+        content: list[dict[str, Any]] = []
+        if final.reasoning:
+            content.append({"type": "thinking", "thinking": final.reasoning, "signature": ""})
+        if final.text:
+            content.append({"type": "text", "text": final.text})
+        content += (
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.arguments)}
+            for call in final.tool_calls
+        )
+        return {
+            **self._message(final.model or self._order.model, _usage(final.usage)),
+            "content": content,
+            "stop_reason": stop_reason(final),
+            "hedgerow": account(final),
+        }
+
+    def _begin(self) -> bytes:
+        if self._begun:
+            return b""
+        self._begun = True
+        # What the prompt really had is known at the end, and told there.
+        usage = _usage(chat_pb2.Usage(prompt_tokens=prompt_tokens(self._order.request.messages)))
+        return sse.named({"type": "message_start", "message": self._message(self._order.model, usage)})
+
+    def _grow(self, key: int, block: dict[str, Any], kind: str, name: str, text: str) -> bytes:
+        """More of a block, which starts where it is not open. Text and thoughts stop where something else starts."""
+        data = self._begin()
+        if key not in self._open:
+            data += self._stop(_THINKING) + self._stop(_TEXT)
+            self._open[key], self._blocks = self._blocks, self._blocks + 1
+            data += sse.named({"type": "content_block_start", "index": self._open[key], "content_block": block})
+        if not text:
+            return data
+        delta = {"type": kind, name: text}
+        return data + sse.named({"type": "content_block_delta", "index": self._open[key], "delta": delta})
+
+    def _stop(self, key: int) -> bytes:
+        if key not in self._open:
+            return b""
+        return sse.named({"type": "content_block_stop", "index": self._open.pop(key)})
+
+    def _message(self, model: str, usage: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage,
+        }
+
+
+def stop_reason(final: pb.Final) -> str:
+    """`end_turn`, `max_tokens`, `tool_use` or `refusal`."""
+    return _STOPS.get(final.finish_reason, "end_turn")
+
+
+def _usage(used: chat_pb2.Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": used.prompt_tokens - used.cached_prompt_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": used.cached_prompt_tokens,
+        "output_tokens": used.completion_tokens,
+    }
+
+
+def _input(arguments: str) -> Any:
+    """What a tool is called with. A model may write what is no object, which is then told as it is."""
+    try:
+        given = json.loads(arguments or "{}")
+    except ValueError:
+        given = None
+    return given if isinstance(given, dict) else {"arguments": arguments}

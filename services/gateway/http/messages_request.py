@@ -1,0 +1,135 @@
+"""Reading what Anthropic's Messages ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.chat_request import put_tool, take_format
+from services.gateway.http.fields import Fields
+from services.gateway.http.order import Order, take_model, take_options
+from services.gateway.http.sse import compact
+from services.runtime.errors import InvalidInput
+
+_ROLES = {"user": chat_pb2.ROLE_USER, "assistant": chat_pb2.ROLE_ASSISTANT, "system": chat_pb2.ROLE_SYSTEM}
+_MODES = {
+    "auto": chat_pb2.TOOL_MODE_AUTO,
+    "any": chat_pb2.TOOL_MODE_REQUIRED,
+    "none": chat_pb2.TOOL_MODE_NONE,
+    "tool": chat_pb2.TOOL_MODE_UNSPECIFIED,  # by its name
+}
+_REFUSED = ("top_k", "mcp_servers", "container")
+_THOUGHTS = ("thinking", "redacted_thinking")  # not for the next model to read
+
+
+def read_messages(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
+    """The order of a message. Raises `InvalidInput` and `ModelUnknown`."""
+    order = read_prompt(body, known)
+    body.refuse(*_REFUSED)
+    request, sampling = order.request, order.request.sampling
+    order.stream = bool(body.flag("stream"))
+    most = body.whole("max_tokens")
+    if most is None:
+        raise body.wrong("max_tokens", "a whole number")
+    sampling.max_tokens = most
+    if (temperature := body.number("temperature")) is not None:
+        sampling.temperature = temperature
+    if (top_p := body.number("top_p")) is not None:
+        sampling.top_p = top_p
+    if "stop_sequences" in body:
+        sampling.stop.extend(body.texts("stop_sequences"))
+    if (output := body.object("output_config")) and (given := output.object("format")):
+        take_format(request, given)
+    take_options(order, headers, body)
+    return order
+
+
+def read_prompt(body: Fields, known: Collection[str]) -> Order:
+    """What a model reads: also what is counted."""
+    order = Order(pb.GenerateRequest())
+    take_model(order, body, known)
+    request = order.request
+    if "system" in body:
+        text = _text_alone(body, "system")
+        if text:
+            request.messages.add(role=chat_pb2.ROLE_SYSTEM, content=text)
+    for given in body.objects("messages"):
+        _take_message(request, given)
+    _take_tools(request, body)
+    return order
+
+
+def _take_message(request: pb.GenerateRequest, given: Fields) -> None:
+    role = given.one_of("role", _ROLES)
+    if role is None:
+        raise given.wrong("role", "one of user, assistant")
+    if not isinstance(given.raw("content"), list):
+        request.messages.add(role=role, content=given.needed("content"))
+        return
+    message = chat_pb2.Message(role=role)
+    for block in given.objects("content"):
+        _take_block(request, message, block)
+    if all(part.WhichOneof("kind") == "text" for part in message.parts):
+        message.content = "\n".join(part.text for part in message.parts)
+        del message.parts[:]
+    if message.content or message.parts or message.tool_calls:
+        request.messages.append(message)
+
+
+def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: Fields) -> None:
+    """Results of tools come before the text beside them, each as a message of its own."""
+    kind = block.needed("type")
+    match kind:
+        case "text":
+            message.parts.add(text=block.needed("text"))
+        case "image":
+            message.parts.add(image=_picture(block))
+        case "tool_use":
+            call = compact(block.raw("input") or {}).decode()
+            message.tool_calls.add(id=block.needed("id"), name=block.needed("name"), arguments=call)
+        case "tool_result":
+            result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=block.needed("tool_use_id"))
+            result.content = _text_alone(block, "content")
+        case _ if kind not in _THOUGHTS:
+            raise block.wrong("type", "one of text, image, tool_use, tool_result, thinking")
+
+
+def _picture(block: Fields) -> bytes:
+    source = block.object("source")
+    if source is None:
+        raise block.wrong("source", "an object")
+    if source.needed("type") != "base64":
+        raise source.wrong("type", "base64; others are not fetched")
+    return source.base64("data")
+
+
+def _text_alone(given: Fields, name: str) -> str:
+    """A string, or blocks of text."""
+    if not isinstance(given.raw(name), list):
+        return given.text(name) or ""
+    texts = []
+    for block in given.objects(name):
+        if block.needed("type") != "text":
+            raise block.wrong("type", "text")
+        texts.append(block.needed("text"))
+    return "\n".join(texts)
+
+
+def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
+    for given in body.objects("tools"):
+        if (given.text("type") or "custom") != "custom":
+            raise given.wrong("type", "custom")
+        put_tool(request.tools.add(), given, "input_schema")
+    choice = body.object("tool_choice")
+    if choice is None:
+        return
+    mode = choice.one_of("type", _MODES)
+    if mode is None:
+        raise InvalidInput(choice.at("type"), f"one of {', '.join(_MODES)}", "null")
+    if mode == chat_pb2.TOOL_MODE_UNSPECIFIED:
+        request.tool_choice.name = choice.needed("name")
+    else:
+        request.tool_choice.mode = mode
+    if choice.flag("disable_parallel_tool_use"):
+        request.parallel_tool_calls = False

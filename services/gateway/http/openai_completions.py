@@ -1,0 +1,78 @@
+"""OpenAI's older completions: a prompt in, a text out. The prompt is asked as a user's question."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http import sse
+from services.gateway.http.account import account
+from services.gateway.http.chat_request import refuse_several, take_sampling, take_stream
+from services.gateway.http.errors import Told
+from services.gateway.http.fields import Fields
+from services.gateway.http.openai_chat import FINISHES, usage
+from services.gateway.http.order import Order, take_model, take_options
+from services.gateway.http.sse import compact, quoted
+from services.runtime.errors import InvalidInput
+
+_REFUSED = ("suffix", "echo", "logprobs")
+
+
+def read_completion(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
+    """The order of a completion. Raises `InvalidInput` and `ModelUnknown`."""
+    order = Order(pb.GenerateRequest())
+    take_model(order, body, known)
+    refuse_several(body)
+    if (best_of := body.whole("best_of")) not in (None, 1):
+        raise InvalidInput("best_of", "1", best_of)
+    body.refuse(*_REFUSED)
+    prompts = body.texts("prompt")
+    if len(prompts) != 1:
+        raise InvalidInput("prompt", "one string", len(prompts))
+    order.request.messages.add(role=chat_pb2.ROLE_USER, content=prompts[0])
+    take_stream(order, body)
+    take_sampling(order.request, body)
+    take_options(order, headers, body)
+    return order
+
+
+class CompletionWriter:
+    """One answer, in chunks or whole."""
+
+    def __init__(self, order: Order, answer_id: str):
+        self._order = order
+        same = {"id": f"cmpl-{answer_id}", "object": "text_completion", "created": int(time.time())}
+        self._same = {**same, "model": order.model}
+        usage = b',"usage":null' if order.usage else b""
+        self._head = b"data: " + compact(self._same)[:-1] + usage + b',"choices":[{"index":0,"text":'
+
+    def chunk(self, event: pb.Event) -> bytes:
+        """Text, and nothing else."""
+        if not event.HasField("delta"):
+            return b""
+        return self._head + quoted(event.delta.text) + b',"logprobs":null,"finish_reason":null}]}\n\n'
+
+    def end(self, final: pb.Final) -> bytes:
+        """The finish, the usage where it is wanted, and the end."""
+        choices = [{"index": 0, "text": "", "logprobs": None, "finish_reason": _finish(final)}]
+        if not self._order.usage:
+            return sse.event({**self._same, "choices": choices, "hedgerow": account(final)}) + sse.DONE
+        told = {**self._same, "choices": [], "usage": usage(final.usage), "hedgerow": account(final)}
+        return sse.event({**self._same, "usage": None, "choices": choices}) + sse.event(told) + sse.DONE
+
+    def broken(self, told: Told) -> bytes:
+        """The end of a stream that failed."""
+        return sse.event(told.openai())
+
+    def whole(self, final: pb.Final) -> dict[str, Any]:
+        """The answer in one piece."""
+        choices = [{"index": 0, "text": final.text, "logprobs": None, "finish_reason": _finish(final)}]
+        same = {**self._same, "model": final.model or self._order.model}
+        return {**same, "choices": choices, "usage": usage(final.usage), "hedgerow": account(final)}
+
+
+def _finish(final: pb.Final) -> str:
+    return FINISHES.get(final.finish_reason, "stop")
