@@ -11,6 +11,7 @@ from hedgerow.channel import MAX_MESSAGE_BYTES
 CONTENT_BYTES = 256 * 1024  # of all messages of a request together
 PICTURES_BYTES = 4_000_000  # of all pictures of a request together; with the rest they fit one message
 STOPS, STOP_CHARACTERS = 8, 64  # the contract's
+TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 128, 300, 20  # the contract's
 
 CONSTRAINT_BYTES = 32 * 1024  # of a JSON Schema
 CONSTRAINT_DEPTH = 32  # vLLM takes 64 levels
