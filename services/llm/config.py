@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
-from services.llm.provider_config import OpenAISettings
+from services.llm.provider_config import AnthropicSettings, OpenAISettings
 from services.runtime.process.config import ServiceSettings
 
 
@@ -67,9 +67,9 @@ class LlmSettings(ServiceSettings):
     address: str = Field("127.0.0.1:50053", description="Where to serve gRPC, host:port.")
     engine: str = Field(
         "vllm",
-        pattern=r"^(vllm|openai|[\w.]+:\w+)$",
-        description="What generates: `vllm`, `openai`, or an engine of your own as `package.module:function`, which is "
-        "given these settings.",
+        pattern=r"^(vllm|openai|anthropic|[\w.]+:\w+)$",
+        description="What generates: `vllm`, `openai`, `anthropic`, or an engine of your own as "
+        "`package.module:function`, which is given these settings.",
     )
     model_name: str = Field(
         "", description="The name callers see. Empty: the last part of the engine's own name for it."
@@ -80,10 +80,12 @@ class LlmSettings(ServiceSettings):
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
     constraints: ConstraintSettings = Field(ConstraintSettings(), description="Bounds of constrained decoding.")
     openai: OpenAISettings = Field(OpenAISettings(), description="The OpenAI-compatible engine's settings.")
+    anthropic: AnthropicSettings = Field(AnthropicSettings(), description="The settings of Anthropic's engine.")
 
     @property
     def _engine_model(self) -> str:
-        return {"vllm": self.vllm.model, "openai": self.openai.model}.get(self.engine, self.engine.partition(":")[0])
+        models = {"vllm": self.vllm.model, "openai": self.openai.model, "anthropic": self.anthropic.model}
+        return models.get(self.engine, self.engine.partition(":")[0])
 
     @property
     def public_name(self) -> str:

@@ -104,3 +104,23 @@ class OpenAISettings(ProviderSettings):
         description="Whether it goes on from an answer's beginning, as vLLM's servers do when asked with "
         "`continue_final_message`; OpenAI's own do not.",
     )
+
+
+class AnthropicSettings(ProviderSettings):
+    """Anthropic's Messages API, or a server that speaks it."""
+
+    features: tuple[Feature, ...] = Field(
+        (Feature.TOOLS, Feature.IMAGES), description=ProviderSettings.model_fields["features"].description
+    )
+    thinking: dict[str, Any] | None = Field(
+        None,
+        description='What the API is sent under this name, as JSON, for example {"type": "adaptive"}. Left out after a '
+        "tool's result and where a tool must be called.",
+    )
+
+    @field_validator("features")
+    @classmethod
+    def _has_them(cls, features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+        if not {Feature.TOOLS, Feature.IMAGES}.issuperset(features):
+            raise ValueError("tools and images: the API has no others")
+        return features

@@ -75,7 +75,7 @@ class ProviderEngine(ABC):
         if request.prefix and not self._model.continues:
             raise NotSupported("prefix: this provider does not go on from an answer's beginning")
         asked = request.sampling.max_tokens or self._default_max_tokens
-        body = {**self._body(request, min(asked, self._model.max_tokens)), **self._extra}
+        body = _with(self._body(request, min(asked, self._model.max_tokens)), self._extra)
         answer = self._answer()
         self._running += 1
         try:
@@ -180,6 +180,16 @@ def _wire(group: str, own: ProviderSettings, url: str) -> Wire:
         return Http2(options)
     except (OSError, RuntimeError) as error:
         raise BadEngineSettings(f"{group}.ca_file: must hold certificates as PEM ({type(error).__name__})") from None
+
+
+def _with(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """`body` and `extra`, whose objects are put together."""
+    both = {name: {**body[name], **value} for name, value in extra.items() if _is_object(body.get(name), value)}
+    return {**body, **extra, **both}
+
+
+def _is_object(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
 
 
 def _encode(body: Mapping[str, object]) -> bytes:
