@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import psutil
 from rich.table import Table
 
-from bench.stats import percentiles
+from bench.stats import cpu_s, percentiles
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
@@ -151,9 +150,9 @@ class _Mesh:
         spent = {"floor": 0.0, "gateway": 0.0}
         for _ in range(LONG_STREAMS):
             for name, path in (("floor", self.floor), ("gateway", self.gateway)):
-                before = _cpu_s(self._pids[name])
+                before = cpu_s(self._pids[name])
                 await path(LONG_TOKENS)
-                spent[name] += _cpu_s(self._pids[name]) - before
+                spent[name] += cpu_s(self._pids[name]) - before
         return {name: round(seconds / (LONG_STREAMS * LONG_TOKENS) * 1e6, 1) for name, seconds in spent.items()}
 
 
@@ -231,8 +230,3 @@ def _llm_text(message: bytes) -> bool:
 
 def _gateway_text(message: bytes) -> bool:
     return any(event.HasField("delta") for event in gateway_pb2.GenerateResponse.FromString(message).events)
-
-
-def _cpu_s(pid: int) -> float:
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)

@@ -54,7 +54,7 @@ def settings(cls: type[ServiceSettings]) -> Iterator[Setting]:
     root = cls.model_json_schema()
     prefix = cls.model_config.get("env_prefix", "")
     for name, field in root.get("properties", {}).items():
-        setting = Setting(name, f"{prefix}{name}".upper(), _plain(root, field), name in root.get("required", ()))
+        setting = Setting(name, f"{prefix}{name}".upper(), plain(root, field), name in root.get("required", ()))
         yield from _nested(root, setting)
 
 
@@ -66,7 +66,7 @@ def _nested(root: Mapping[str, Any], setting: Setting) -> Iterator[Setting]:
         )
     if "properties" not in setting.schema:
         yield setting
-        for name, member, required in _members(root, _plain(root, setting.schema.get("items", {}))):
+        for name, member, required in _members(root, plain(root, setting.schema.get("items", {}))):
             yield Setting(f"{setting.path}[].{name}", setting.variable, member, required)
 
 
@@ -74,21 +74,21 @@ def _members(root: Mapping[str, Any], group: Mapping[str, Any]) -> Iterator[tupl
     """(name, schema, whether required) of each; what the group's own default says goes before the member's."""
     given = group.get("default") or {}
     for name, member in group.get("properties", {}).items():
-        plain = _plain(root, member)
+        shape = plain(root, member)
         if name in given:
-            yield name, {**plain, "default": given[name]}, False
+            yield name, {**shape, "default": given[name]}, False
         else:
-            yield name, plain, name in group.get("required", ())
+            yield name, shape, name in group.get("required", ())
 
 
-def _plain(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def plain(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """`schema` with its reference, and the one choice it leaves beside null, put in place."""
     if "$ref" in schema:
         target = root["$defs"][schema["$ref"].rpartition("/")[2]]
-        return {**_plain(root, target), **{key: value for key, value in schema.items() if key != "$ref"}}
+        return {**plain(root, target), **{key: value for key, value in schema.items() if key != "$ref"}}
     choices = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
     if len(choices) == 1:
-        return {**_plain(root, choices[0]), **{key: value for key, value in schema.items() if key != "anyOf"}}
+        return {**plain(root, choices[0]), **{key: value for key, value in schema.items() if key != "anyOf"}}
     return schema
 
 
@@ -106,12 +106,19 @@ def _table(rows: list[Setting], prefix: str = "") -> str:
     lines = ["| variable | type | default | limits | what |", "|---|---|---|---|---|"]
     for row in rows:
         name = f"{row.variable} {row.path}" if "[]" in row.path else f"{prefix}{row.variable}"
-        cells = f"`{name}`", _kind(row.schema), _default(row), _limits(row.schema), row.schema.get("description", "")
+        cells = (
+            f"`{name}`",
+            kind_of(row.schema),
+            _default(row),
+            limits_of(row.schema),
+            row.schema.get("description", ""),
+        )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def kind_of(schema: Mapping[str, Any]) -> str:
+    """Its type, for people."""
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     kind = str(schema.get("type", "any"))
@@ -125,7 +132,8 @@ def _default(row: Setting) -> str:
     return "" if value in (None, "") else f"`{value}`"
 
 
-def _limits(schema: Mapping[str, Any]) -> str:
+def limits_of(schema: Mapping[str, Any]) -> str:
+    """`≥ 1, ≤ 64`."""
     return ", ".join(f"{sign} {schema[limit]:,}" for limit, sign in LIMITS.items() if limit in schema)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hedgerow.private import open_private, private_folder
-from launcher.processes import ServiceFailed, ServiceSpec
+from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec
 from launcher.supervisor import Change, Report, Supervisor
 
 DEFAULT_BASE_PORT = 50050
@@ -148,8 +148,10 @@ class Mesh:
         prepare: Callable[[], None] = lambda: None,
     ):
         self._state_dir, self._report, self._prepare = state_dir, report, prepare
-        self.services = [Supervisor(spec, state_dir / "logs", self._on_change) for spec in specs]
+        self._front = specs[-1].name
+        self.services = [self._supervisor(spec) for spec in specs]
         self._stack = AsyncExitStack()
+        self._keepers: dict[str, asyncio.Task[None]] = {}  # by the service that it keeps running
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -183,15 +185,48 @@ class Mesh:
                 started = [starting.create_task(supervisor.start()) for supervisor in self.services]
         except* ServiceFailed as failed:
             raise failed.exceptions[0] from None
-        keeping = await stack.enter_async_context(asyncio.TaskGroup())
+        self._keeping = await stack.enter_async_context(asyncio.TaskGroup())
+        stack.callback(self._let_go)
         for supervisor, task in zip(self.services, started, strict=True):
-            keeper = keeping.create_task(supervisor.keep_running(task.result()))
-            stack.callback(keeper.cancel)
+            self._keep(supervisor, task.result())
+
+    async def put(self, spec: ServiceSpec) -> None:
+        """Start one more service, or in the place of the one of its name, which is stopped first. Returns when it
+        serves; raises `MeshError` or `ServiceFailed` when it does not, and there is none of its name then."""
+        await self.remove(spec.name)
+        _refuse_busy_port(spec)
+        supervisor = self._supervisor(spec)
+        self.services.insert(len(self.services) - (spec.name != self._front), supervisor)
+        try:
+            self._keep(supervisor, await supervisor.start())
+        except ServiceFailed:
+            await self.remove(spec.name)
+            raise
+
+    async def remove(self, name: str) -> None:
+        """Stop the service of that name, if there is one."""
+        if keeper := self._keepers.pop(name, None):
+            keeper.cancel()
+            await asyncio.wait({keeper})
+        for supervisor in [service for service in self.services if service.spec.name == name]:
+            await supervisor.stop()
+            self.services.remove(supervisor)
+            self._write_mesh_file()
+
+    def _keep(self, supervisor: Supervisor, process: ServiceProcess) -> None:
+        self._keepers[supervisor.spec.name] = self._keeping.create_task(supervisor.keep_running(process))
+
+    def _let_go(self) -> None:
+        for keeper in self._keepers.values():
+            keeper.cancel()
+
+    def _supervisor(self, spec: ServiceSpec) -> Supervisor:
+        return Supervisor(spec, self._state_dir / "logs", self._on_change)
 
     async def _stop(self) -> None:
-        *others, front = self.services
-        await front.stop()
-        await asyncio.gather(*(supervisor.stop() for supervisor in others))
+        for front in [service for service in self.services if service.spec.name == self._front]:
+            await front.stop()
+        await asyncio.gather(*(service.stop() for service in self.services if service.spec.name != self._front))
 
     def _on_change(self, change: Change) -> None:
         if change.state in ("starting", "serving"):

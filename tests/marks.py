@@ -117,7 +117,7 @@ def _note(event: str, told: tuple[Any, ...]) -> None:
     _, command, _, environment = told
     words = [os.path.basename(os.fsdecode(word)) for word in command] if isinstance(command, (list, tuple)) else []
     for name in words:
-        if name == "services.llm" and "openai" in (environment or {}).get("HEDGEROW_LLM_ENGINE", ""):
+        if name == "services.llm" and (environment or {}).get("HEDGEROW_LLM_ENGINE") in ("openai", "anthropic"):
             name = "a provider"  # is asked over HTTP; nothing is loaded
         if re.fullmatch(r"services\.(?!runtime)\w+|redis-server|a provider", name):
             _started.append(name)

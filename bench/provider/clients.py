@@ -16,10 +16,12 @@ import httpx
 import pyqwest
 from httpx_sse import EventSource
 
-from services.llm.config import LlmSettings, OpenAISettings
+from services.llm.config import LlmSettings
 from services.llm.engine import Message, Request
+from services.llm.openai_answer import DONE
 from services.llm.openai_engine import OpenAIEngine
-from services.llm.openai_wire import DONE, to_body
+from services.llm.openai_wire import to_body
+from services.llm.provider_config import OpenAISettings
 from services.llm.transport.sse import EventParser
 from services.runtime.deadline import Deadline
 

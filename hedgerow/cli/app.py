@@ -8,10 +8,13 @@ from hedgerow.cli.ask import ask
 from hedgerow.cli.bench import bench
 from hedgerow.cli.certs import certs
 from hedgerow.cli.chat import chat
+from hedgerow.cli.check import check
 from hedgerow.cli.classify import classify
 from hedgerow.cli.config import config
 from hedgerow.cli.demo import demo
+from hedgerow.cli.init import init
 from hedgerow.cli.mesh_status import mesh
+from hedgerow.cli.render import render
 from hedgerow.cli.status import status
 from hedgerow.cli.transcribe import transcribe
 from hedgerow.cli.up import up
@@ -25,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help is short and needs no rich
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (up, ask, chat, transcribe, classify, status, certs, demo, bench):
+for command in (init, check, up, render, ask, chat, transcribe, classify, status, certs, demo, bench):
     app.command()(command)
 app.add_typer(mesh, name="mesh")
 app.add_typer(config, name="config")

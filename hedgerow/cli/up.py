@@ -1,4 +1,4 @@
-"""`hedgerow up`: the demo mesh on this machine."""
+"""`hedgerow up`: a mesh on this machine, the demo's or that of a file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ import typer
 from hedgerow.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from rich.console import Console
 
     from launcher.mesh import Mesh
+    from launcher.meshfile.schema import MeshFile
     from launcher.processes import ServiceSpec
 
 DEFAULT_TARGET = "127.0.0.1:50050"
 
 
 def up(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A mesh file. Without it, the demo is started.")
+    ] = None,
     base_port: Annotated[
         int,
         typer.Option(
@@ -43,10 +48,14 @@ def up(
     state_dir: options.StateDir = Path(".hedgerow"),
     otlp_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where to send traces, http://host:port.")] = "",
 ) -> None:
-    """Start the demo mesh here, and keep it running.
+    """Start a mesh here, and keep it running: that of FILE, or the demo's.
 
-    Seven processes: gateway, cache, router, two llm services with the demo models, vision and audio. One that ends is
-    started again. Ctrl-C stops them all.
+    FILE names models and providers of your own, and who may call; "hedgerow init" writes one. It is checked as a whole
+    before anything starts. Save it while the mesh runs, and the mesh follows: only what has changed is started again,
+    one after the other, and a file that cannot be used is refused with its lines.
+
+    The demo is seven processes: gateway, cache, router, two llm services with the demo models, vision and audio. One
+    that ends is started again. Ctrl-C stops them all.
 
     With --mesh, --replicas of each but vision and audio, which are alone, and three more: the control plane tells
     everybody who serves what, from topology.yaml in the state folder, which may be edited meanwhile; Redis holds what
@@ -56,6 +65,7 @@ def up(
     \b
     Examples:
       hedgerow up
+      hedgerow up mesh.yaml
       hedgerow up --base-port 6000 --otlp-endpoint http://127.0.0.1:4317
       hedgerow up --mesh
       hedgerow up --mesh --replicas 1 --tls
@@ -70,19 +80,31 @@ def up(
         from launcher.mesh import MeshError, PortInUse
         from launcher.processes import ServiceFailed
 
+    if file:
+        _refuse_demo_options(context)
     if not mesh and tls:
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
     try:
-        if mesh:
+        if file:
+            plan = _of_file(file, state_dir)
+        elif mesh:
             plan = _with_replicas(base_port, state_dir, replicas, otlp_endpoint, tls)
         else:
             plan = _alone(base_port, state_dir, otlp_endpoint)
         asyncio.run(_run(plan, state_dir, Console(highlight=False)))
     except PortInUse as error:
+        if file:
+            fail(f"{error}; choose others in {file}: gateway.address, base_port")
         other = base_port + 1000 if base_port < 60_000 else 50_050
         fail(f"{error}; choose others, for example: hedgerow up{' --mesh' if mesh else ''} --base-port {other}")
     except (MeshError, ServiceFailed) as error:
         fail(str(error))
+
+
+async def _nothing(mesh: Mesh, console: Console) -> None:
+    import asyncio
+
+    await asyncio.Event().wait()
 
 
 @dataclass(frozen=True)
@@ -93,6 +115,38 @@ class _Plan:
     next_steps: Callable[[Mesh], str]
     write_files: Callable[[], None] = lambda: None
     opening: str = ""
+    meanwhile: Callable[[Mesh, Console], Awaitable[object]] = _nothing
+
+
+def _refuse_demo_options(context: typer.Context) -> None:
+    """A file says these itself, or has no use for them."""
+    for name in ("base_port", "mesh", "replicas", "tls", "otlp_endpoint"):
+        source = context.get_parameter_source(name)
+        if source and source.name == "COMMANDLINE":
+            raise typer.BadParameter("only for the demo, not with a FILE", param_hint=f"--{name.replace('_', '-')}")
+
+
+def _of_file(file: Path, state_dir: Path) -> _Plan:
+    """What a mesh file says, which is followed while it runs."""
+    import asyncio
+
+    from hedgerow.cli.mesh_file import checked
+
+    with checked():
+        from launcher.meshfile.following import follow
+        from launcher.meshfile.planning import plan
+
+        planned = asyncio.run(plan(file, state_dir))
+
+    def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:
+        return follow(file, state_dir, mesh, planned, lambda line: console.print(line, markup=False, soft_wrap=True))
+
+    return _Plan(
+        planned.specs,
+        lambda _: _file_steps(file, planned.read.file),
+        lambda: planned.write_files(state_dir),
+        meanwhile=meanwhile,
+    )
 
 
 def _alone(base_port: int, state_dir: Path, otlp_endpoint: str) -> _Plan:
@@ -119,7 +173,6 @@ def _with_replicas(base_port: int, state_dir: Path, replicas: int, otlp_endpoint
 
 
 async def _run(plan: _Plan, state_dir: Path, console: Console) -> None:
-    import asyncio
     import os
 
     from hedgerow.cli.signals import cancelled_by_signals
@@ -134,7 +187,7 @@ async def _run(plan: _Plan, state_dir: Path, console: Console) -> None:
         async with started(plan.specs, state_dir, progress, plan.write_files) as mesh:
             console.print(progress.services(mesh))
             console.print(plan.next_steps(mesh), markup=False, soft_wrap=True)
-            await asyncio.Event().wait()
+            await plan.meanwhile(mesh, console)
 
 
 def _next_steps(gateway: str) -> str:
@@ -143,6 +196,23 @@ def _next_steps(gateway: str) -> str:
 Try, in another terminal:
   hedgerow ask{where} "What is the capital of France?"
   hedgerow ask{where} --budget-ms 300 "Tell me a long story about a fox."
+
+Ctrl-C stops everything.
+"""
+
+
+def _file_steps(file: Path, said: MeshFile) -> str:
+    where = _option("--gateway", said.gateway.address, DEFAULT_TARGET)
+    variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
+    key = f"HEDGEROW_API_KEY=${variable} " if variable not in ("", "HEDGEROW_API_KEY") else ""
+    models = ", ".join(said.models)
+    http = f"\nOpenAI's clients: base_url=http://{said.gateway.http}/v1\n" if said.gateway.http else ""
+    return f"""
+Models: {models}. Try, in another terminal:
+  {key}hedgerow ask{where} "Who are you?"
+  hedgerow status
+{http}
+Edit {file}: the mesh follows.
 
 Ctrl-C stops everything.
 """

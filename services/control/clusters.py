@@ -79,6 +79,21 @@ def for_health(cluster: cluster_pb2.Cluster, checks: int) -> cluster_pb2.Cluster
     return own
 
 
+def http_cluster(name: str) -> str:
+    """Of the cluster for a service's HTTP, which no service of a topology can be called."""
+    return f"{name}_http"
+
+
+def for_http(cluster: cluster_pb2.Cluster) -> cluster_pb2.Cluster:
+    """The same members as `cluster`, where they serve HTTP/1.1."""
+    own, options = cluster_pb2.Cluster(), http_protocol_options_pb2.HttpProtocolOptions()
+    own.CopyFrom(cluster)
+    own.name = own.eds_cluster_config.service_name = http_cluster(cluster.name)
+    options.explicit_http_config.http_protocol_options.SetInParent()
+    own.typed_extension_protocol_options[_HTTP].CopyFrom(packed(options))
+    return own
+
+
 def _cluster(name: str, service: Service) -> cluster_pb2.Cluster:
     """What both understand."""
     cluster = _Cluster(name=name, type=_Cluster.EDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,12 +15,13 @@ from envoy.extensions.retry.priority.previous_priorities.v3.previous_priorities_
     PreviousPrioritiesConfig,
 )
 
-from services.control.clusters import health_cluster
+from services.control.clusters import health_cluster, http_cluster
 from services.control.edge_filters import BUFFER, HEALTH_SERVICE
 from services.control.routes import FAULT, fault, packed
 from services.control.topology import Edge, Service
 
 PREFIXES = ("/hedgerow.gateway.v1.GatewayService/", "/grpc.reflection.")
+HTTP_PREFIX = "/v1/"
 CHECK = f"{HEALTH_SERVICE}Check"
 
 # What gRPC-Web's clients send, and what they must be able to read.
@@ -29,6 +31,16 @@ _PREFLIGHT_S = 7_200  # the longest that Chromium remembers one
 # A health check, which needs no credential: how long all of it may take, and how long its request may be.
 _CHECK_S, _CHECK_BYTES = timedelta(seconds=5), 1_024
 _NO_CREDENTIAL = "authorization: a bearer token is required"
+_NO_KEY = json.dumps(
+    {
+        "error": {
+            "message": "authorization or x-api-key: an API key is required",
+            "type": "authentication_error",
+            "param": None,
+            "code": "invalid_api_key",
+        }
+    }
+)
 
 
 def routes(name: str, edge: Edge, service: Service) -> RouteConfiguration:
@@ -41,6 +53,8 @@ def routes(name: str, edge: Edge, service: Service) -> RouteConfiguration:
     if edge.wants_bearer:
         known += [refusal for prefix in PREFIXES for refusal in _refusals(prefix, edge.cors_origins)]
     host: dict[str, Any] = {"name": name, "domains": ["*"]}
+    if service.http:
+        known += _http(edge)
     if edge.cors_origins:
         known.append(_preflight(edge))
         host["typed_per_filter_config"] = {"envoy.filters.http.cors": packed(_cors(edge.cors_origins))}
@@ -61,6 +75,18 @@ def _route(prefix: str, edge: Edge, service: Service) -> dict[str, Any]:
     if service.drill:
         route["typed_per_filter_config"] = {FAULT: packed(fault(service.drill))}
     return route
+
+
+def _http(edge: Edge) -> Iterator[dict[str, Any]]:
+    """To the gateway's HTTP door, which says everything else itself. A key may come in either of two headers."""
+    keys = [[_BEARER], [{"name": "x-api-key", "present_match": True}]] if edge.wants_bearer else [[]]
+    for headers in keys:
+        action = {"cluster": http_cluster(edge.service), "timeout": timedelta(), "retry_policy": _retry()}
+        yield {"match": {"prefix": HTTP_PREFIX, "headers": headers}, "route": action}
+    if edge.wants_bearer:
+        refusal = {"status": 401, "body": {"inline_string": _NO_KEY}}
+        told = [{"header": {"key": "content-type", "value": "application/json"}}]
+        yield {"match": {"prefix": HTTP_PREFIX}, "direct_response": refusal, "response_headers_to_add": told}
 
 
 def _check(edge: Edge) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from services.control.topology import Endpoint, Service
@@ -29,6 +29,7 @@ class Member:
     zone: str = ""
     build: str = ""
     weight: int = 1
+    http_port: int = 0
 
     @property
     def address(self) -> str:
@@ -70,7 +71,8 @@ def members(endpoints: Sequence[Endpoint], lookup: Lookup) -> tuple[Member, ...]
     for endpoint in endpoints:
         name, port = split(endpoint.address)
         for host in (name,) if is_ip(name) else lookup(name):
-            member = Member(host, port, endpoint.region, endpoint.zone, endpoint.build, endpoint.weight)
+            place = endpoint.region, endpoint.zone, endpoint.build
+            member = Member(host, port, *place, endpoint.weight, endpoint.http_port)
             found.setdefault((host, port), member)
     return tuple(found.values())
 
@@ -81,6 +83,12 @@ def seen(of: Sequence[Member], health: Mapping[str, Health]) -> tuple[Seen, ...]
     healths = [health.get(member.address, Health.UNKNOWN) for member in of]
     nobody = Health.SERVING not in healths
     return tuple(Seen(m, h, nobody or h is Health.SERVING) for m, h in zip(of, healths, strict=True))
+
+
+def over_http(of: Sequence[Seen]) -> tuple[Seen, ...]:
+    """Those that serve HTTP too, where they do."""
+    ports = ((each, each.member.http_port) for each in of)
+    return tuple(replace(each, member=replace(each.member, port=port)) for each, port in ports if port)
 
 
 def identity(name: str, service: Service) -> str:

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 
 from services.control import clusters, edge, routes
 from services.control.localities import assignment
-from services.control.members import Seen
+from services.control.members import Seen, over_http
 from services.control.topology import BadTopology, Topology
 
 CLUSTERS, ASSIGNMENTS, LISTENERS, ROUTES = (
@@ -86,10 +86,13 @@ class Renderer:
         """What clients of a kind in a region get, where the members of the services are `seen`."""
         fixed = self._fixed[kind]
         used = [name for name in self.topology.services if name in fixed[CLUSTERS]]
-        assigned = {name: self._assignment(name, seen.get(name, ()), region, kind) for name in used}
+        assigned = {name: self._assignment(name, name, seen.get(name, ()), region, kind) for name in used}
+        for name in used:
+            if (http := clusters.http_cluster(name)) in fixed[CLUSTERS]:
+                assigned[http] = self._assignment(http, name, over_http(seen.get(name, ())), region, kind)
         return {**fixed, ASSIGNMENTS: assigned}
 
-    def _assignment(self, name: str, seen: tuple[Seen, ...], region: str, kind: Kind) -> Resource:
+    def _assignment(self, name: str, service: str, seen: tuple[Seen, ...], region: str, kind: Kind) -> Resource:
         if not seen:  # none of its names has been found yet
             return Resource(name)
         before = self._assigned.get((name, region, kind))
@@ -97,7 +100,7 @@ class Renderer:
             return before[1]
         topology, weigh_all = self.topology, kind is Kind.ENVOY
         made = _resource(
-            name, assignment(name, topology.services[name], seen, topology.regions, region, weigh_all=weigh_all)
+            name, assignment(name, topology.services[service], seen, topology.regions, region, weigh_all=weigh_all)
         )
         self._assigned[name, region, kind] = seen, made
         return made
@@ -128,6 +131,8 @@ def _behind(topology: Topology, sds_dir: Path) -> Iterator[cluster_pb2.Cluster]:
         cluster = clusters.for_envoy(name, topology.services[name], mtls=topology.mtls, sds_dir=sds_dir)
         yield cluster
         yield clusters.for_health(cluster, topology.edge.limits.health_checks)
+        if topology.services[name].http:
+            yield clusters.for_http(cluster)
 
 
 def _named(messages: Iterable[Any]) -> dict[str, Resource]:

@@ -84,6 +84,7 @@ class Endpoint(_Part):
     zone: str = ""
     build: str = ""  # what tells a canary from the rest
     weight: int = Field(1, ge=1, le=1_000)
+    http_port: int = Field(0, ge=0, le=65_535)  # where it serves HTTP too, for the edge; 0: nowhere
 
 
 class Outliers(_Part):
@@ -125,6 +126,11 @@ class Service(_Part):
     outliers: Outliers = Outliers()
     limits: Limits = Limits()
     drill: Drill | None = None
+
+    @property
+    def http(self) -> bool:
+        """Whether some of it serves HTTP too."""
+        return any(endpoint.http_port for endpoint in self.endpoints)
 
 
 class Jwt(_Part):
@@ -215,6 +221,10 @@ class Topology(_Part):
     def _names_are_known(self) -> Self:
         if self.edge and self.edge.service not in self.services:
             raise ValueError(f"edge.service: one of {', '.join(self.services)}, got {self.edge.service}")
+        if self.edge and self.services[self.edge.service].http and (self.mtls or self.edge.jwt):
+            # HTTP goes to it in plain text, where nothing proves to it that a tenant's name comes from the edge.
+            where = f"services.{self.edge.service}.endpoints[].http_port"
+            raise ValueError(f"{where}: 0 with {'mtls' if self.mtls else 'edge.jwt'}, got another")
         for name, service in self.services.items():
             for number, endpoint in enumerate(service.endpoints):
                 if self.regions and endpoint.region not in self.regions:

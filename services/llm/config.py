@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any, Literal
-from urllib.parse import urlsplit
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
+from services.llm.provider_config import AnthropicSettings, OpenAISettings
 from services.runtime.process.config import ServiceSettings
-from services.runtime.security.secrets import HttpUrl, Url
 
 
 class VllmSettings(BaseModel):
@@ -45,54 +44,6 @@ class VllmSettings(BaseModel):
         return {name: value for name, value in self.model_dump(exclude=own).items() if value is not None}
 
 
-class OpenAISettings(BaseModel):
-    """A server that speaks OpenAI's chat completions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    base_url: HttpUrl = Field(Url("https://api.openai.com/v1"), description="Up to and including /v1.")
-    api_key: SecretStr = Field(SecretStr(""), description="Sent as a bearer token. Empty: none is sent.")
-    model: str = Field("", description="The provider's name of the model.")
-    context_tokens: int = Field(0, ge=0, description="Most tokens of prompt and answer together. 0: not known.")
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
-        "max_tokens",
-        description="What the provider calls the most tokens to generate; OpenAI's newer models use the latter.",
-    )
-    continues: bool = Field(
-        False,
-        description="Whether it goes on from an answer's beginning, as vLLM's servers do when asked with "
-        "`continue_final_message`; OpenAI's own do not.",
-    )
-    connect_timeout_ms: int = Field(2_000, ge=1, description="Time to open a connection.")
-    read_timeout_ms: int = Field(
-        60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."
-    )
-    max_connections: int = Field(64, ge=1, description="Answers under way at once, and connections kept; more wait.")
-    idle_timeout_ms: int = Field(90_000, ge=1, description="A connection that nobody uses is closed after that long.")
-    http_version: Literal["1.1", "2"] = Field(
-        "1.1",
-        description="1.1: a connection for each answer under way, soonest to the first token. 2: all answers over one, "
-        "where the provider offers HTTP/2 over TLS; 1.1 where it does not.",
-    )
-    ca_file: str = Field(
-        "", description="PEM of the CAs that may have signed the provider's certificate. Empty: the machine's own."
-    )
-    max_event_bytes: int = Field(
-        1_048_576, ge=1024, description="Largest event of a stream; an answer with a larger one ends there."
-    )
-    max_answer_bytes: int = Field(
-        67_108_864, ge=1024, description="Most bytes of an answer, with all that is around the text; it ends there."
-    )
-
-    @field_validator("api_key")
-    @classmethod
-    def _one_credential(cls, key: SecretStr, info: ValidationInfo) -> SecretStr:
-        url = info.data.get("base_url")
-        if key and url and urlsplit(url.get_secret_value()).username is not None:
-            raise ValueError("none beside a `base_url` with a user: both would be the same header")
-        return key
-
-
 class ConstraintSettings(BaseModel):
     """The work that constraints (`response_format`) make for the vLLM engine. Each new one is tried in a process of its
     own before the engine gets it, where vLLM's backend for them is `guidance`, as it is unless
@@ -116,9 +67,9 @@ class LlmSettings(ServiceSettings):
     address: str = Field("127.0.0.1:50053", description="Where to serve gRPC, host:port.")
     engine: str = Field(
         "vllm",
-        pattern=r"^(vllm|openai|[\w.]+:\w+)$",
-        description="What generates: `vllm`, `openai`, or an engine of your own as `package.module:function`, which is "
-        "given these settings.",
+        pattern=r"^(vllm|openai|anthropic|[\w.]+:\w+)$",
+        description="What generates: `vllm`, `openai`, `anthropic`, or an engine of your own as "
+        "`package.module:function`, which is given these settings.",
     )
     model_name: str = Field(
         "", description="The name callers see. Empty: the last part of the engine's own name for it."
@@ -129,10 +80,12 @@ class LlmSettings(ServiceSettings):
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
     constraints: ConstraintSettings = Field(ConstraintSettings(), description="Bounds of constrained decoding.")
     openai: OpenAISettings = Field(OpenAISettings(), description="The OpenAI-compatible engine's settings.")
+    anthropic: AnthropicSettings = Field(AnthropicSettings(), description="The settings of Anthropic's engine.")
 
     @property
     def _engine_model(self) -> str:
-        return {"vllm": self.vllm.model, "openai": self.openai.model}.get(self.engine, self.engine.partition(":")[0])
+        models = {"vllm": self.vllm.model, "openai": self.openai.model, "anthropic": self.anthropic.model}
+        return models.get(self.engine, self.engine.partition(":")[0])
 
     @property
     def public_name(self) -> str:

@@ -13,11 +13,55 @@ Progress = Callable[[str], None]  # told one line at each step
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One turn of a conversation."""
+class Part:
+    """A piece of a message: `text`, or an encoded picture or recording in `data`."""
 
-    role: Literal["system", "user", "assistant"]
-    content: str
+    kind: Literal["text", "image", "audio"]
+    text: str = ""
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool that the model called. `arguments` are JSON, as far as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation. `parts` are in place of `content`, and only there where one is not text."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    parts: tuple[Part, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()  # of an assistant
+    tool_call_id: str = ""  # of a tool: the call that this is the result of
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """What a model may call. `parameters` is a JSON Schema, as text; empty: it takes none."""
+
+    name: str
+    description: str = ""
+    parameters: str = ""
+    strict: bool = False  # whether the arguments must match
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether tools are called, or which one."""
+
+    mode: Literal["auto", "none", "required", "named"] = "auto"
+    name: str = ""  # of `named`
+
+    @property
+    def forces(self) -> bool:
+        """Whether the answer is a call, whatever the model would rather do."""
+        return self.mode in ("required", "named")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +73,10 @@ class Sampling:
     max_tokens: int | None = None  # at least 1
     stop: tuple[str, ...] = ()  # end the answer and are not part of it
     seed: int | None = None
+    frequency_penalty: float | None = None  # -2 to 2
+    presence_penalty: float | None = None  # -2 to 2
+    logit_bias: tuple[tuple[int, float], ...] = ()  # a token's number, and -100 to 100
+    top_logprobs: int | None = None  # 0 to 20; None tells no log-probabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +97,9 @@ class Request:
     prefix: str = ""  # the answer's beginning: go on from there, and give only what is new
     cache_salt: str = ""  # only prompts with the same may share what was read
     tenant: str = ""  # whose it is, where the gateway says so: constraints share their time by it
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True  # whether it may call several at once
 
 
 class FinishReason(Enum):
@@ -57,6 +108,8 @@ class FinishReason(Enum):
     STOP = "stop"  # the model ended it, or a stop string did
     LENGTH = "length"  # max_tokens or the context was reached
     INTERRUPTED = "interrupted"  # the engine failed after it had begun; the text is incomplete
+    TOOL_CALLS = "tool_calls"  # the model called tools
+    CONTENT_FILTER = "content_filter"  # the text, or the rest of it, was withheld
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +121,7 @@ class Usage:
     cached_prompt_tokens: int = 0  # whose key-value cache was reused
     drafted_tokens: int = 0  # proposed by speculation
     accepted_tokens: int = 0  # of those, kept by the model
+    reasoning_tokens: int = 0  # of those generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +134,45 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """More of a tool call. The first of each has `id` and `name`."""
+
+    index: int  # which of the answer's calls, from 0
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token and the natural logarithm of its probability, with the likeliest ones in its place, best first."""
+
+    token: str
+    bytes: bytes
+    logprob: float
+    top: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
-    """More text, the end, or both. `tokens` counts those that went into `text`."""
+    """More of the answer, the end, or both. `tokens` counts those that went into it."""
 
     text: str
     tokens: int
     finish: Finish | None = None
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    reasoning: str = ""  # what the model thinks, and no part of the answer
+    logprobs: tuple[TokenLogprob, ...] = ()  # of `text`
+
+
+class Feature(Enum):
+    """What not every engine can do; the value names it in settings."""
+
+    TOOLS = "tools"
+    LOGPROBS = "logprobs"
+    LOGIT_BIAS = "logit_bias"
+    IMAGES = "images"
+    AUDIO = "audio"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +186,7 @@ class Model:
     speculation: str  # `off`, `ngram`, `draft_model`, …; empty: the engine does not say
     continues: bool  # whether it takes a request with a `prefix`
     salts: bool = False  # whether it keeps prompts with different `cache_salt` apart
+    features: frozenset[Feature] = frozenset()  # a request that needs another never gets there
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +205,7 @@ class Engine(Protocol):
 
         All counts are of this generation: a prefix is part of the prompt. Raises InvalidInput, NotSupported, Exhausted
         or Unavailable, always before the first chunk: once there is text, a failure is a finish with reason
-        INTERRUPTED.
+        INTERRUPTED. Thoughts and calls of tools are as good as text.
         """
         ...
 

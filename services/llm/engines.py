@@ -17,6 +17,7 @@ Start = Callable[[LlmSettings, Progress], Awaitable[Engine]]
 ENGINES: Mapping[str, str] = {
     "vllm": "services.llm.vllm_engine:start",
     "openai": "services.llm.openai_engine:start",
+    "anthropic": "services.llm.anthropic_engine:start",
 }
 
 

@@ -1,37 +1,44 @@
-"""OpenAI's chat completions on the wire: the body that is sent, and what comes back, without any I/O.
+"""What OpenAI's chat completions are asked, without any I/O.
 
 Source: https://platform.openai.com/docs/api-reference/chat/create
 """
 
 from __future__ import annotations
 
-import json
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from services.llm.engine import Chunk, Constraint, Finish, FinishReason, Message, Request, Usage
+from services.llm.engine import Constraint, Message, Part, Request, Tool, ToolCall, ToolChoice
+from services.llm.media import audio_format, image_type
+from services.llm.validation import read_schema
 from services.runtime.errors import InvalidInput
-
-DONE = "[DONE]"
-# Whatever else a server says ended the answer well: names for "the model stopped" differ.
-_REASONS = {
-    "length": FinishReason.LENGTH,
-    "content_filter": FinishReason.INTERRUPTED,
-    "error": FinishReason.INTERRUPTED,
-    "abort": FinishReason.INTERRUPTED,
-}
-
 
 # vLLM's servers: leave the last message open instead of beginning a new one.
 _GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
+_NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
-def to_messages(messages: tuple[Message, ...]) -> list[dict[str, str]]:
-    """A conversation as JSON."""
-    return [{"role": message.role, "content": message.content} for message in messages]
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a provider differs from the others."""
+
+    base_url: str = ""  # empty: each of its customers has one
+    key_header: str = "authorization"
+    key_prefix: str = "Bearer "
+    versioned_path: str = ""  # below the base URL, where there is an `api_version`
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "openai": Dialect("https://api.openai.com/v1"),
+    "azure": Dialect(key_header="api-key", key_prefix="", versioned_path="/deployments/{model}"),
+    "openrouter": Dialect("https://openrouter.ai/api/v1"),
+}
 
 
 def to_body(request: Request, model: str, max_tokens: int, max_tokens_field: str) -> dict[str, Any]:
-    """What is posted. Raises InvalidInput for a constraint that this API cannot express."""
+    """What is posted. Raises InvalidInput for what this API cannot express."""
     sampling = request.sampling
     begun = (Message("assistant", request.prefix),) if request.prefix else ()
     optional = {
@@ -39,6 +46,11 @@ def to_body(request: Request, model: str, max_tokens: int, max_tokens_field: str
         "top_p": sampling.top_p,
         "seed": sampling.seed,
         "stop": list(sampling.stop) or None,
+        "frequency_penalty": sampling.frequency_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "logit_bias": {str(token): bias for token, bias in sampling.logit_bias} or None,
+        "logprobs": sampling.top_logprobs is not None or None,
+        "top_logprobs": sampling.top_logprobs,
         "response_format": _to_response_format(request.constraint) if request.constraint else None,
     }
     return {
@@ -49,7 +61,67 @@ def to_body(request: Request, model: str, max_tokens: int, max_tokens_field: str
         max_tokens_field: max_tokens,
         **(_GO_ON if begun else {}),
         **{name: value for name, value in optional.items() if value is not None},
+        **(_to_tools(request) if request.tools else {}),
     }
+
+
+def to_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+    """A conversation as JSON."""
+    return [_to_message(f"messages[{index}]", message) for index, message in enumerate(messages)]
+
+
+def _to_message(where: str, message: Message) -> dict[str, Any]:
+    content: Any = message.content
+    if message.parts:
+        content = [_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts)]
+    said = {"role": message.role, "content": content}
+    if message.tool_calls:
+        said |= {"content": content or None, "tool_calls": [_to_call(call) for call in message.tool_calls]}
+    if message.role == "tool":
+        said["tool_call_id"] = message.tool_call_id
+    return said
+
+
+def _to_part(where: str, part: Part) -> dict[str, Any]:
+    match part.kind:
+        case "text":
+            return {"type": "text", "text": part.text}
+        case "image":
+            url = f"data:{image_type(part.data, where)};base64,{base64.b64encode(part.data).decode()}"
+            return {"type": "image_url", "image_url": {"url": url}}
+        case "audio":
+            audio = {"data": base64.b64encode(part.data).decode(), "format": audio_format(part.data, where)}
+            return {"type": "input_audio", "input_audio": audio}
+
+
+def _to_call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _to_tools(request: Request) -> dict[str, Any]:
+    """`tool_choice` and `parallel_tool_calls` only where they say something: not every server takes them."""
+    said: dict[str, Any] = {"tools": [_to_tool(index, tool) for index, tool in enumerate(request.tools)]}
+    if request.tool_choice.mode != "auto":
+        said["tool_choice"] = _to_choice(request.tool_choice)
+    if not request.parallel_tool_calls:
+        said["parallel_tool_calls"] = False
+    return said
+
+
+def _to_tool(index: int, tool: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = (
+        read_schema(tool.parameters, f"tools[{index}].parameters") if tool.parameters else _NO_ARGUMENTS
+    )
+    if tool.strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _to_choice(choice: ToolChoice) -> Any:
+    return {"type": "function", "function": {"name": choice.name}} if choice.mode == "named" else choice.mode
 
 
 def _to_response_format(constraint: Constraint) -> dict[str, Any]:
@@ -57,83 +129,7 @@ def _to_response_format(constraint: Constraint) -> dict[str, Any]:
         case "json_object":
             return {"type": "json_object"}
         case "json_schema":
-            try:
-                schema = json.loads(constraint.value)
-            except ValueError as error:
-                raise InvalidInput("response_format.json_schema", f"JSON ({error})", constraint.value) from None
+            schema = read_schema(constraint.value)
             return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
         case "regex":
             raise InvalidInput("response_format", "json_schema or json_object, with this engine", "regex")
-
-
-class _Broken(Exception):
-    """An event is an error, or not a chat completion."""
-
-
-class Answer:
-    """Turns the events of one stream into chunks, and counts."""
-
-    def __init__(self) -> None:
-        self.broken = False  # what comes now cannot be trusted
-        self.error = ""  # the event that said so, when it was the provider's own error
-        self._reason: FinishReason | None = None
-        self._usage: Usage | None = None
-        self._tokens = 0
-        self._held = Chunk("", 0)  # text that came with the end travels with it
-
-    @property
-    def begun(self) -> bool:
-        """Whether there is anything to give: text, or an end."""
-        return self._tokens > 0 or self._reason is not None
-
-    def add(self, events: list[str]) -> Chunk | None:
-        """The text of events that arrived together."""
-        text, tokens = "", 0
-        for event in events:
-            if event == DONE or self.broken:
-                break
-            try:
-                more = self._read(event)
-            except _Broken:
-                self.broken = True
-                break
-            text, tokens = text + more, tokens + bool(more)
-        self._tokens += tokens
-        if self._reason:
-            self._held = Chunk(self._held.text + text, self._held.tokens + tokens)
-            return None
-        return Chunk(text, tokens) if text else None
-
-    def finish(self) -> Chunk:
-        """The end: without a reason from the provider, the text is incomplete."""
-        usage = self._usage or Usage(completion_tokens=self._tokens)
-        handed_on = self._tokens - self._held.tokens
-        finish = Finish(self._reason or FinishReason.INTERRUPTED, usage)
-        return Chunk(self._held.text, max(usage.completion_tokens - handed_on, 0), finish)
-
-    def _read(self, event: str) -> str:
-        """The text of one event, which holds about one token; the usage at the end has the true count."""
-        try:
-            message = json.loads(event)
-            if message.get("error"):
-                self.error = event
-                raise _Broken
-            if message.get("usage"):
-                self._usage = _to_usage(message["usage"])
-            return "".join(self._read_choice(choice) for choice in message.get("choices") or ())
-        except (ValueError, AttributeError, TypeError):
-            raise _Broken from None
-
-    def _read_choice(self, choice: dict[str, Any]) -> str:
-        if choice.get("finish_reason"):
-            self._reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
-        return str((choice.get("delta") or {}).get("content") or "")
-
-
-def _to_usage(usage: dict[str, Any]) -> Usage:
-    details = usage.get("prompt_tokens_details") or {}
-    return Usage(
-        prompt_tokens=int(usage.get("prompt_tokens") or 0),
-        completion_tokens=int(usage.get("completion_tokens") or 0),
-        cached_prompt_tokens=int(details.get("cached_tokens") or 0),
-    )

@@ -14,6 +14,8 @@ REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
 SOURCES = {path: path.read_text() for path in (REPOSITORY / "services").rglob("*.py")}
 COMMANDS = [path for folder in ("hedgerow/cli", "launcher") for path in (REPOSITORY / folder).glob("*.py")]
+_FOLDERS = ("hedgerow", "launcher", "services", "protos", "tests", "bench", "docs", "scripts", "models")
+MODULES = {path.name for folder in _FOLDERS for path in (REPOSITORY / folder).rglob("*.py")}
 OPERATIONS = (REPOSITORY / "docs/operations.md").read_text()
 
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(REPOSITORY).as_posix())
@@ -51,6 +53,14 @@ def test_files_named_in_code_style_exist(document: Path) -> None:
     folders = "hedgerow|launcher|services|protos|tests|bench|docs|deploy"
     for name in re.findall(rf"`((?:{folders})/[\w/.-]+)`", document.read_text()):
         assert (REPOSITORY / name).exists(), name
+
+
+@each_document
+def test_modules_that_are_named_exist(document: Path) -> None:
+    if document.parent.name == "adr" or document.name == "CHANGELOG.md":  # what was decided or changed stands as it was
+        return
+    named = set(re.findall(r"(?<![\w/{,*])([a-z_]\w*\.py)\b", document.read_text()))
+    assert named <= MODULES
 
 
 def test_every_metric_is_described() -> None:

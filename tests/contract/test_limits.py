@@ -21,7 +21,7 @@ from services.gateway.answer.draft import cache_question
 from services.gateway.config import GatewaySettings
 from services.llm import validation as llm_validation
 from services.llm.config import LlmSettings
-from services.llm.servicer import to_request
+from services.llm.translate import to_request
 from services.runtime.errors import InvalidInput
 from services.vision.config import VisionSettings
 

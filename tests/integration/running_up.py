@@ -55,9 +55,11 @@ class Up:
 
 
 @contextmanager
-def running_up(state_dir: Path, port: int, *options: str) -> Iterator[Up]:
-    """Started, and stopped with SIGTERM: it must end well then, and leave nothing behind."""
-    command = [sys.executable, "-m", "hedgerow.cli", "up", "--base-port", str(port), "--state-dir", str(state_dir)]
+def running_up(state_dir: Path, port: int, *options: str, file: Path | None = None) -> Iterator[Up]:
+    """Started, and stopped with SIGTERM: it must end well then, and leave nothing behind. A mesh `file` must have its
+    gateway at `port`."""
+    what = [str(file)] if file else ["--base-port", str(port)]
+    command = [sys.executable, "-m", "hedgerow.cli", "up", *what, "--state-dir", str(state_dir)]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         running = Up(process, f"127.0.0.1:{port}", state_dir, [], threading.Condition())
         assert process.stdout is not None

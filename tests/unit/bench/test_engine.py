@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from bench.jagged.engine import SimulatedEngine
 from bench.jagged.latency import Cliff, ColdStart, Failures, Mixture, Profile, SlowPeriods, Stalls
 from bench.jagged.tally import Tally, TallyCollector
-from bench.simulated_llm import NotContinued, SimulatedLlm, SimulatedLlmSettings
+from bench.simulated_llm import SimulatedLlm, SimulatedLlmSettings
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.runtime.errors import Exhausted, Unavailable
+from services.runtime.errors import Exhausted, NotSupported, Unavailable
 from tests.clock import PausedClock
 from tests.waiting import until
 
@@ -168,7 +168,7 @@ async def test_it_goes_on_where_another_engine_broke_off() -> None:
     assert len(await answer(begun, continues=True, tokens=4)) == 1
     as_asked = a_request("word word word ", max_tokens=9)
     assert len(await answer(as_asked, continues=True)) == 9
-    with pytest.raises(NotContinued):
+    with pytest.raises(NotSupported):
         await answer(a_request(prefix="word "))
 
 

@@ -21,7 +21,10 @@ from hedgerow.cli.status import known_addresses
 from tests.unit.cli.answers import an_answer
 
 
-@pytest.mark.parametrize("command", ["up", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"])
+@pytest.mark.parametrize(
+    "command",
+    ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"],
+)
 def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"])
     assert result.exit_code == 0
@@ -48,6 +51,14 @@ def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
         ["up", "--port"],
         ["up", "--mesh", "--replicas", "0"],
         ["up", "--tls"],
+        ["up", "mesh.yaml", "--mesh"],
+        ["up", "mesh.yaml", "--base-port", "6000"],
+        ["up", "mesh.yaml", "--otlp-endpoint", "http://127.0.0.1:4317"],
+        ["init", "--yes", "mesh.yaml"],
+        ["init", "--yes", "--model", "openai:", "mesh.yaml"],
+        ["init", "--yes", "--model", "a/b", "--callers", "all", "mesh.yaml"],
+        ["render", "swarm", "mesh.yaml"],
+        ["render"],
         ["mesh", "status", "extra"],
     ],
 )

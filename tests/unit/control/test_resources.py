@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from envoy.config.cluster.v3.cluster_pb2 import Cluster
+from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.config.listener.v3.listener_pb2 import Listener
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
 from envoy.extensions.filters.http.fault.v3.fault_pb2 import HTTPFault
@@ -55,6 +58,37 @@ def test_envoy_gets_the_edge_and_what_is_behind_it_alone():
         "Cluster": ["gateway", "gateway_health"],
         "ClusterLoadAssignment": ["gateway"],
     }
+
+
+_SERVES_HTTP = 'services: {gateway: {endpoints: [{address: "10.0.0.1:1", http_port: 81}, {address: "10.0.0.2:1"}]}}'
+
+
+def test_where_the_gateway_serves_http_the_edge_leads_to_it_there():
+    text = f'{_SERVES_HTTP}\nedge: {{address: "0.0.0.0:8443"}}'
+    snapshot, options = rendered(text, kind=Kind.ENVOY), HttpProtocolOptions()
+    http = unpacked(snapshot, CLUSTERS, "gateway_http", Cluster)
+    (own,) = http.typed_extension_protocol_options.values()
+    assert own.Unpack(options)
+    assert options.explicit_http_config.HasField("http_protocol_options")
+    assert http.eds_cluster_config.service_name == "gateway_http"
+    of = unpacked(snapshot, ASSIGNMENTS, "gateway_http", ClusterLoadAssignment)
+    ends = [each.endpoint.address.socket_address for locality in of.endpoints for each in locality.lb_endpoints]
+    assert [(end.address, end.port_value) for end in ends] == [("10.0.0.1", 81)]
+    assert "gateway_http" not in rendered(text)[CLUSTERS]
+
+
+@pytest.mark.parametrize(
+    ("what", "edge"),
+    [
+        ("mtls", 'edge: {address: "0.0.0.0:1"}\nmtls: true'),
+        ("edge.jwt", 'edge: {address: "0.0.0.0:1", jwt: {issuer: i, audiences: [a], jwks_file: "%s"}}'),
+    ],
+)
+def test_http_in_plain_text_excludes_what_nothing_would_prove(what: str, edge: str, tmp_path: Path):
+    keys = tmp_path / "jwks.json"
+    keys.write_text('{"keys": [{}]}')
+    with pytest.raises(ValueError, match=rf"http_port: 0 with {what}, got another"):
+        rendered(f"{_SERVES_HTTP}\n{edge.replace('%s', str(keys))}")
 
 
 def test_envoy_gets_nothing_where_there_is_no_edge():

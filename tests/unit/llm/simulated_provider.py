@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.llm.config import LlmSettings, OpenAISettings
+from services.llm.config import LlmSettings
 from services.llm.openai_engine import OpenAIEngine
+from services.llm.provider_config import OpenAISettings
 from services.llm.transport.wire import Broken
 
 KEY = "sk-very-secret"
@@ -19,6 +20,11 @@ def event(text: str = "", finish_reason: str | None = None, usage: dict[str, Any
     """One chat.completion.chunk as a server-sent event."""
     choices = [{"index": 0, "delta": {"content": text}, "finish_reason": finish_reason}]
     return f"data: {json.dumps({'choices': [] if usage else choices, 'usage': usage})}\n\n"
+
+
+def delta(finish_reason: str | None = None, **delta: Any) -> str:
+    """One with another delta than text."""
+    return f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta, 'finish_reason': finish_reason}]})}\n\n"
 
 
 DONE = "data: [DONE]\n\n"

@@ -118,7 +118,6 @@ async def test_a_constraint_that_cannot_be_sent_is_refused(constraint: Constrain
         (event("Hello"), 'data: {"error": {"message": "overloaded"}}\n\n'),
         (event("Hello"), "data: {half of a me"),
         (event("Hello"), "data: []\n\n"),
-        (event("Hello"), event(finish_reason="content_filter"), DONE),
         (event("Hello"), 'data: {"choices": [7]}\n\n', event("never read")),
     ],
 )

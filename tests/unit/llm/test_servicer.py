@@ -9,8 +9,28 @@ from opentelemetry.trace import INVALID_SPAN
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.llm.engine import Chunk, Constraint, Finish, FinishReason, Message, Model, Request, Sampling, Usage
-from services.llm.servicer import LLMServicer, to_request, to_response
+from services.llm.engine import (
+    Chunk,
+    Constraint,
+    Feature,
+    Finish,
+    FinishReason,
+    Load,
+    Message,
+    Model,
+    Part,
+    Request,
+    Sampling,
+    TokenLogprob,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    ToolChoice,
+    Usage,
+)
+from services.llm.errors import NotSupported
+from services.llm.servicer import LLMServicer
+from services.llm.translate import to_request, to_response
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
@@ -50,7 +70,7 @@ def test_the_salt_reaches_the_engine_as_it_came() -> None:
 
 def test_an_unknown_role_is_refused_by_its_place() -> None:
     asked = llm_pb2.GenerateRequest(messages=[chat_pb2.Message(content="Hello.")])
-    with pytest.raises(InvalidInput, match=r"messages\[0\].role: system, user or assistant, got 0"):
+    with pytest.raises(InvalidInput, match=r"messages\[0\].role: system, user, assistant or tool, got 0"):
         to_request(asked)
 
 
@@ -62,6 +82,105 @@ def test_the_end_carries_reason_usage_and_queue_time() -> None:
     finish = llm_pb2.Finish(reason=chat_pb2.FINISH_REASON_LENGTH, usage=usage, queue_ms=0.0)
     assert to_response(chunk) == llm_pb2.GenerateResponse(text="!", tokens=1, finish=finish)
     assert not to_response(Chunk("a", 1)).HasField("finish")
+
+
+def test_tools_and_their_results_reach_the_engine_as_they_came() -> None:
+    call = chat_pb2.ToolCall(id="call_1", name="weather", arguments='{"city": "Oslo"}')
+    asked = llm_pb2.GenerateRequest(
+        messages=[
+            chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, tool_calls=[call]),
+            chat_pb2.Message(role=chat_pb2.ROLE_TOOL, tool_call_id="call_1", content="rain"),
+        ],
+        tools=[chat_pb2.Tool(name="weather", description="Tells it.", parameters="{}", strict=True)],
+        tool_choice=chat_pb2.ToolChoice(name="weather"),
+        parallel_tool_calls=False,
+    )
+    request = to_request(asked)
+    assert request.messages == (
+        Message("assistant", tool_calls=(ToolCall("call_1", "weather", '{"city": "Oslo"}'),)),
+        Message("tool", "rain", tool_call_id="call_1"),
+    )
+    assert request.tools == (Tool("weather", "Tells it.", "{}", True),)
+    assert (request.tool_choice, request.parallel_tool_calls) == (ToolChoice("named", "weather"), False)
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (chat_pb2.ToolChoice(), ToolChoice("auto")),
+        (chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE), ToolChoice("none")),
+        (chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_REQUIRED), ToolChoice("required")),
+    ],
+)
+def test_which_tools_are_called_is_said_in_one_word(choice: chat_pb2.ToolChoice, expected: ToolChoice) -> None:
+    assert to_request(llm_pb2.GenerateRequest(tool_choice=choice)).tool_choice == expected
+
+
+def test_parts_that_are_all_text_are_content_and_others_stay_parts() -> None:
+    text, image = chat_pb2.Part(text="What is this?"), chat_pb2.Part(image=b"png")
+    messages = [chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=parts) for parts in ([text, text], [text, image])]
+    said, shown = to_request(llm_pb2.GenerateRequest(messages=messages)).messages
+    assert said == Message("user", "What is this?\nWhat is this?")
+    assert shown == Message("user", parts=(Part("text", "What is this?"), Part("image", data=b"png")))
+
+
+def test_how_tokens_are_drawn_is_taken_over() -> None:
+    sampling = chat_pb2.Sampling(
+        frequency_penalty=0.5,
+        presence_penalty=-0.5,
+        logit_bias=[chat_pb2.LogitBias(token=7, bias=-100)],
+        top_logprobs=0,
+    )
+    wanted = to_request(llm_pb2.GenerateRequest(sampling=sampling)).sampling
+    assert wanted == Sampling(frequency_penalty=0.5, presence_penalty=-0.5, logit_bias=((7, -100.0),), top_logprobs=0)
+
+
+def test_calls_thoughts_and_log_probabilities_reach_the_caller() -> None:
+    chunk = Chunk(
+        "",
+        3,
+        tool_calls=(ToolCallDelta(0, "call_1", "weather", "{"),),
+        reasoning="Hm.",
+        logprobs=(TokenLogprob("a", b"a", -0.5, (TokenLogprob("b", b"b", -1.5),)),),
+    )
+    likely = chat_pb2.TokenLogprob(token="b", bytes=b"b", logprob=-1.5)
+    assert to_response(chunk) == llm_pb2.GenerateResponse(
+        tokens=3,
+        tool_calls=[chat_pb2.ToolCallDelta(index=0, id="call_1", name="weather", arguments="{")],
+        reasoning="Hm.",
+        logprobs=[chat_pb2.TokenLogprob(token="a", bytes=b"a", logprob=-0.5, top=[likely])],
+    )
+
+
+HI = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hi.")
+SEEN = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text="Hi."), chat_pb2.Part(image=b"png")])
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (llm_pb2.GenerateRequest(messages=[HI], tools=[chat_pb2.Tool(name="a")]), "tools"),
+        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(top_logprobs=0)), "sampling.top_logprobs"),
+        (
+            llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(logit_bias=[chat_pb2.LogitBias(bias=1)])),
+            "sampling.logit_bias",
+        ),
+        (llm_pb2.GenerateRequest(messages=[SEEN]), "messages[0].parts[1].image"),
+    ],
+)
+async def test_what_an_engine_does_not_have_is_refused_by_name_before_it_is_asked(
+    asked: llm_pb2.GenerateRequest, field: str
+) -> None:
+    with pytest.raises(NotSupported) as caught:
+        async for _ in LLMServicer(_Caching(False)).Generate(asked, Call((), Deadline.never(), INVALID_SPAN)):  # type: ignore[arg-type]
+            pass
+    assert caught.value.message == f"{field}: not supported by m"
+
+
+async def test_the_features_of_a_model_are_told() -> None:
+    servicer = LLMServicer(_Caching(False, frozenset({Feature.TOOLS, Feature.AUDIO})))  # type: ignore[arg-type]
+    told = await servicer.GetModel(llm_pb2.GetModelRequest(), Call((), Deadline.never(), INVALID_SPAN))
+    assert list(told.features) == [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_AUDIO]
 
 
 @pytest.mark.parametrize(("salts", "salt", "told"), [(False, "a", 0), (False, "", 64), (True, "a", 64)])
@@ -79,11 +198,14 @@ async def test_what_was_cached_is_told_only_where_it_cannot_be_others_prompts(
 class _Caching:
     """An engine that has 64 of a prompt's 100 tokens in its cache already."""
 
-    def __init__(self, salts: bool):
-        self._salts = salts
+    def __init__(self, salts: bool, features: frozenset[Feature] = frozenset()):
+        self._salts, self._features = salts, features
 
     def describe(self) -> Model:
-        return Model("m", "openai", 0, 10, "", False, self._salts)
+        return Model("m", "openai", 0, 10, "", False, self._salts, self._features)
+
+    def load(self) -> Load:
+        return Load(0, 0)
 
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         yield Chunk("Hi.", 1, Finish(FinishReason.STOP, Usage(100, 1, 64)))

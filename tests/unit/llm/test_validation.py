@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
-from services.llm.engine import Constraint, Message, Request, Sampling
+from services.llm.engine import Constraint, Message, Part, Request, Sampling, Tool, ToolCall, ToolChoice
 from services.llm.validation import check
 from services.runtime.errors import InvalidInput
 
 HELLO = (Message("user", "Hello."),)
+CALLED = (*HELLO, Message("assistant", tool_calls=(ToolCall("call_1", "weather", "{}"),)))
+WEATHER = Tool("weather", parameters='{"type": "object"}')
+DIGITS = Constraint("regex", "[0-9]+")
+IMAGE = Part("image", data=b"png")
+
+
+def asked(*messages: Message, **fields: Any) -> Request:
+    return Request(messages or HELLO, **fields)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +27,10 @@ HELLO = (Message("user", "Hello."),)
     [
         (Request(()), "messages: 1 or more, got 0"),
         (Request((Message("user", ""),)), "messages[0].content: 1 or more characters, got 0"),
-        (Request((*HELLO, Message("assistant", "Hi."))), "messages[1].role: the last one is the user's, got assistant"),
+        (
+            Request((*HELLO, Message("assistant", "Hi."))),
+            "messages[1].role: the last one is the user's, or a tool's, got assistant",
+        ),
         (Request(HELLO, Sampling(temperature=-0.1)), "sampling.temperature: 0 to 2, got -0.1"),
         (Request(HELLO, Sampling(temperature=math.nan)), "sampling.temperature: 0 to 2, got nan"),
         (Request(HELLO, Sampling(top_p=0.0)), "sampling.top_p: above 0 to 1, got 0.0"),
@@ -31,6 +43,44 @@ HELLO = (Message("user", "Hello."),)
             Request(HELLO, constraint=Constraint("json_object"), prefix='{"a"'),
             "prefix: none together with response_format, got 4 characters",
         ),
+        (asked(tools=(WEATHER,), prefix="Hi"), "prefix: none together with tools, got 2 characters"),
+        (asked(tools=(WEATHER,) * 2), "tools[1].name: one tool of each name, got weather"),
+        (asked(tools=(Tool("a b"),)), "tools[0].name: 1 to 64 letters, digits, _ and -, got 'a b'"),
+        (asked(tools=(Tool("a", parameters="[]"),)), "tools[0].parameters: a JSON object, got list"),
+        (asked(tools=(WEATHER,) * 129), "tools: at most 128, got 129"),
+        (asked(tool_choice=ToolChoice("required")), "tool_choice.mode: no required without tools, got required"),
+        (
+            asked(tools=(WEATHER,), tool_choice=ToolChoice("named", "clock")),
+            "tool_choice.name: one of weather, got clock",
+        ),
+        (
+            asked(tools=(WEATHER,), tool_choice=ToolChoice("named", "weather"), constraint=DIGITS),
+            "tool_choice: none that must be called beside a response_format, got weather",
+        ),
+        (
+            asked(*CALLED, Message("tool", "rain", tool_call_id="call_2")),
+            "messages[2].tool_call_id: the id of a call before it, got 'call_2'",
+        ),
+        (
+            asked(Message("user", "Hi.", tool_calls=(ToolCall("a", "b", ""),))),
+            "messages[0].tool_calls: none but the assistant's, got user",
+        ),
+        (
+            asked(Message("assistant", tool_calls=(ToolCall("", "b", ""),)), *HELLO),
+            "messages[0].tool_calls[0].id: 1 or more characters, got 0",
+        ),
+        (asked(Message("user", "Hi.", tool_call_id="a")), "messages[0].tool_call_id: none but a tool's, got a"),
+        (asked(Message("system", parts=(IMAGE,)), *HELLO), "messages[0].parts[0]: no image but the user's, got system"),
+        (asked(Message("user", parts=(Part("image"),))), "messages[0].parts[0].image: 1 or more bytes, got 0"),
+        (asked(sampling=Sampling(presence_penalty=2.5)), "sampling.presence_penalty: -2 to 2, got 2.5"),
+        (asked(sampling=Sampling(frequency_penalty=-3)), "sampling.frequency_penalty: -2 to 2, got -3"),
+        (asked(sampling=Sampling(top_logprobs=21)), "sampling.top_logprobs: 0 to 20, got 21"),
+        (
+            asked(sampling=Sampling(logit_bias=((1, 0.0), (1, 1.0)))),
+            "sampling.logit_bias[1].token: each once, got 1",
+        ),
+        (asked(sampling=Sampling(logit_bias=((1, 101.0),))), "sampling.logit_bias[0].bias: -100 to 100, got 101.0"),
+        (asked(sampling=Sampling(logit_bias=((-1, 1.0),))), "sampling.logit_bias[0].token: 0 or more, got -1"),
     ],
 )
 def test_a_refusal_names_the_field_the_limit_and_the_value(request_: Request, said: str) -> None:
@@ -43,3 +93,18 @@ def test_a_refusal_names_the_field_the_limit_and_the_value(request_: Request, sa
 def test_the_limits_themselves_are_allowed(sampling: Sampling) -> None:
     check(Request(HELLO, sampling))
     check(Request(HELLO, sampling, prefix="Hi"))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asked(*CALLED, Message("tool", "", tool_call_id="call_1")),
+        asked(*CALLED, *HELLO, Message("tool", "rain", tool_call_id="call_1")),
+        asked(Message("user", parts=(IMAGE,))),
+        asked(tools=(Tool("a" * 64),), tool_choice=ToolChoice("required"), parallel_tool_calls=False),
+        asked(tools=(WEATHER,), constraint=DIGITS),
+        asked(sampling=Sampling(logit_bias=((0, -100), (1, 100)), top_logprobs=20, presence_penalty=-2)),
+    ],
+)
+def test_conversations_with_tools_and_pictures_are_allowed(request_: Request) -> None:
+    check(request_)

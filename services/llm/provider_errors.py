@@ -3,56 +3,59 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from typing import Any
 
 from services.llm.errors import EngineBusy, EngineDown, ProviderRefused
+from services.llm.retry_delay import retry_delay_s, said_delay_s
 from services.runtime.errors import InvalidInput, ServiceError, shorten
 
-DEFAULT_RETRY_S = 1.0
-LONGEST_RETRY_S = 300.0
+_OVERLOADED = 529  # Anthropic's
+_NO_QUOTA = "insufficient_quota"  # OpenAI's 429 that no waiting mends
+# By the types of Anthropic's errors, some of which are OpenAI's as well.
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": _OVERLOADED,
+}
 
 
 def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str) -> ServiceError:
     """The error for an HTTP status other than 200."""
     if status in (401, 403):
         return ProviderRefused("the provider does not accept our credential", status=str(status))
+    if status == 402 or (status == 429 and _NO_QUOTA in body):
+        return ProviderRefused("what was paid for at the provider is used up", status=str(status))
     if status == 404:
         return ProviderRefused("the provider does not know the model or the address", status=str(status))
-    if status == 429:
-        return EngineBusy("the provider limits our rate", retry_delay_s=retry_after_s(headers))
+    if status in (429, _OVERLOADED):
+        why = "limits our rate" if status == 429 else "is overloaded"
+        return EngineBusy(f"the provider {why}", retry_delay_s=retry_delay_s(headers))
     if status in (400, 413, 422):
         field, said = _explanation(body)
         if api_key:
             said = said.replace(api_key, "…")
         return InvalidInput(field, f"what the provider takes ({shorten(said, 160)})", f"HTTP {status}")
-    return EngineDown(f"the provider answered HTTP {status}", status=str(status))
-
-
-def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float:
-    """`Retry-After` in seconds, given there as seconds or as a date (RFC 9110, section 10.2.3)."""
-    value = headers.get("retry-after", "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(value) - (now or datetime.now(UTC))).total_seconds()
-        except (ValueError, TypeError):
-            return DEFAULT_RETRY_S
-    return DEFAULT_RETRY_S if math.isnan(seconds) else min(max(seconds, 0.0), LONGEST_RETRY_S)
+    return EngineDown(f"the provider answered HTTP {status}", retry_delay_s=said_delay_s(headers), status=str(status))
 
 
 def in_stream_status(event: str) -> int:
     """The HTTP status that an error inside a stream would have had; 502 where it does not say."""
-    code = json.loads(event)["error"]
-    code = code.get("code") if isinstance(code, dict) else None
-    return code if isinstance(code, int) else 502
+    error: Any = json.loads(event)["error"]
+    if not isinstance(error, dict):
+        return 502
+    code = error.get("code")
+    return code if isinstance(code, int) else _STATUSES.get(str(error.get("type")), 502)
 
 
 def _explanation(body: str) -> tuple[str, str]:
-    """(the parameter at fault, what the provider said), as far as it is OpenAI's error object."""
+    """(the parameter at fault, what the provider said), as far as it is OpenAI's error object, or Anthropic's."""
     try:
         error = json.loads(body)["error"]
         return str(error.get("param") or "request"), " ".join(str(error.get("message") or "").split())

@@ -1,0 +1,65 @@
+"""LiteLLM's proxy, from PyPI: installed into a folder of its own, started with one worker."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+from launcher.processes import ServiceFailed, ServiceProcess
+
+VERSION = "1.106.2"
+_STARTS_S = 90.0
+_INSTALLS_S = 580.0
+
+
+async def installed(progress: Callable[[str], None]) -> Path:
+    """Its command. Its packages are fetched the first time."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    folder = cache / "hedgerow" / f"litellm-{VERSION}"
+    command = folder / "bin" / "litellm"
+    if not command.exists():
+        progress(f"peers: installing LiteLLM {VERSION} into {folder}")
+        await _do(sys.executable, "-m", "venv", str(folder))
+        await _do(str(folder / "bin" / "python"), "-m", "pip", "install", "-q", f"litellm[proxy]=={VERSION}")
+    return command
+
+
+def configured(file: Path, models: Mapping[str, str]) -> Path:
+    """Its configuration for models by name, each at its provider's URL."""
+    listed = [
+        {"model_name": name, "litellm_params": {"model": f"openai/{name}", "api_base": url, "api_key": "none"}}
+        for name, url in models.items()
+    ]
+    settings = {"num_retries": 0, "telemetry": False, "drop_params": True}
+    file.write_text(yaml.safe_dump({"model_list": listed, "litellm_settings": settings}))
+    return file
+
+
+async def serving(process: ServiceProcess, url: str) -> None:
+    """Return when it answers. Raises `ServiceFailed`."""
+    ends = time.monotonic() + _STARTS_S
+    async with aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"{url}/health/liveliness") as response:
+                    if response.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            if process.exit_code is not None or time.monotonic() > ends:
+                raise ServiceFailed(f"LiteLLM has ended or is not serving after {_STARTS_S:g} s:\n{process.tail()}")
+            await asyncio.sleep(0.2)
+
+
+async def _do(*command: str) -> None:
+    process = await asyncio.create_subprocess_exec(*command)
+    async with asyncio.timeout(_INSTALLS_S):
+        if await process.wait():
+            raise RuntimeError(f"{' '.join(command)}: ended with {process.returncode}")

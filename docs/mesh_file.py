@@ -1,0 +1,81 @@
+"""Writes the tables of `mesh-file.md` from the file's own schema. Run it with `make docs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from docs.settings import kind_of, limits_of, plain
+from launcher.meshfile.schema import MeshFile
+
+PAGE = Path(__file__).with_name("mesh-file.md")
+HEAD = "## All keys\n"
+# What stands between a section's name and its keys, where there is a name that is chosen.
+_NAMED = {"models": "models.NAME", "tenants": "tenants.NAME"}
+_KINDS = {"models": "models by name", "tenants": "tenants by name"}
+
+
+def main() -> None:
+    PAGE.write_text(render(PAGE.read_text()))
+    print(f"{PAGE.name}: {len(list(_sections()))} tables")
+
+
+def render(page: str) -> str:
+    """The page with its tables as they should be; they are the rest of it from `HEAD` on."""
+    tables = [_table(name, what, members, required) for name, what, members, required in _sections()]
+    return page.partition(HEAD)[0] + HEAD + "\n" + "\n".join(tables)
+
+
+def _sections() -> Iterator[tuple[str, str, Mapping[str, Any], list[str]]]:
+    """(name, what it is, its keys, those that are required) of the file and of each section of it."""
+    root = MeshFile.model_json_schema()
+    yield "", "Paths are relative to the file's folder.", _plain_all(root, root), root["required"]
+    for name, member in _plain_all(root, root).items():
+        by_name = next(iter(member.get("patternProperties", {}).values()), member.get("additionalProperties"))
+        yield from _of(root, _NAMED.get(name, name), plain(root, by_name or member))
+
+
+def _of(
+    root: Mapping[str, Any], name: str, section: Mapping[str, Any]
+) -> Iterator[tuple[str, str, Mapping[str, Any], list[str]]]:
+    if "properties" not in section:
+        return
+    members = _plain_all(root, section)
+    what = root["$defs"][section["title"]]["description"]
+    yield name, " ".join(what.split()), members, section.get("required", [])
+    for key, member in members.items():
+        yield from _of(root, f"{name}.{key}", member)
+
+
+def _plain_all(root: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {name: plain(root, member) for name, member in section["properties"].items()}
+
+
+def _table(name: str, what: str, members: Mapping[str, Mapping[str, Any]], required: list[str]) -> str:
+    lines = [f"### `{name}`\n" if name else "### The file\n", f"{what}\n"]
+    lines += ["| key | type | default | limits | what |", "|---|---|---|---|---|"]
+    for key, schema in members.items():
+        default = "required" if key in required else _default(schema)
+        cells = f"`{key}`", _kind(key, schema), default, limits_of(schema), schema.get("description", "")
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _kind(key: str, schema: Mapping[str, Any]) -> str:
+    if "properties" in schema:
+        return "section"
+    if schema.get("type") == "array":
+        return "string, or a list"
+    if schema.get("type") == "object":
+        return _KINDS.get(key, "mapping")
+    return kind_of(schema)
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    value = schema.get("default")
+    return "" if isinstance(value, dict | list) or value in (None, "") else f"`{str(value).lower()}`"
+
+
+if __name__ == "__main__":
+    main()

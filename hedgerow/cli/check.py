@@ -1,0 +1,39 @@
+"""`hedgerow check`: whether a mesh file can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hedgerow.cli import mesh_file, options
+
+
+def check(
+    file: mesh_file.MeshFile = mesh_file.DEFAULT,
+    state_dir: options.StateDir = Path(".hedgerow"),
+    as_json: options.AsJson = False,
+) -> None:
+    """Check a mesh file as a whole, and start nothing.
+
+    Every problem is told at once, with its line and column: keys that there are not, values beyond their limits,
+    variables that are not set, folders that are not there, and what the services' own code says of their settings.
+    Exits with 2 when there is any. Otherwise it says what "hedgerow up" would start.
+
+    \b
+    Examples:
+      hedgerow check
+      hedgerow check mesh.yaml --json | jq -r '.problems[].message'
+    """
+    import asyncio
+    import json
+
+    with mesh_file.checked(as_json):
+        from launcher.meshfile.planning import plan
+
+        planned = asyncio.run(plan(file, state_dir))
+    if as_json:
+        services = [{"name": spec.name, "address": spec.address} for spec in planned.specs]
+        print(json.dumps({"file": str(file), "services": services, "problems": []}))
+        return
+    for spec in planned.specs:
+        print(f"{spec.name:24} {spec.address}")
+    print(f"{file} can be used: hedgerow up {file}")

@@ -1,0 +1,109 @@
+"""A mesh file as a docker-compose file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from launcher.meshfile.containers import HTTP_PORT, IMAGES, LOOPBACK, TENANTS, Container, containers, dump, port_of
+from launcher.meshfile.names import process_names
+from launcher.meshfile.parts import Key, Part, tenants_of
+from launcher.meshfile.schema import MeshFile
+
+_HEAD = """\
+# Written by `hedgerow render compose`. Start it with: docker compose -f THIS up
+# Keys are taken from the environment where it is started{needed}.
+"""
+_EVERY_SERVICE: Mapping[str, Any] = {
+    "restart": "unless-stopped",
+    "init": True,
+    "read_only": True,
+    "tmpfs": ["/tmp:exec"],
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges:true"],
+    "stop_grace_period": "10s",  # longer than a service's own grace (HEDGEROW_*_GRACE_MS, 5 s)
+}
+
+
+def render(file: MeshFile, environment: Mapping[str, str], images: str = IMAGES) -> str:
+    """The compose file's text. `environment` is asked for callers' keys, of which it gets the SHA-256."""
+    found = compose_containers(file, images)
+    services = {
+        name: _service(file, container)
+        for container in found
+        for name in process_names(container.part.name, container.part.replicas)
+    }
+    services["gateway"]["depends_on"] = {
+        name: {"condition": "service_healthy"} for name in services if name != "gateway"
+    }
+    whole: dict[str, Any] = {"name": "hedgerow", "services": services}
+    if file.tenants:
+        whole["configs"] = {"tenants": {"content": _literal(yaml.safe_dump(tenants_of(file, environment)))}}
+    elif file.tenants_file:
+        whole["configs"] = {"tenants": {"file": str(file.tenants_file)}}
+    if volumes := [name for name in ("answers", "hub") if any(_mounts(each, name) for each in services.values())]:
+        whole["volumes"] = {name: {} for name in volumes}
+    names = sorted({_variable(each.part, key) for each in found for key in each.keys.values()})
+    needed = f": {', '.join(names)}" if names else ""
+    return _HEAD.format(needed=needed) + dump(whole)
+
+
+def compose_containers(file: MeshFile, images: str = IMAGES) -> list[Container]:
+    """Its containers, which find each other by their services' names."""
+
+    def addresses(part: Part) -> list[str]:
+        return [f"{name}:{port_of(part)}" for name in process_names(part.name, part.replicas)]
+
+    found = containers(file, addresses, images)
+    if file.tenants or file.tenants_file or file.gateway.address.rpartition(":")[0] not in LOOPBACK:
+        return found
+    return [_opened(container) if container.part.service == "gateway" else container for container in found]
+
+
+def _opened(gateway: Container) -> Container:
+    """Without tenants everybody on this machine may call, as without containers: its port is published on loopback."""
+    opened = {**gateway.environment, gateway.part.prefixed("ALLOW_ANONYMOUS"): "true"}
+    return Container(gateway.part, gateway.image, opened, gateway.folders)
+
+
+def _service(file: MeshFile, container: Container) -> dict[str, Any]:
+    part = container.part
+    told = {name: _literal(text) for name, text in container.environment.items()}
+    told |= {name: f"${{{_variable(part, key)}:?}}" for name, key in container.keys.items()}
+    mounts: list[Any] = [
+        {"type": "bind", "source": str(folder), "target": inside, "read_only": True}
+        for inside, folder in container.folders.items()
+    ]
+    service = {**_EVERY_SERVICE, "image": container.image, "mem_limit": f"{round(part.memory_gib * 1024)}m"}
+    if (part.service == "llm" and not part.leaves) or part.from_hub:
+        service["shm_size"] = "512m"
+    if part.service == "cache":
+        mounts.append("answers:/var/lib/hedgerow")
+    if part.from_hub:
+        mounts.append("hub:/home/hedgerow")
+        told["HF_TOKEN"] = "${HF_TOKEN:-}"
+    if part.gpus:
+        devices = [{"driver": "nvidia", "count": part.gpus, "capabilities": ["gpu"]}]
+        service["deploy"] = {"resources": {"reservations": {"devices": devices}}}
+    if part.service == "gateway":
+        service["ports"] = [f"{file.gateway.address}:{port_of(container.part)}"]
+        service["ports"] += [f"{file.gateway.http}:{HTTP_PORT}"] if file.gateway.http else []
+        if file.tenants or file.tenants_file:
+            service["configs"] = [{"source": "tenants", "target": TENANTS}]
+    return {**service, "environment": told, **({"volumes": mounts} if mounts else {})}
+
+
+def _variable(part: Part, key: Key) -> str:
+    """Where a key is taken from: its variable, or one named after the part where it is in a file here."""
+    return key.variable or f"{part.name.upper().replace('-', '_')}_KEY"
+
+
+def _literal(text: str) -> str:
+    """As compose takes it without looking for variables in it."""
+    return text.replace("$", "$$")
+
+
+def _mounts(service: Mapping[str, Any], volume: str) -> bool:
+    return any(isinstance(each, str) and each.startswith(f"{volume}:") for each in service.get("volumes", ()))

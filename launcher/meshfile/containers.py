@@ -1,0 +1,140 @@
+"""What the services of a mesh file are as containers, be it for compose or for Kubernetes.
+
+They speak plain text to each other: their network must be one that nobody else is in, or one that encrypts by itself.
+Keys stay references. Whoever needs a model's folder gets it below /models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from hedgerow.identities import SERVICES
+from launcher.meshfile.parts import Key, Part, as_text, gateway_finds, parts
+from launcher.meshfile.schema import MeshFile
+
+IMAGES = "hedgerow"
+VERSION = "0.1.0"  # of the images
+HTTP_PORT = 8080
+MODELS = "/models"
+TENANTS = "/etc/hedgerow/tenants.yaml"
+DATA = "/var/lib/hedgerow"  # of the cache
+_UNFOLDED = 100_000  # columns: JSON in one line
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_STAND_INS = {"REDIS_URL": "redis://redis:6379/0"}  # of keys, for whoever reads settings without them
+
+
+@dataclass(frozen=True)
+class Container:
+    """One part as a container. `environment` lacks the keys."""
+
+    part: Part
+    image: str
+    environment: Mapping[str, str]
+    folders: Mapping[str, Path] = field(default_factory=dict)  # on this machine, by where they are inside
+
+    @property
+    def keys(self) -> dict[str, Key]:
+        """Credentials by their variable."""
+        return {self.part.prefixed(name): key for name, key in self.part.keys.items()}
+
+    def with_stand_ins(self) -> dict[str, str]:
+        """The environment with something in the place of each key, and with what the image says."""
+        keys = {self.part.prefixed(name): _STAND_INS.get(name, "key") for name in self.part.keys}
+        return {**self.environment, **keys, self.part.prefixed("ADDRESS"): f"0.0.0.0:{port_of(self.part)}"}
+
+
+def port_of(part: Part) -> int:
+    """Where it serves gRPC, as its image says."""
+    return SERVICES[part.service].port
+
+
+def containers(file: MeshFile, addresses: Callable[[Part], Sequence[str]], images: str = IMAGES) -> list[Container]:
+    """All of a mesh, the gateway last. `addresses` are those of a part's replicas, as its callers see them."""
+    found = parts(file)
+    return [_container(file, part, found, addresses, images) for part in found]
+
+
+def elsewhere(found: Sequence[Container]) -> list[str]:
+    """Variables that lead to this machine's loopback, which inside of a container is the container's own."""
+    return [
+        f"{container.part.name}: {name} leads to {host}, which is the container itself there"
+        for container in found
+        for name, text in container.environment.items()
+        for host in _hosts(text)
+        if host in LOOPBACK
+    ]
+
+
+def _hosts(text: str) -> list[str]:
+    words = [word for word in text.replace('"', " ").split() if "://" in word]
+    return [urlsplit(word).hostname or "" for word in words]
+
+
+def _container(
+    file: MeshFile,
+    part: Part,
+    found: Sequence[Part],
+    addresses: Callable[[Part], Sequence[str]],
+    images: str,
+) -> Container:
+    folders = {name: folder for name, folder in part.folders.items() if name != "TENANTS_FILE"}
+    inside = {name: MODELS if name == "MODELS_DIR" else f"{MODELS}/{folder.name}" for name, folder in folders.items()}
+    settings = {**part.settings, **inside, **_own(file, part, found, addresses), "PLAINTEXT": True}
+    environment = {part.prefixed(name): as_text(value) for name, value in settings.items()}
+    image = "llm-cuda" if part.gpus else part.service
+    return Container(
+        part,
+        f"{images}/{image}:{VERSION}",
+        {**environment, **_around(part)},
+        {inside[name]: folder for name, folder in folders.items()},
+    )
+
+
+def _own(
+    file: MeshFile, part: Part, found: Sequence[Part], addresses: Callable[[Part], Sequence[str]]
+) -> dict[str, object]:
+    """What it is told because it is a container."""
+    if part.service == "cache":
+        return {"DATABASE": f"{DATA}/answers.sqlite", "MODEL_CACHE": f"{DATA}/models"}
+    if part.service != "gateway":
+        return {}
+    told: dict[str, object] = dict(gateway_finds(found, addresses))
+    if file.gateway.http:
+        told["HTTP_ADDRESS"] = f"0.0.0.0:{HTTP_PORT}"
+    if file.tenants or file.tenants_file:
+        told["TENANTS_FILE"] = TENANTS
+    return told
+
+
+def _around(part: Part) -> dict[str, str]:
+    """What engines write goes where they may: what they download is kept, the rest is not."""
+    if part.service not in ("llm", "audio"):
+        return {}
+    if part.from_hub:
+        return {"HOME": "/home/hedgerow", "HF_HOME": "/home/hedgerow/hub", "VLLM_CACHE_ROOT": "/home/hedgerow/vllm"}
+    return {"HOME": "/tmp"}
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what is used in several places in each of them, and texts of several lines as such."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Plain.add_representer(str, _represent)
+
+
+def dump(content: Mapping[str, Any]) -> str:
+    """YAML, as people read it."""
+    return yaml.dump(content, Dumper=_Plain, sort_keys=False, width=_UNFOLDED)

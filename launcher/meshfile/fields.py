@@ -1,0 +1,168 @@
+"""Kinds of values in a mesh file: what must be there on this machine is looked for when the file is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+
+_CREDENTIAL = re.compile(r"((^|[-_])(key|token|secret|password)|authorization)$", re.IGNORECASE)
+_LONGEST_KEY_BYTES = 16 * 1024
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a file is read. Keys of providers are not needed for what runs elsewhere."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    keys_needed: bool = True
+
+
+def is_url(text: str) -> bool:
+    """Whether it means to be one."""
+    return re.match(r"https?:", text) is not None
+
+
+def is_folder(text: str, info: ValidationInfo) -> bool:
+    """Whether it means a folder, not a name on the hub: it looks like a path, or there is one."""
+    return text.startswith((".", "/", "~")) or (_surroundings(info).folder / text).is_dir()
+
+
+def credential_in(settings: Any) -> str:
+    """The first name, at any depth, of a text that is one by its name; empty where there is none."""
+    if isinstance(settings, list):
+        return next(filter(None, map(credential_in, settings)), "")
+    if not isinstance(settings, dict):
+        return ""
+    own = (name for name, value in settings.items() if isinstance(value, str) and _CREDENTIAL.search(name))
+    return next(own, "") or next(filter(None, map(credential_in, settings.values())), "")
+
+
+def _surroundings(info: ValidationInfo) -> Surroundings:
+    found = info.context
+    assert isinstance(found, Surroundings)
+    return found
+
+
+def _to_path(given: Any, info: ValidationInfo) -> Any:
+    if not isinstance(given, str) or not given or "\0" in given:
+        raise ValueError("a path is needed")
+    return (_surroundings(info).folder / Path(given).expanduser()).absolute()
+
+
+def _is_folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise ValueError(f"a folder is needed, there is none at {path}")
+    return path
+
+
+def _is_file(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"a file is needed, there is none at {path}")
+    return path
+
+
+def _can_be_made(path: Path) -> Path:
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"a file in a folder that exists is needed, {path.parent} is none")
+    return path
+
+
+def _holds_a_key(path: Path, info: ValidationInfo) -> Path:
+    if not path.is_file():
+        raise ValueError("a file that holds the key is needed, there is none")
+    if _surroundings(info).keys_needed:
+        read_key(path)
+    return path
+
+
+def read_key(path: Path) -> str:
+    """The key that a file holds. Raises ValueError, whose text says nothing of it."""
+    try:
+        with path.open() as file:
+            key = file.read(_LONGEST_KEY_BYTES).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"a file that can be read is needed ({type(error).__name__})") from None
+    if not key or len(key.split()) != 1:
+        raise ValueError("a file with one key and nothing else is needed")
+    return key
+
+
+def _is_name(name: str) -> str:
+    """A key in the place of its variable's name has small letters, dashes or dots; a name has none of these."""
+    if not re.fullmatch(r"[A-Z_][A-Z0-9_]{0,63}", name):
+        raise ValueError(
+            "the name of an environment variable is needed, in capitals, such as OPENAI_API_KEY; a key must not be in "
+            "the file"
+        )
+    return name
+
+
+def _is_set(name: str, info: ValidationInfo) -> str:
+    environment = _surroundings(info).environment
+    if not environment.get(name, "").strip():
+        raise ValueError(f"the environment variable {name} {'is empty' if name in environment else 'is not set'}")
+    return name
+
+
+def _is_set_where_needed(name: str, info: ValidationInfo) -> str:
+    return _is_set(name, info) if _surroundings(info).keys_needed else name
+
+
+def _is_http(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("http://host:port or https://host is needed")
+    if "@" in parts.netloc or parts.query:
+        raise ValueError("a URL without user, password and query is needed; a key goes where key_env or key_file says")
+    return url
+
+
+def _is_redis(url: str) -> str:
+    if not re.match(r"(rediss?|unix)://", url):
+        raise ValueError("redis://host:port/db is needed")
+    if "@" in url or "?" in url:
+        raise ValueError("a URL without user, password and query is needed; for others there is redis_url_env")
+    return url
+
+
+def _to_address(given: Any) -> Any:
+    return f"127.0.0.1:{given}" if isinstance(given, int) and not isinstance(given, bool) else given
+
+
+def _is_address(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]/]+)", host) or not re.fullmatch(r"\d{1,5}", port):
+        raise ValueError("host:port, or a port on loopback, is needed")
+    if not 1 <= int(port) <= 65_535:
+        raise ValueError("a port from 1 to 65535 is needed")
+    return address
+
+
+def _one_or_many(given: Any) -> Any:
+    return [given] if isinstance(given, str) else given
+
+
+HttpUrl = Annotated[str, AfterValidator(_is_http)]
+RedisUrl = Annotated[str, AfterValidator(_is_redis)]
+Address = Annotated[str, BeforeValidator(_to_address), AfterValidator(_is_address)]
+ExistingFolder = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_folder)]
+ExistingFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_file)]
+NewFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_can_be_made)]
+KeyFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_holds_a_key)]
+VariableName = Annotated[str, AfterValidator(_is_name), AfterValidator(_is_set_where_needed)]
+# Of callers: their digests are needed everywhere.
+KeyNames = Annotated[
+    list[Annotated[str, AfterValidator(_is_name), AfterValidator(_is_set)]], BeforeValidator(_one_or_many)
+]
+Digests = Annotated[list[Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]], BeforeValidator(_one_or_many)]

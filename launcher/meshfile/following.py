@@ -1,0 +1,85 @@
+"""Brings a running mesh to what its file says, whenever that has changed.
+
+A change costs as little as it can: tenants are written to the file that the gateway follows, and of the services those
+alone are started again whose settings are others now, one after the other, replicas of one model too. A file that
+cannot be used changes nothing, and where a service does not start with its new settings the mesh goes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from launcher.mesh import Mesh, MeshError
+from launcher.meshfile.planning import Plan, plan
+from launcher.meshfile.problems import BadMeshFile
+from launcher.processes import ServiceFailed, ServiceSpec
+
+_LOOK_S = 0.4
+Tell = Callable[[str], None]
+
+
+async def follow(path: Path, state_dir: Path, mesh: Mesh, current: Plan, tell: Tell) -> None:
+    """Until cancelled. `tell` hears what was done, and what is wrong with a file that was refused."""
+    async for _ in _changes(path, current.read.text):
+        try:
+            wanted = await plan(path, state_dir, current.ports)
+        except (BadMeshFile, MeshError) as error:
+            tell(f"{error}\n{path} is refused; the mesh stays as it was")
+            continue
+        if await _bring(mesh, current, wanted, state_dir, tell):
+            current = wanted
+
+
+async def _bring(mesh: Mesh, current: Plan, wanted: Plan, state_dir: Path, tell: Tell) -> bool:
+    """Whether the mesh is as wanted now; where it cannot be, it is as it was."""
+    try:
+        wanted.write_files(state_dir)
+        done = await bring(mesh, wanted.specs)
+    except (MeshError, ServiceFailed) as error:
+        tell(f"{error}\n{wanted.read.name} is not followed; the mesh goes back to what it was")
+        with contextlib.suppress(MeshError, ServiceFailed):  # who cannot be started is told by `mesh` itself
+            current.write_files(state_dir)
+            await bring(mesh, current.specs)
+        return False
+    tell(f"{wanted.read.name} is in force: {', '.join(done) or 'nothing had to start again'}")
+    return True
+
+
+async def bring(mesh: Mesh, wanted: Sequence[ServiceSpec]) -> list[str]:
+    """Start what is new, then start again what has changed, the front last, then stop what is gone. Returns what was
+    done. Raises `MeshError` or `ServiceFailed`, and has then done a part of it."""
+    running = {service.spec.name: service.spec for service in mesh.services}
+    new = [spec for spec in wanted if spec.name not in running]
+    changed = [spec for spec in wanted if spec.name in running and spec != running[spec.name]]
+    gone = running.keys() - {spec.name for spec in wanted}
+    for spec in (*new, *changed):
+        await mesh.put(spec)
+    for name in sorted(gone):
+        await mesh.remove(name)
+    return [
+        *(f"{spec.name} started" for spec in new),
+        *(f"{spec.name} started again" for spec in changed),
+        *(f"{name} stopped" for name in sorted(gone)),
+    ]
+
+
+async def _changes(path: Path, text: str) -> AsyncIterator[None]:
+    """Whenever the file has changed and is as it was at the last look, for who writes it may not be done."""
+    known = seen = text.encode()
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        now = _content(path)
+        if now != known and now == seen:
+            known = now
+            yield
+        seen = now
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # between two versions, or gone: `plan` says so
+        return b""

@@ -1,0 +1,112 @@
+"""YAML with the place of every key and value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from launcher.meshfile.problems import Path, Problem, dotted
+
+_MOST_NODES = 100_000  # with those that anchors repeat
+_MERGE = "tag:yaml.org,2002:merge"
+Place = tuple[int, int]  # line and column, from 1
+
+
+@dataclass
+class Marked:
+    """What a YAML text says, and where. `problems` are those of the text itself: no YAML, or a name twice."""
+
+    content: Any = None
+    keys: dict[Path, Place] = field(default_factory=dict)
+    values: dict[Path, Place] = field(default_factory=dict)
+    groups: set[Path] = field(default_factory=set)  # values that hold others
+    problems: list[Problem] = field(default_factory=list)
+
+    def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
+        """One at `path`, or at the nearest that is there around it."""
+        for end in range(len(path), -1, -1):
+            near = path[:end]
+            of_key = at_key or (end < len(path) and near in self.groups)
+            places = (self.keys, self.values) if of_key else (self.values, self.keys)
+            for of in places:
+                if near in of:
+                    return Problem(*of[near], dotted(path), message)
+        return Problem(1, 1, dotted(path), message)
+
+
+def read_marked(text: str) -> Marked:
+    """Read one YAML document. Of what is wrong with the text, only its place and the kind are told: not the line."""
+    loader, marked = yaml.SafeLoader(text), Marked()
+    try:
+        node = loader.get_single_node()
+        if node is not None:
+            _Reader(loader, marked).read(node, ())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        marked.problems.append(Problem(*place, "", f"no YAML: {error.problem or error.context}"))
+    except yaml.YAMLError:
+        marked.problems.append(Problem(1, 1, "", "no YAML: characters that must not be in it"))
+    finally:
+        loader.dispose()
+    return marked
+
+
+class _Reader:
+    def __init__(self, loader: yaml.SafeLoader, marked: Marked):
+        self._loader, self._marked = loader, marked
+        self._around: list[yaml.Node] = []
+        self._nodes = 0
+
+    def read(self, node: yaml.Node, path: Path) -> Any:
+        """Fill `marked` with the document."""
+        self._marked.content = self._value(node, path)
+
+    def _value(self, node: yaml.Node, path: Path) -> Any:
+        self._nodes += 1
+        if node in self._around or self._nodes > _MOST_NODES:
+            raise yaml.MarkedYAMLError(problem="an anchor that repeats itself", problem_mark=node.start_mark)
+        self._marked.values[path] = _place(node)
+        self._around.append(node)
+        try:
+            if not isinstance(node, yaml.ScalarNode):
+                self._marked.groups.add(path)
+            if isinstance(node, yaml.MappingNode):
+                return dict(self._members(node, path))
+            if isinstance(node, yaml.SequenceNode):
+                return [self._value(item, (*path, number)) for number, item in enumerate(node.value)]
+            return self._loader.construct_object(node)
+        except ValueError as error:  # 2026-13-45, for example
+            raise yaml.MarkedYAMLError(problem=type(error).__name__, problem_mark=node.start_mark) from None
+        finally:
+            self._around.pop()
+
+    def _members(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, Any]]:
+        self._refuse_twice(node, path)
+        self._loader.flatten_mapping(node)
+        for key, value in node.value:
+            name = key.value
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                self._add(key, path, "a name: text, in quotes where YAML takes it for something else")
+                continue
+            self._marked.keys[(*path, name)] = _place(key)
+            yield name, self._value(value, (*path, name))
+
+    def _refuse_twice(self, node: yaml.MappingNode, path: Path) -> None:
+        """YAML's readers let the last one win, without a word."""
+        first: dict[str, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                if key.value in first:
+                    self._add(key, (*path, key.value), f"once; it stands in line {first[key.value]} already")
+                first.setdefault(key.value, _place(key)[0])
+
+    def _add(self, node: yaml.Node, path: Path, message: str) -> None:
+        self._marked.problems.append(Problem(*_place(node), dotted(path), message))
+
+
+def _place(node: yaml.Node) -> Place:
+    return node.start_mark.line + 1, node.start_mark.column + 1

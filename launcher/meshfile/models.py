@@ -1,0 +1,167 @@
+"""What may stand in a mesh file of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from launcher.meshfile.fields import (
+    ExistingFolder,
+    HttpUrl,
+    KeyFile,
+    VariableName,
+    credential_in,
+    is_folder,
+    is_url,
+)
+
+Settings = dict[str, JsonValue]
+Milliseconds = Annotated[float, Field(gt=0, le=600_000)]
+ENGINES = ("vllm", "openai", "anthropic")  # those whose options are settings of the llm service
+Dollars = Annotated[float, Field(ge=0, le=1_000)]
+ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$")]
+SERVICE_SETTINGS = "More settings of the service by their names in settings.md, for example"
+
+
+class Section(BaseModel):
+    """A part of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+class WithSettings(Section):
+    """A part whose service takes more settings than the file has words for."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {}  # settings that the file has its own words for, and these
+
+    @field_validator("settings", check_fields=False)
+    @classmethod
+    def _said_once(cls, settings: Settings) -> Settings:
+        words = {"address": "nothing: the mesh decides", "otlp_endpoint": "tracing", "trace_ratio": "tracing"}
+        for name in settings:
+            if instead := (words | dict(cls.elsewhere)).get(name.lower()):
+                raise ValueError(f"{name}: belongs into {instead}")
+        if named := credential_in(settings):
+            raise ValueError(f"{named}: a credential must not be in the file")
+        return settings
+
+
+class Prices(Section):
+    """What a model costs, in US dollars for a million tokens."""
+
+    input: Dollars = Field(0, description="Of prompts.")
+    output: Dollars = Field(0, description="Of answers.")
+
+
+class Model(WithSettings):
+    """A model: `folder`, `hub` or `url` says where it is. In short, one of the three alone: `fast: ./models/fast`."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "engine": "engine",
+        "model_name": "the model's name",
+        **dict.fromkeys(ENGINES, "options"),
+    }
+
+    folder: ExistingFolder | None = Field(None, description="A model's folder on this machine, for vLLM.")
+    hub: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")] | None = Field(
+        None, description="A model's name on the hub, for vLLM."
+    )
+    url: HttpUrl | None = Field(
+        None, validate_default=True, description="A provider's or a server's API, up to and including `/v1`."
+    )
+    model: str = Field("", description="With `url`: the provider's name of the model. Without it, the name here.")
+    key_env: VariableName | None = Field(
+        None, description="With `url`: the name of the environment variable that holds the API key."
+    )
+    key_file: KeyFile | None = Field(None, description="With `url`: the file that holds it, and nothing else.")
+    engine: Annotated[str, Field(pattern=r"^(vllm|openai|anthropic|[\w.]+:\w+)$")] = Field(
+        "",
+        description="What generates: `vllm`, `openai` (all that speaks chat completions), `anthropic`, or one of your "
+        "own as `package.module:function`. Without it, `vllm` for a folder or the hub and `openai` for a URL.",
+    )
+    tier: Literal["fast", "balanced", "quality"] = Field("balanced", description="Its class. A request for one gets the fastest model of it, or of a better one.")
+    prices: Prices = Field(Prices(), description="What it costs; answers say what they cost by it.")
+    context_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description="The most tokens that prompt and answer may have together. Without it, what the folder's "
+        "`config.json` says, or 8192.",
+    )
+    max_tokens: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="The most tokens of an answer, also where a request does not say. Without it, 256 and 512."
+    )
+    expected_ttft_ms: Milliseconds | None = Field(
+        None, description="Its usual time to the first token, which counts until there are measurements."
+    )
+    expected_total_ms: Milliseconds | None = Field(None, description="Likewise to the last token.")
+    replicas: int = Field(1, ge=1, le=64, description="Processes that serve it. Calls are hedged between them.")
+    options: Settings = Field(
+        {},
+        description="More of the engine, by the names in settings.md: those below `vllm`, `openai` or `anthropic`. "
+        "vLLM also takes every field of its `AsyncEngineArgs`.",
+    )
+    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `warm_up`.")
+    memory_gib: Annotated[float, Field(gt=0, le=4_096)] | None = Field(
+        None, description="In containers: the most memory. Without it, 4 for vLLM and 0.5 for a provider."
+    )
+    gpus: int = Field(0, ge=0, le=16, description="In containers: how many NVIDIA GPUs it gets.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, given: Any, info: ValidationInfo) -> Any:
+        if not isinstance(given, str):
+            return given
+        return {"url" if is_url(given) else "folder" if is_folder(given, info) else "hub": given}
+
+    @field_validator("url")
+    @classmethod
+    def _one_place(cls, url: str | None, info: ValidationInfo) -> str | None:
+        given = [name for name in ("folder", "hub") if info.data.get(name)] + ["url"] * bool(url)
+        if {"folder", "hub"} <= info.data.keys() and len(given) != 1:
+            raise ValueError(f"one of folder, hub and url is needed, has {' and '.join(given) or 'none'}")
+        return url
+
+    @field_validator("key_env", "key_file", "model")
+    @classmethod
+    def _of_a_provider(cls, value: Any, info: ValidationInfo) -> Any:
+        if value and "url" in info.data and not info.data["url"]:
+            raise ValueError("only with a url")
+        if info.field_name == "key_file" and value and info.data.get("key_env"):
+            raise ValueError("not beside key_env: one key")
+        return value
+
+    @field_validator("engine")
+    @classmethod
+    def _fits(cls, engine: str, info: ValidationInfo) -> str:
+        if engine in ("openai", "anthropic") and "url" in info.data and not info.data["url"]:
+            raise ValueError(f"{engine} only with a url")
+        if engine == "vllm" and info.data.get("url"):
+            raise ValueError("vllm loads a folder or what is on the hub; a vLLM server with a url is `openai`")
+        return engine
+
+    @field_validator("options")
+    @classmethod
+    def _not_said_twice(cls, options: Settings, info: ValidationInfo) -> Settings:
+        for name in options:
+            if name in ("model", "base_url", "api_key"):
+                instead = {"model": "folder, hub or model", "base_url": "url", "api_key": "key_env or key_file"}[name]
+                raise ValueError(f"{name}: belongs into {instead}")
+        if named := credential_in(options):
+            raise ValueError(f"{named}: a credential must not be in the file; see key_env and key_file")
+        if options and ":" in info.data.get("engine", ""):
+            raise ValueError("none for an engine of your own")
+        return options
+
+    @property
+    def engine_used(self) -> str:
+        """The engine, said or not."""
+        return self.engine or ("openai" if self.url else "vllm")

@@ -1,0 +1,214 @@
+"""What a mesh file means: the services, and what each is told.
+
+A `Part` says nothing of where its service runs. Who runs it (`processes` on this machine, `compose`, `kubernetes`)
+gives it addresses, and its folders and keys in its own way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from launcher.meshfile.fields import read_key
+from launcher.meshfile.models import Model, Settings
+from launcher.meshfile.names import service_name
+from launcher.meshfile.problems import Path as Place
+from launcher.meshfile.schema import Audio, MeshFile, Tenant, Vision
+
+DEFAULT_CONTEXT_TOKENS = 8192
+_PROVIDER_GIB, _ENGINE_GIB = 0.5, 4.0
+
+
+@dataclass(frozen=True)
+class Key:
+    """Where a credential is: in a variable of the environment, or in a file."""
+
+    variable: str = ""
+    file: Path | None = None
+
+    def value(self, environment: Mapping[str, str]) -> str:
+        """The credential itself. Raises ValueError, whose text says nothing of it."""
+        return read_key(self.file) if self.file else environment[self.variable].strip()
+
+
+@dataclass(frozen=True)
+class Part:
+    """One service, which `replicas` processes serve. Settings are named as in its environment, without the prefix."""
+
+    name: str  # `llm-fast`
+    service: str  # `llm`
+    at: Place  # in the file
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    origins: Mapping[str, Place] = field(default_factory=dict)  # where in the file a setting comes from
+    folders: Mapping[str, Path] = field(default_factory=dict)  # settings that are a folder or a file on this machine
+    keys: Mapping[str, Key] = field(default_factory=dict)  # settings that are credentials
+    replicas: int = 1
+    memory_gib: float = 1.0
+    gpus: int = 0
+    from_hub: bool = False
+    leaves: bool = False  # whether it talks to somebody outside
+
+    def prefixed(self, setting: str) -> str:
+        """The variable of a setting."""
+        return f"HEDGEROW_{self.service.upper()}_{setting}"
+
+
+def parts(file: MeshFile) -> list[Part]:
+    """All services of a mesh, the gateway last. Who is where is not said yet: see `gateway_finds`."""
+    found = [_cache(file)] if file.cache.enabled else []
+    found += [_router(file), *(_model(name, model) for name, model in file.models.items())]
+    found += [_vision(file.vision)] if file.vision else []
+    found += [_audio(file.audio)] if file.audio else []
+    everywhere: dict[str, Any] = {}
+    if file.tracing:
+        everywhere = {"OTLP_ENDPOINT": file.tracing.otlp_endpoint, "TRACE_RATIO": file.tracing.ratio}
+    return [replace(part, settings={**everywhere, **part.settings}) for part in [*found, _gateway(file)]]
+
+
+def gateway_finds(found: Sequence[Part], addresses: Callable[[Part], Sequence[str]]) -> dict[str, Any]:
+    """What a gateway is told of the others."""
+    alone = {part.service: addresses(part)[0] for part in found if part.service != "llm"}
+    names = ("cache", "router", "vision", "audio")
+    models = {part.settings["MODEL_NAME"]: list(addresses(part)) for part in found if part.service == "llm"}
+    return {**{f"{name.upper()}_ADDRESS": alone.get(name, "") for name in names}, "LLM_ADDRESSES": models}
+
+
+def as_text(value: Any) -> str:
+    """A setting's value as a variable has it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def tenants_of(file: MeshFile, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The tenants as the gateway's own file has them: their keys as SHA-256."""
+    return {name: _tenant(tenant, environment) for name, tenant in file.tenants.items()}
+
+
+def _tenant(tenant: Tenant, environment: Mapping[str, str]) -> dict[str, Any]:
+    keys = [Key(variable=name).value(environment) for name in tenant.key_env]
+    keys += [read_key(tenant.key_file)] if tenant.key_file else []
+    digests = [*tenant.key_sha256, *(sha256(key.encode()).hexdigest() for key in keys)]
+    said = tenant.model_dump(exclude={"key_env", "key_file", "key_sha256"}, exclude_unset=True)
+    return {"keys": digests, **said}
+
+
+def _with_more(part: Part, settings: Settings) -> Part:
+    """With what the file says of the service's own settings; they are stronger than what is usual here."""
+    more = {name.upper(): value for name, value in settings.items()}
+    origins = {name.upper(): (*part.at, "settings", name) for name in settings}
+    return replace(part, settings={**part.settings, **more}, origins={**part.origins, **origins})
+
+
+def _cache(file: MeshFile) -> Part:
+    return _with_more(Part("cache", "cache", ("cache",), memory_gib=2, **_shared(file)), file.cache.settings)
+
+
+def _router(file: MeshFile) -> Part:
+    catalogue = [_in_catalogue(name, model) for name, model in file.models.items()]
+    shared = _shared(file)
+    settings = {**shared.pop("settings"), "MODELS": catalogue}
+    part = Part("router", "router", ("router",), settings, {"MODELS": ("models",)}, memory_gib=0.25, **shared)
+    return _with_more(part, file.router.settings)
+
+
+def _gateway(file: MeshFile) -> Part:
+    given, shared = file.gateway, _shared(file)
+    said = {"WORKERS": given.workers, "ALLOW_ANONYMOUS": given.allow_anonymous, "PLAINTEXT": given.plaintext}
+    settings = shared.pop("settings") | {
+        name: value for name, value in said.items() if name.lower() in given.model_fields_set
+    }
+    # Who may come in is told of the address that lets them.
+    origins: dict[str, Place] = dict.fromkeys(("ADDRESS", "PLAINTEXT", "ALLOW_ANONYMOUS"), ("gateway", "address"))
+    origins |= {"WORKERS": ("gateway", "workers"), "HTTP_ADDRESS": ("gateway", "http"), "LLM_ADDRESSES": ("models",)}
+    folders = {"TENANTS_FILE": file.tenants_file} if file.tenants_file else {}
+    memory = 0.5 * given.workers
+    part = Part("gateway", "gateway", ("gateway",), settings, origins, folders, memory_gib=memory, **shared)
+    return _with_more(part, given.settings)
+
+
+def _shared(file: MeshFile) -> dict[str, Any]:
+    """Redis, for those whose replicas share state."""
+    if file.cache.redis_url_env:
+        return {"settings": {}, "keys": {"REDIS_URL": Key(variable=file.cache.redis_url_env)}}
+    return {"settings": {"REDIS_URL": file.cache.redis_url} if file.cache.redis_url else {}}
+
+
+def _vision(given: Vision) -> Part:
+    settings = {"DEFAULT_MODEL": given.default} if given.default else {}
+    origins = {"MODELS_DIR": ("vision", "models"), "DEFAULT_MODEL": ("vision", "default")}
+    part = Part("vision", "vision", ("vision",), settings, origins, {"MODELS_DIR": given.models}, memory_gib=2)
+    return _with_more(part, given.settings)
+
+
+def _audio(given: Audio) -> Part:
+    folders = {"MODEL": given.folder} if given.folder else {}
+    settings = {} if given.folder else {"MODEL": given.hub}
+    part = Part(
+        "audio", "audio", ("audio",), settings, {}, folders, memory_gib=2, from_hub=not folders, leaves=not folders
+    )
+    return _with_more(part, given.settings)
+
+
+def _model(name: str, model: Model) -> Part:
+    at = ("models", name)
+    settings: dict[str, Any] = {"MODEL_NAME": name, "ENGINE": model.engine_used}
+    if model.max_tokens:
+        settings |= {"MAX_TOKENS_CAP": model.max_tokens, "DEFAULT_MAX_TOKENS": model.max_tokens}
+    origins: dict[str, Place] = {"ENGINE": (*at, "engine"), "MODEL_NAME": at}
+    origins |= dict.fromkeys(("MAX_TOKENS_CAP", "DEFAULT_MAX_TOKENS"), (*at, "max_tokens"))
+    group = "" if ":" in model.engine_used else model.engine_used.upper()
+    if group:
+        settings[group] = {**_of_engine(name, model), **model.options}
+        origins[group] = (*at, "options")
+    key = Key(model.key_env or "", model.key_file)
+    part = Part(
+        service_name(name),
+        "llm",
+        at,
+        settings,
+        origins,
+        {f"{group}__MODEL": model.folder} if model.folder and group else {},
+        {f"{group}__API_KEY": key} if group and (key.variable or key.file) else {},
+        model.replicas,
+        model.memory_gib or (_PROVIDER_GIB if model.url else _ENGINE_GIB),
+        model.gpus,
+        from_hub=bool(model.hub),
+        leaves=bool(model.hub or model.url),
+    )
+    return _with_more(part, model.settings)
+
+
+def _of_engine(name: str, model: Model) -> dict[str, Any]:
+    """The engine's own settings that the file has words for."""
+    if model.url:
+        said: dict[str, Any] = {"base_url": model.url, "model": model.model or name}
+        return said | ({"context_tokens": model.context_tokens} if model.context_tokens else {})
+    said = {"model": model.hub} if model.hub else {}
+    return said | ({"max_model_len": model.context_tokens} if model.context_tokens else {})
+
+
+def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
+    """The router's row."""
+    said = {
+        "name": name,
+        "tier": model.tier,
+        "context_tokens": model.context_tokens or _context_of(model.folder) or DEFAULT_CONTEXT_TOKENS,
+        "prompt_usd_per_mtok": model.prices.input,
+        "completion_usd_per_mtok": model.prices.output,
+    }
+    expected = {"expected_ttft_ms": model.expected_ttft_ms, "expected_total_ms": model.expected_total_ms}
+    return said | {key: value for key, value in expected.items() if value is not None}
+
+
+def _context_of(folder: Path | None) -> int:
+    """What a model says of itself; 0 where it says nothing."""
+    if folder is None:
+        return 0
+    try:
+        said = json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
+    except (OSError, ValueError, AttributeError):
+        return 0
+    return said if isinstance(said, int) and said > 0 else 0

@@ -1,0 +1,42 @@
+"""From a file on the disk to what is to run on this machine, checked as a whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.mesh import MeshError
+from launcher.meshfile.preflight import refused
+from launcher.meshfile.problems import BadMeshFile
+from launcher.meshfile.processes import Ports, ports_of, processes, write_tenants
+from launcher.meshfile.reading import Read, read
+from launcher.processes import ServiceSpec
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A file that can be used, and the processes that it means, the gateway last."""
+
+    read: Read
+    specs: Sequence[ServiceSpec]
+    ports: Ports
+
+    def write_files(self, state_dir: Path) -> None:
+        """What the services read beside their environment."""
+        write_tenants(self.read.file, state_dir, os.environ)
+
+
+async def plan(path: Path, state_dir: Path, ports: Ports | None = None) -> Plan:
+    """Read the file and ask the services' own code about it. With `ports`, processes that had one keep it. Raises
+    `BadMeshFile`, and `MeshError` where a key is gone that was there a moment ago."""
+    found = read(path)
+    ports = ports or ports_of(found.file)
+    try:
+        planned = processes(found.file, ports, state_dir, os.environ)
+    except (ValueError, KeyError) as error:
+        raise MeshError(f"{path}: {error}") from None
+    if problems := await refused(found, [(process.part, process.spec.environment) for process in planned]):
+        raise BadMeshFile(str(path), problems)
+    return Plan(found, [process.spec for process in planned], ports)

@@ -1,0 +1,55 @@
+"""What is wrong with a mesh file, all of it at once, each with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Path = tuple[str | int, ...]  # ("models", "fast", "tier")
+HIDDEN = "(not shown)"
+_SECRET = re.compile(r"(key_env|key_file|key_sha256|_key|token|secret|password|authorization|redis_url|_env)$", re.I)
+_IN_URL = re.compile(r"(?<=://)[^\s/]*@|(?<=\?)[^\s\"']+")
+_LONGEST = 80
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One of them. Lines and columns count from 1."""
+
+    line: int
+    column: int
+    path: str
+    message: str
+
+    def told(self, file: str) -> str:
+        """As compilers say it, so that editors find the place."""
+        return f"{file}:{self.line}:{self.column}: {f'{self.path}: ' if self.path else ''}{self.message}"
+
+
+class BadMeshFile(ValueError):
+    """The file cannot be used as it is written."""
+
+    def __init__(self, file: str, problems: Sequence[Problem]):
+        self.file, self.problems = file, tuple(sorted(set(problems)))
+        super().__init__("\n".join(problem.told(file) for problem in self.problems))
+
+
+def dotted(path: Path) -> str:
+    """`models.fast.tier`."""
+    return ".".join(map(str, path))
+
+
+def in_our_words(message: str) -> str:
+    """pydantic's words, in those of the rest."""
+    told = message.removeprefix("Value error, ").replace("Input should be", "it must be")
+    return "no such setting" if told.startswith("Extra inputs are not permitted") else told
+
+
+def got(path: Path, value: Any) -> str:
+    """What stands there, for people's eyes: nothing of what may be a credential, be it only misplaced."""
+    if any(_SECRET.search(str(step)) for step in path):
+        return f"got {len(value)} characters {HIDDEN}" if isinstance(value, str) else f"got a value {HIDDEN}"
+    text = _IN_URL.sub(HIDDEN, repr(value))
+    return f"got {text if len(text) <= _LONGEST else f'{text[: _LONGEST - 1]}…'}"

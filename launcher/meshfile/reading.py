@@ -1,0 +1,124 @@
+"""A mesh file, read and checked as a whole: a `MeshFile`, or all that is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from launcher.meshfile import problems
+from launcher.meshfile.fields import Surroundings
+from launcher.meshfile.marks import Marked, read_marked
+from launcher.meshfile.names import service_name
+from launcher.meshfile.problems import BadMeshFile, Problem, got, in_our_words
+from launcher.meshfile.schema import MeshFile
+
+_LARGEST_BYTES = 1024 * 1024
+# What people write who do not know the file's own word.
+_MEANT = {"key": "key_env", "api_key": "key_env", "token": "key_env", "base_url": "url", "price": "prices"}
+
+
+@dataclass(frozen=True)
+class Read:
+    """A file as it was read: what it means, its text, and where what stands in it."""
+
+    name: str  # as it was asked for
+    text: str
+    file: MeshFile
+    marked: Marked
+
+    def problem(self, path: problems.Path, message: str) -> Problem:
+        """One that stands at `path`."""
+        return self.marked.problem(path, message)
+
+
+def read(path: Path, environment: Mapping[str, str] | None = None, *, keys_needed: bool = True) -> Read:
+    """The file at `path`. Raises `BadMeshFile` with all its problems."""
+    try:
+        text = _text(path)
+    except (OSError, ValueError) as error:
+        wrong = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadMeshFile(str(path), [Problem(1, 1, "", f"cannot be read: {wrong}")]) from None
+    surroundings = Surroundings(path.absolute().parent, os.environ if environment is None else environment, keys_needed)
+    return parse(text, str(path), surroundings)
+
+
+def parse(text: str, name: str, surroundings: Surroundings) -> Read:
+    """The same of a text. Raises `BadMeshFile`."""
+    marked = read_marked(text)
+    wrong = list(marked.problems)
+    if not wrong and not isinstance(marked.content, dict):
+        wrong.append(Problem(1, 1, "", "keys and values are needed, `models:` at least"))
+    if isinstance(marked.content, dict):
+        wrong += _of_one_name(marked)
+        try:
+            file = MeshFile.model_validate(marked.content, context=surroundings)
+        except ValidationError as error:
+            wrong += [_problem(marked, each) for each in error.errors()]
+    if wrong:
+        raise BadMeshFile(name, wrong)
+    return Read(name, text, file, marked)
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        given = file.read(_LARGEST_BYTES + 1)
+    if len(given) > _LARGEST_BYTES:
+        raise ValueError(f"at most {_LARGEST_BYTES} bytes, got more")
+    return given.decode()
+
+
+def _of_one_name(marked: Marked) -> Iterator[Problem]:
+    """Models whose names differ in nothing that the name of a process can have."""
+    models = marked.content.get("models")
+    first: dict[str, str] = {}
+    for name in models if isinstance(models, dict) else ():
+        other = first.setdefault(service_name(name), name)
+        if other != name:
+            wanted = f"a name that differs from {other} in letters or digits is needed"
+            yield marked.problem(("models", name), f"{wanted}: both would be {service_name(name)}", at_key=True)
+
+
+def _problem(marked: Marked, error: Any) -> Problem:
+    """pydantic's error, with its place and in our words."""
+    path: problems.Path = tuple(step for step in error["loc"] if step != "[key]")
+    while path and isinstance(path[-1], int) and path not in marked.values:  # one where there may be several
+        path = path[:-1]
+    if error["type"] == "extra_forbidden":
+        return marked.problem(path, f"no such key; {_instead(path)}", at_key=True)
+    if error["type"] == "missing":
+        return marked.problem(path, "is needed")
+    message = in_our_words(error["msg"])
+    in_key = error["loc"][-1:] == ("[key]",)
+    given = error["input"]
+    if not isinstance(given, str | int | float) or (isinstance(given, str) and given in message):
+        return marked.problem(path, message, at_key=in_key)
+    return marked.problem(path, f"{message}, {got(path, given)}", at_key=in_key)
+
+
+def _instead(path: problems.Path) -> str:
+    """The keys that there are where this one stands."""
+    known = list(_section(path[:-1]).model_fields)
+    name = str(path[-1])
+    near = [_MEANT[name]] if _MEANT.get(name) in known else get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+
+
+def _section(path: problems.Path) -> type[BaseModel]:
+    """The class of the section at `path`, where names of models and tenants stand between."""
+    section: type[BaseModel] = MeshFile
+    for step in path:
+        field = section.model_fields.get(str(step))
+        section = (_class_in(field.annotation) if field else None) or section
+    return section
+
+
+def _class_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_class_in, get_args(annotation))), None)

@@ -1,0 +1,23 @@
+"""A mesh file as what runs in containers, checked as what runs here is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from launcher.meshfile import compose, kubernetes
+from launcher.meshfile.containers import elsewhere
+from launcher.meshfile.preflight import refused
+from launcher.meshfile.problems import BadMeshFile
+from launcher.meshfile.reading import read
+
+
+async def render(target: Literal["compose", "k8s"], path: Path, images: str) -> tuple[str, list[str]]:
+    """(the text, what may not be meant). Raises `BadMeshFile`."""
+    found = read(path, keys_needed=False)
+    planned = (compose.compose_containers if target == "compose" else kubernetes.pods)(found.file, images)
+    if problems := await refused(found, [(container.part, container.with_stand_ins()) for container in planned]):
+        raise BadMeshFile(str(path), problems)
+    write = compose.render if target == "compose" else kubernetes.render
+    return write(found.file, os.environ, images), elsewhere(planned)

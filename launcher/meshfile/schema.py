@@ -1,0 +1,192 @@
+"""What may stand in a mesh file. Its fields' descriptions are docs/mesh-file.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from launcher.meshfile.fields import (
+    Address,
+    Digests,
+    ExistingFile,
+    ExistingFolder,
+    HttpUrl,
+    KeyFile,
+    KeyNames,
+    NewFile,
+    RedisUrl,
+    VariableName,
+    is_folder,
+)
+from launcher.meshfile.models import SERVICE_SETTINGS, Model, ModelName, Section, Settings, WithSettings
+
+
+class Tenant(Section):
+    """Who may call, and what it may have; 0: no limit. Its API keys are never in the file."""
+
+    key_env: KeyNames = Field([], description="Environment variables that hold an API key of its, one or several.")
+    key_file: KeyFile | None = Field(None, description="A file that holds one, and nothing else.")
+    key_sha256: Digests = Field(
+        [], validate_default=True, description="SHA-256 of keys, in hexadecimal, one or several."
+    )
+    premium: bool = Field(False, description="Among the last to be shed.")
+    weight: float = Field(1, gt=0, le=1_000, description="Its share when tenants compete.")
+    requests_per_s: float = Field(0, ge=0, description="Requests a second.")
+    requests_burst: float = Field(10, ge=1, description="Requests at once, saved up in quiet times.")
+    tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
+    concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
+    max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
+    prefix_group: str = Field(
+        "", max_length=256, description="Tenants with the same name here share what models have read of prompts."
+    )
+
+    @field_validator("key_sha256")
+    @classmethod
+    def _somebody(cls, digests: list[str], info: ValidationInfo) -> list[str]:
+        if {"key_env", "key_file"} <= info.data.keys() and not (
+            digests or info.data["key_env"] or info.data["key_file"]
+        ):
+            raise ValueError("a key is needed (key_env, key_file or key_sha256): nobody could be this tenant")
+        return digests
+
+
+class Gateway(WithSettings):
+    """The way in. In short, its address or its port alone."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "address": "address",
+        "http_address": "http",
+        **{name: name for name in ("workers", "allow_anonymous", "plaintext")},
+        **{f"{name}_address": name for name in ("cache", "router", "vision", "audio")},
+        "llm_addresses": "models",
+        "redis_url": "cache.redis_url",
+        "tenants": "the file's own tenants",
+        "tenants_file": "the file's own tenants_file",
+    }
+
+    address: Address = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port, or a port on loopback.")
+    http: Address | None = Field(
+        None, description="Where to serve HTTP for OpenAI's clients, host:port, or a port on loopback. Without it: not."
+    )
+    workers: int = Field(1, ge=1, le=256, description="Processes that share the port.")
+    allow_anonymous: bool = Field(False, description="Let everybody in who can connect, also beyond loopback.")
+    plaintext: bool = Field(False, description="Serve plain text beyond loopback: in a network that encrypts itself.")
+    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `default_budget_ms`.")
+
+
+class Cache(WithSettings):
+    """Answers that are kept. `cache: false` turns it off."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {"database": "database", "redis_url": "redis_url"}
+
+    enabled: bool = Field(True, description="Whether there is one.")
+    database: NewFile | None = Field(None, description="SQLite file of the entries. Without it, in the state folder.")
+    redis_url: RedisUrl | None = Field(
+        None,
+        description="Redis for the entries, and for what gateways and routers share: quotas, hedges, latencies. "
+        "Without a password.",
+    )
+    redis_url_env: VariableName | None = Field(
+        None, description="The environment variable that holds the URL, where it has a password."
+    )
+    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `similarity_threshold`.")
+
+    @field_validator("redis_url_env")
+    @classmethod
+    def _one_redis(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name and info.data.get("redis_url"):
+            raise ValueError("not beside redis_url: one Redis")
+        return name
+
+
+class Router(WithSettings):
+    """What chooses the model."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {"models": "the file's own models", "redis_url": "cache.redis_url"}
+
+    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `window_s`.")
+
+
+class Vision(WithSettings):
+    """What looks at pictures. In short, the folder alone."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {"models_dir": "models", "default_model": "default"}
+
+    models: ExistingFolder = Field(description="Folder whose folders are models: those that hold a `model.yaml`.")
+    default: str = Field("", description="The model that serves requests that name none.")
+    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `max_pixels`.")
+
+
+class Audio(WithSettings):
+    """What hears. In short, the folder or the name alone."""
+
+    elsewhere: ClassVar[Mapping[str, str]] = {"model": "folder or hub"}
+
+    folder: ExistingFolder | None = Field(None, description="A CTranslate2 Whisper model's folder on this machine.")
+    hub: Annotated[str, Field(min_length=1)] | None = Field(
+        None, validate_default=True, description="Its name on the hub, for example `large-v3-turbo`."
+    )
+    settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `language`.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, given: Any, info: ValidationInfo) -> Any:
+        return {"folder" if is_folder(given, info) else "hub": given} if isinstance(given, str) else given
+
+    @field_validator("hub")
+    @classmethod
+    def _one_place(cls, hub: str | None, info: ValidationInfo) -> str | None:
+        if "folder" in info.data and bool(hub) == bool(info.data["folder"]):
+            raise ValueError("one of folder and hub is needed")
+        return hub
+
+
+class Tracing(Section):
+    """Where traces go. In short, the endpoint alone."""
+
+    otlp_endpoint: HttpUrl = Field(description="OTLP/gRPC endpoint, http://host:port.")
+    ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
+
+
+def _alone(field: str, *kinds: type) -> BeforeValidator:
+    """A section that may be its one field alone."""
+    return BeforeValidator(lambda given: {field: given} if isinstance(given, kinds) else given)
+
+
+class MeshFile(Section):
+    """The whole file. Paths are relative to its folder."""
+
+    models: dict[ModelName, Model] = Field(
+        min_length=1, description="The models by the names that callers see. The first stands in without a router."
+    )
+    tenants: dict[str, Tenant] = Field(
+        {}, description="Who may call, by name. Without any, everybody on this machine may."
+    )
+    tenants_file: ExistingFile | None = Field(
+        None, description="In the place of `tenants`: a file as HEDGEROW_GATEWAY_TENANTS_FILE, which is followed."
+    )
+    gateway: Annotated[Gateway, _alone("address", str, int)] = Field(Gateway(), description="The way in.")
+    cache: Annotated[Cache, _alone("enabled", bool)] = Field(Cache(), description="Answers that are kept.")
+    router: Router = Field(Router(), description="What chooses the model.")
+    vision: Annotated[Vision, _alone("models", str)] | None = Field(None, description="Pictures. Without it: none.")
+    audio: Audio | None = Field(None, description="Recordings and conversations. Without it: none.")
+    tracing: Annotated[Tracing, _alone("otlp_endpoint", str)] | None = Field(None, description="Where traces go.")
+    base_port: Annotated[int, Field(ge=1, le=65_000)] | None = Field(
+        None, description="The first port of the other services, all on loopback. Without it, after the gateway's."
+    )
+
+    @field_validator("tenants_file")
+    @classmethod
+    def _one_list(cls, file: Path | None, info: ValidationInfo) -> Path | None:
+        if file and info.data.get("tenants"):
+            raise ValueError("not beside tenants: one of the two")
+        return file

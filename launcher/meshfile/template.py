@@ -1,0 +1,137 @@
+"""The first mesh file of somebody who has none: `hedgerow init`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal, NamedTuple
+
+import yaml
+
+CALLERS_KEY = "HEDGEROW_API_KEY"  # where `hedgerow ask` takes it from
+
+
+class Provider(NamedTuple):
+    """Where a provider is, and where its key usually is."""
+
+    url: str
+    key_env: str = ""
+    engine: str = ""
+    options: str = ""
+
+
+PROVIDERS = {
+    "openai": Provider(
+        "https://api.openai.com/v1", "OPENAI_API_KEY", options="{max_tokens_field: max_completion_tokens}"
+    ),
+    "anthropic": Provider("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "anthropic"),
+    "gemini": Provider("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "openrouter": Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "ollama": Provider("http://127.0.0.1:11434/v1"),
+    "vllm": Provider("http://127.0.0.1:8000/v1"),
+}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What somebody wants: a model (see `place_of`), its key's variable, and who may call."""
+
+    model: str
+    key_env: str = ""
+    callers: Literal["local", "keys"] = "local"
+
+    @property
+    def needed(self) -> list[str]:
+        """The variables that must be set before it is started."""
+        return [name for name in (self.key_env, CALLERS_KEY if self.callers == "keys" else "") if name]
+
+
+def place_of(model: str) -> dict[str, str]:
+    """What the file says of a model: of `openai:gpt-5-mini`, or `http://host:8000/v1 Qwen/Qwen3-8B`, or a folder that
+    looks like one (`./models/mine`), or a name on the hub. Raises ValueError."""
+    provider, colon, name = model.partition(":")
+    if colon and provider in PROVIDERS:
+        found = PROVIDERS[provider]
+        if not name:
+            raise ValueError(f"a model of the provider is needed, such as {provider}:NAME")
+        return {"url": found.url, **({"engine": found.engine} if found.engine else {}), "model": name}
+    if model.startswith(("http://", "https://")):
+        url, _, name = model.partition(" ")
+        if not name.strip():
+            raise ValueError("the model's name is needed behind the URL: http://host:8000/v1 NAME")
+        return {"url": url, "model": name.strip()}
+    if not model or " " in model:
+        raise ValueError("a folder, a name on the hub, PROVIDER:NAME, or a URL and a name are needed")
+    return {"folder" if model.startswith((".", "/", "~")) else "hub": model}
+
+
+def usual_key(model: str) -> str:
+    """The variable where a provider's key usually is; empty where there is none."""
+    provider = PROVIDERS.get(model.partition(":")[0])
+    return provider.key_env if provider else ""
+
+
+def write(answers: Answers) -> str:
+    """The file's text, with comments for what may be added. Raises ValueError for a model that cannot be meant."""
+    place = place_of(answers.model)
+    name = place.get("model") or PurePath(place.get("folder") or place["hub"]).name
+    said = [f"    {key}: {_scalar(value)}" for key, value in place.items()]
+    if answers.key_env:
+        said.append(f"    key_env: {_scalar(answers.key_env)}  # the variable that holds it; never the key itself")
+    provider = PROVIDERS.get(answers.model.partition(":")[0])
+    options = f"options: {provider.options}" if provider and provider.options else "# options: {}          "
+    tenants = _TENANTS if answers.callers == "keys" else _NO_TENANTS
+    return _TEXT.format(name=_scalar(name), place="\n".join(said), options=options, tenants=tenants)
+
+
+def _scalar(text: str) -> str:
+    """As YAML has it: in quotes where it would be something else without."""
+    try:
+        plain = yaml.safe_load(f"a: {text}") == {"a": text}
+    except yaml.YAMLError:
+        plain = False
+    return text if plain else json.dumps(text)
+
+
+_TENANTS = f"""\
+# Who may call: whoever has a key. The first one is taken from the environment too.
+tenants:
+  me:
+    key_env: {CALLERS_KEY}
+    # requests_per_s: 10
+    # tokens_per_minute: 100000
+"""
+_NO_TENANTS = f"""\
+# Who may call: everybody on this machine. To give keys:
+# tenants:
+#   me:
+#     key_env: {CALLERS_KEY}
+#     requests_per_s: 10
+"""
+_TEXT = """\
+# A mesh of my own: hedgerow up mesh.yaml
+# All that may stand here is in docs/mesh-file.md. Save it while the mesh runs, and the mesh follows.
+models:
+  {name}:
+{place}
+    tier: balanced           # fast, balanced or quality: requests may ask for one, and the router chooses by it
+    max_tokens: 1024         # the most of an answer, also where a request does not say
+    # context_tokens: 32768  # the most of prompt and answer together
+    # prices: {{input: 0.15, output: 0.60}}   # US dollars for a million tokens
+    # replicas: 2
+    {options}  # more of its engine: docs/settings.md
+  # Another model stands in where this one is late or broken:
+  # local: ./models/mine
+
+{tenants}
+gateway:
+  address: 127.0.0.1:50050   # gRPC, for the SDK and `hedgerow ask`
+  # http: 127.0.0.1:8080     # for OpenAI's clients
+  # workers: 2
+
+# cache: false               # no answer is kept
+# vision: ./models/pictures  # what looks at pictures
+# audio: large-v3-turbo      # what hears
+# tracing: http://127.0.0.1:4317
+"""

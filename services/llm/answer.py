@@ -1,0 +1,124 @@
+"""A provider's answer as it arrives: events are counted and become chunks. What one says is for those that derive."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+from services.llm.engine import Chunk, Finish, FinishReason, TokenLogprob, ToolCallDelta, Usage
+
+
+class BadEvent(Exception):
+    """An event is an error, or not what it should be."""
+
+
+@dataclass(slots=True)
+class More:
+    """What events that arrived together say, piece by piece."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    tool_calls: list[ToolCallDelta] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+
+    @property
+    def pieces(self) -> int:
+        """Log-probabilities are of the text."""
+        return len(self.text) + len(self.reasoning) + len(self.tool_calls)
+
+    def chunk(self, tokens: int) -> Chunk:
+        calls, logprobs = tuple(self.tool_calls), tuple(self.logprobs)
+        return Chunk("".join(self.text), tokens, None, calls, "".join(self.reasoning), logprobs)
+
+
+class Answer(ABC):
+    """One stream."""
+
+    def __init__(self) -> None:
+        self.broken = False  # what comes now cannot be trusted
+        self.error = ""  # the event that said so, when it was the provider's own error
+        self.calls = Calls()
+        self._reason: FinishReason | None = None
+        self._usage: Usage | None = None
+        self._tokens = 0
+        self._held = Chunk("", 0)  # what came with the end travels with it
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to give: text, thoughts, a call, or an end."""
+        return self._tokens > 0 or self._reason is not None
+
+    def add(self, events: list[str]) -> Chunk | None:
+        """What events that arrived together say. Each holds about one token; the usage at the end has the count."""
+        more, tokens = More(), 0
+        for event in events:
+            if self.broken or self.is_last(event):
+                break
+            before = more.pieces
+            try:
+                self.read(event, more)
+            except (BadEvent, ValueError, AttributeError, TypeError, KeyError):
+                self.broken = True
+            tokens += more.pieces > before
+        self._tokens += tokens
+        chunk = more.chunk(tokens)
+        if self._reason:
+            self._held = _joined(self._held, chunk)
+            return None
+        return chunk if more.pieces or more.logprobs else None
+
+    def finish(self) -> Chunk:
+        """The end: without a reason from the provider, the answer is incomplete."""
+        usage = self._usage or Usage(completion_tokens=self._tokens)
+        handed_on = self._tokens - self._held.tokens
+        reason = self._reason or FinishReason.INTERRUPTED
+        if reason == FinishReason.STOP and self.calls.begun:  # what some say of a tool that had to be called
+            reason = FinishReason.TOOL_CALLS
+        tokens = max(usage.completion_tokens - handed_on, 0)
+        return replace(self._held, tokens=tokens, finish=Finish(reason, usage))
+
+    @abstractmethod
+    def is_last(self, event: str) -> bool:
+        """Whether nothing that matters comes after it."""
+
+    @abstractmethod
+    def read(self, event: str, more: More) -> None:
+        """Add to `more` what an event says. Raises BadEvent; what else it raises means that the event is malformed."""
+
+
+class Calls:
+    """The calls of an answer, in the order in which they begin. A provider names each by a key of its own."""
+
+    def __init__(self) -> None:
+        self._indexes: dict[Hashable, int] = {}
+        self._ids: dict[Hashable, str] = {}
+        self._next = 0
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._indexes)
+
+    def delta(self, key: Hashable, id: str = "", name: str = "", arguments: str = "") -> ToolCallDelta:
+        """More of the call at `key`: of the one there, unless it has another id. Raises ValueError for one without a
+        name."""
+        if key in self._indexes and id in ("", self._ids[key]):
+            return ToolCallDelta(self._indexes[key], arguments=arguments)
+        if not name:
+            raise ValueError("a call without a name")
+        self._ids[key] = id
+        self._indexes[key] = self._next
+        self._next += 1
+        return ToolCallDelta(self._indexes[key], id or f"call_{uuid.uuid4().hex}", name, arguments)
+
+
+def _joined(first: Chunk, second: Chunk) -> Chunk:
+    return Chunk(
+        first.text + second.text,
+        first.tokens + second.tokens,
+        None,
+        first.tool_calls + second.tool_calls,
+        first.reasoning + second.reasoning,
+        first.logprobs + second.logprobs,
+    )

@@ -1,0 +1,90 @@
+"""What Anthropic's Messages API answers, event by event, without any I/O.
+
+Source: https://platform.claude.com/docs/en/build-with-claude/streaming
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from services.llm.answer import Answer, BadEvent, More
+from services.llm.engine import FinishReason, Usage
+
+_REASONS = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "refusal": FinishReason.CONTENT_FILTER,
+}
+
+
+class AnthropicAnswer(Answer):
+    """A message of blocks: text, thoughts and calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[str, Any] = {}  # usage so far: prompts are told at the beginning, the rest at the end
+        self._without_arguments: dict[int, str] = {}  # blocks of calls, and what stood in them at first
+
+    def is_last(self, event: str) -> bool:
+        return '"message_stop"' in event and json.loads(event).get("type") == "message_stop"
+
+    def read(self, event: str, more: More) -> None:
+        message = json.loads(event)
+        match message["type"]:
+            case "error":
+                self.error = event
+                raise BadEvent
+            case "message_start":
+                self._count(message["message"].get("usage"))
+            case "content_block_start":
+                self._begin(message["index"], message["content_block"], more)
+            case "content_block_delta":
+                self._read_delta(message["index"], message["delta"], more)
+            case "content_block_stop":
+                arguments = self._without_arguments.pop(message["index"], "")
+                if arguments:
+                    more.tool_calls.append(self.calls.delta(message["index"], arguments=arguments))
+            case "message_delta":
+                self._count(message.get("usage"))
+                if reason := message["delta"].get("stop_reason"):
+                    self._reason = _REASONS.get(reason, FinishReason.INTERRUPTED)
+            case _:
+                pass  # a ping, or an event that was not there yet: the API's rule is to pass over it
+
+    def _begin(self, index: int, block: dict[str, Any], more: More) -> None:
+        match block["type"]:
+            case "tool_use":
+                more.tool_calls.append(self.calls.delta(index, block["id"], block["name"]))
+                self._without_arguments[index] = json.dumps(block.get("input") or {})
+            case "text" if block.get("text"):
+                more.text.append(str(block["text"]))
+            case "thinking" if block.get("thinking"):
+                more.reasoning.append(str(block["thinking"]))
+
+    def _read_delta(self, index: int, delta: dict[str, Any], more: More) -> None:
+        match delta["type"]:
+            case "text_delta":
+                more.text.append(str(delta["text"]))
+            case "thinking_delta":
+                more.reasoning.append(str(delta["thinking"]))
+            case "input_json_delta" if delta["partial_json"]:
+                self._without_arguments.pop(index, None)
+                more.tool_calls.append(self.calls.delta(index, arguments=str(delta["partial_json"])))
+
+    def _count(self, usage: dict[str, Any] | None) -> None:
+        """Each event tells totals, of what it knows."""
+        self._told |= {name: value for name, value in (usage or {}).items() if value is not None}
+        cached = int(self._told.get("cache_read_input_tokens", 0))
+        written = int(self._told.get("cache_creation_input_tokens", 0))
+        details = self._told.get("output_tokens_details") or {}
+        if "output_tokens" in self._told:
+            self._usage = Usage(
+                prompt_tokens=int(self._told.get("input_tokens", 0)) + cached + written,
+                completion_tokens=int(self._told["output_tokens"]),
+                cached_prompt_tokens=cached,
+                reasoning_tokens=int(details.get("thinking_tokens") or 0),
+            )

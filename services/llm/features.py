@@ -1,0 +1,48 @@
+"""What a request needs that not every engine has is refused by name, before any work is done for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from services.llm.engine import Feature, Message, Model, Request
+from services.llm.errors import NotSupported
+
+_PARTS = {"image": Feature.IMAGES, "audio": Feature.AUDIO}
+
+
+def check(request: Request, model: Model) -> None:
+    """Raise NotSupported for what the engine cannot do."""
+    check_messages(request.messages, model)
+    for field, feature in _of_request(request):
+        _check(field, feature, model)
+
+
+def check_messages(messages: tuple[Message, ...], model: Model) -> None:
+    """The same, for a conversation."""
+    for index, message in enumerate(messages):
+        for field, feature in _of_message(message):
+            _check(f"messages[{index}].{field}", feature, model)
+
+
+def _of_request(request: Request) -> Iterator[tuple[str, Feature]]:
+    if request.tools:
+        yield "tools", Feature.TOOLS
+    if request.sampling.top_logprobs is not None:
+        yield "sampling.top_logprobs", Feature.LOGPROBS
+    if request.sampling.logit_bias:
+        yield "sampling.logit_bias", Feature.LOGIT_BIAS
+
+
+def _of_message(message: Message) -> Iterator[tuple[str, Feature]]:
+    if message.tool_calls:
+        yield "tool_calls", Feature.TOOLS
+    if message.role == "tool":
+        yield "role tool", Feature.TOOLS
+    for number, part in enumerate(message.parts):
+        if part.kind != "text":
+            yield f"parts[{number}].{part.kind}", _PARTS[part.kind]
+
+
+def _check(field: str, feature: Feature, model: Model) -> None:
+    if feature not in model.features:
+        raise NotSupported(f"{field}: not supported by {model.name}", field=field)

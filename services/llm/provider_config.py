@@ -1,0 +1,126 @@
+"""Settings of providers: servers of somebody else's that are asked over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+
+from services.llm.engine import Feature
+from services.runtime.security.secrets import HttpUrl, Url
+
+
+class ProviderSettings(BaseModel):
+    """What every provider has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_url: HttpUrl = Field(Url(""), description="Up to and including /v1. Empty: the provider's own.")
+    api_key: SecretStr = Field(SecretStr(""), description="The credential that is sent. Empty: none is.")
+    api_key_file: Path | None = Field(None, description="A file that holds `api_key`, in place of that.")
+    model: str = Field("", description="The provider's name of the model.")
+    context_tokens: int = Field(0, ge=0, description="Most tokens of prompt and answer together. 0: not known.")
+    features: tuple[Feature, ...] = Field(
+        (),
+        description="What the model can do besides text. What is not named here is refused before the provider is "
+        "asked; the gateway shows pictures only to models that see.",
+    )
+    extra_headers: dict[str, SecretStr] = Field({}, description="Headers of every request, as JSON.")
+    extra_body: dict[str, Any] = Field(
+        {}, description="Fields of every question's body, as JSON; stronger than ours of the same name."
+    )
+    connect_timeout_ms: int = Field(2_000, ge=1, description="Time to open a connection.")
+    read_timeout_ms: int = Field(
+        60_000, ge=1, description="Longest silence in a stream, where the call has no deadline."
+    )
+    max_connections: int = Field(64, ge=1, description="Answers under way at once, and connections kept; more wait.")
+    idle_timeout_ms: int = Field(90_000, ge=1, description="A connection that nobody uses is closed after that long.")
+    http_version: Literal["1.1", "2"] = Field(
+        "1.1",
+        description="1.1: a connection for each answer under way, soonest to the first token. 2: all answers over one, "
+        "where the provider offers HTTP/2 over TLS; 1.1 where it does not.",
+    )
+    ca_file: str = Field(
+        "", description="PEM of the CAs that may have signed the provider's certificate. Empty: the machine's own."
+    )
+    max_event_bytes: int = Field(
+        1_048_576, ge=1024, description="Largest event of a stream; an answer with a larger one ends there."
+    )
+    max_answer_bytes: int = Field(
+        67_108_864, ge=1024, description="Most bytes of an answer, with all that is around the text; it ends there."
+    )
+
+    @field_validator("api_key", "api_key_file")
+    @classmethod
+    def _one_credential(cls, key: SecretStr | Path | None, info: ValidationInfo) -> SecretStr | Path | None:
+        url = info.data.get("base_url")
+        if key and url and urlsplit(url.get_secret_value()).username is not None:
+            raise ValueError("none beside a `base_url` with a user: both would be the same header")
+        if info.field_name == "api_key_file" and key and info.data.get("api_key"):
+            raise ValueError("none beside an `api_key`")
+        return key
+
+    @field_validator("api_key_file", mode="before")
+    @classmethod
+    def _empty_is_none(cls, given: object) -> object:
+        return given or None
+
+    @field_validator("extra_headers")
+    @classmethod
+    def _can_be_sent(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name, value in headers.items():
+            if not (name.isascii() and name.replace("-", "").replace("_", "").isalnum()):
+                raise ValueError("names of letters, digits, - and _")
+            if not value.get_secret_value().isprintable():
+                raise ValueError("values without control characters")
+        return headers
+
+
+class OpenAISettings(ProviderSettings):
+    """A server that speaks OpenAI's chat completions."""
+
+    dialect: Literal["openai", "azure", "openrouter"] = Field(
+        "openai",
+        description="Whose: where it is, and how the credential is sent. Any other compatible server is `openai` with "
+        "its `base_url`.",
+    )
+    api_version: str = Field(
+        "",
+        description="Of `azure`, with a `base_url` that ends in /openai: the model is the deployment's name then. "
+        "Empty: its API without versions, with one that ends in /openai/v1.",
+    )
+    features: tuple[Feature, ...] = Field(
+        (Feature.TOOLS, Feature.LOGPROBS, Feature.LOGIT_BIAS),
+        description=ProviderSettings.model_fields["features"].description,
+    )
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
+        "max_tokens",
+        description="What the provider calls the most tokens to generate; OpenAI's newer models use the latter.",
+    )
+    continues: bool = Field(
+        False,
+        description="Whether it goes on from an answer's beginning, as vLLM's servers do when asked with "
+        "`continue_final_message`; OpenAI's own do not.",
+    )
+
+
+class AnthropicSettings(ProviderSettings):
+    """Anthropic's Messages API, or a server that speaks it."""
+
+    features: tuple[Feature, ...] = Field(
+        (Feature.TOOLS, Feature.IMAGES), description=ProviderSettings.model_fields["features"].description
+    )
+    thinking: dict[str, Any] | None = Field(
+        None,
+        description='What the API is sent under this name, as JSON, for example {"type": "adaptive"}. Left out after a '
+        "tool's result and where a tool must be called.",
+    )
+
+    @field_validator("features")
+    @classmethod
+    def _has_them(cls, features: tuple[Feature, ...]) -> tuple[Feature, ...]:
+        if not {Feature.TOOLS, Feature.IMAGES}.issuperset(features):
+            raise ValueError("tools and images: the API has no others")
+        return features

@@ -1,0 +1,208 @@
+"""One model of one provider behind the seam, over a pool of connections. What is said is for those that derive."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import urlsplit
+
+from services.llm.answer import Answer
+from services.llm.arrivals import together
+from services.llm.config import LlmSettings
+from services.llm.engine import Chunk, Load, Message, Model, Progress, Request
+from services.llm.errors import BadEngineSettings, EngineDown, NotSupported
+from services.llm.provider_config import ProviderSettings
+from services.llm.provider_errors import in_stream_status, to_error
+from services.llm.transport.client import ProviderClient
+from services.llm.transport.http1 import Http1
+from services.llm.transport.reply import Limits
+from services.llm.transport.wire import Broken, Options, Wire
+from services.runtime.deadline import Deadline
+from services.runtime.errors import TooLate
+
+_MAX_ERROR_BYTES = 16 * 1024
+_WARM_UP_S = 10.0
+_JSON = "application/json"
+
+
+class ProviderEngine(ABC):
+    """`group` is that of its settings, by its name."""
+
+    def __init__(self, group: str, own: ProviderSettings, url: str, settings: LlmSettings, wire: Wire | None):
+        """`wire` replaces the network, for tests. Raises BadEngineSettings."""
+        if not own.model:
+            raise BadEngineSettings(f"{group}.model: must be set")
+        if not url:
+            raise BadEngineSettings(f"{group}.base_url: must be set")
+        self._url, self._key, self._extra = url.rstrip("/"), _read_key(group, own), own.extra_body
+        self._default_max_tokens, self._most_bytes = settings.default_max_tokens, own.max_answer_bytes
+        self._running = 0
+        features, most = frozenset(own.features), settings.max_tokens_cap
+        self._model = Model(settings.public_name, group, own.context_tokens, most, "", False, features=features)
+        headers = {name.lower(): value.get_secret_value() for name, value in own.extra_headers.items()}
+        self._client = ProviderClient(
+            wire or _wire(group, own, url),
+            {**self._headers(), **headers},
+            own.max_connections,
+            Limits(own.max_event_bytes, own.max_answer_bytes),
+        )
+
+    @abstractmethod
+    def _headers(self) -> Mapping[str, str]:
+        """Those of every request, the credential among them, by their names in lower case."""
+
+    @abstractmethod
+    def _body(self, request: Request, max_tokens: int) -> dict[str, Any]:
+        """What is posted. Raises InvalidInput for what the provider's API cannot express."""
+
+    @abstractmethod
+    def _answer(self) -> Answer:
+        """A new one."""
+
+    @abstractmethod
+    def _address(self, path: str) -> str:
+        """The URL of a method. Nothing: that of an answer."""
+
+    @abstractmethod
+    async def count_tokens(self, messages: tuple[Message, ...], deadline: Deadline) -> int:
+        """As `Engine` has it."""
+
+    async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        if request.prefix and not self._model.continues:
+            raise NotSupported("prefix: this provider does not go on from an answer's beginning")
+        asked = request.sampling.max_tokens or self._default_max_tokens
+        body = _with(self._body(request, min(asked, self._model.max_tokens)), self._extra)
+        answer = self._answer()
+        self._running += 1
+        try:
+            async with aclosing(together(self._events(body, answer, deadline))) as batches:
+                async for events in batches:
+                    chunk = answer.add(events)
+                    if chunk:
+                        yield chunk
+                    if answer.broken:
+                        break
+        except (Broken, TimeoutError) as error:
+            if not answer.begun:
+                raise _unreachable(error, deadline) from None
+        finally:
+            self._running -= 1
+        if not answer.begun and answer.error:
+            raise to_error(in_stream_status(answer.error), {}, answer.error, self._key)
+        if not answer.begun:
+            raise EngineDown("the provider ended the stream before it said anything")
+        yield answer.finish()
+
+    def describe(self) -> Model:
+        return self._model
+
+    def load(self) -> Load:
+        """Requests of ours: what else the provider does, it does not say."""
+        return Load(self._running, 0)
+
+    async def warm_up(self, progress: Progress) -> None:
+        """Open a connection, TLS included. A provider that is away now may be back for the first caller."""
+        host, deadline = urlsplit(self._url).hostname, Deadline.after(_WARM_UP_S)
+        try:
+            async with self._client.request("GET", self._address("models"), deadline) as reply:
+                reply.told = True
+            progress(f"warm-up: connected to {host}, HTTP {reply.status}")
+        except (Broken, TimeoutError) as error:
+            progress(f"warm-up: {host} cannot be reached yet ({_word(error)})")
+
+    async def wait_failed(self) -> str:
+        await asyncio.Event().wait()  # it may always come back
+        raise AssertionError("unreachable")
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _count(self, url: str, body: Mapping[str, object], field: str, deadline: Deadline) -> int:
+        """The number in `field` of what a method that counts answers."""
+        try:
+            async with self._client.request("POST", url, deadline, _encode(body), **{"content-type": _JSON}) as reply:
+                status, headers = reply.status, reply.headers
+                text = await reply.text(self._most_bytes if status == 200 else _MAX_ERROR_BYTES)
+        except (Broken, TimeoutError) as error:
+            raise _unreachable(error, deadline) from None
+        path = urlsplit(url).path.rpartition("/")[2]
+        if status in (404, 405):
+            raise NotSupported(f"count_tokens: the provider has no /{path}")
+        if status != 200:
+            raise to_error(status, headers, text, self._key)
+        try:
+            return int(json.loads(text)[field])
+        except (ValueError, KeyError, TypeError):
+            raise NotSupported(f"count_tokens: the provider's /{path} does not answer with a count") from None
+
+    async def _events(self, body: Mapping[str, object], answer: Answer, deadline: Deadline) -> AsyncIterator[str]:
+        headers = {"content-type": _JSON, "accept": "text/event-stream"}
+        async with self._client.request("POST", self._address(""), deadline, _encode(body), **headers) as reply:
+            if reply.status != 200:
+                raise to_error(reply.status, reply.headers, await reply.text(_MAX_ERROR_BYTES), self._key)
+            async for event in reply.events():
+                reply.told = answer.is_last(event)
+                yield event
+                if reply.told:
+                    return
+
+
+def _read_key(group: str, own: ProviderSettings) -> str:
+    """The credential, from the settings or from a file."""
+    if own.api_key_file is None:
+        return own.api_key.get_secret_value()
+    try:
+        key = own.api_key_file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadEngineSettings(f"{group}.api_key_file: must hold the credential ({type(error).__name__})") from None
+    if not key or not key.isprintable():
+        raise BadEngineSettings(f"{group}.api_key_file: must hold one line, the credential")
+    return key
+
+
+def _wire(group: str, own: ProviderSettings, url: str) -> Wire:
+    options = Options(
+        max_connections=own.max_connections,
+        connect_s=own.connect_timeout_ms / 1000,
+        read_s=own.read_timeout_ms / 1000,
+        idle_s=own.idle_timeout_ms / 1000,
+        ca_file=own.ca_file,
+    )
+    try:
+        if own.http_version == "1.1":
+            return Http1(url, options)
+        from services.llm.transport.http2 import Http2  # not every process needs it
+
+        return Http2(options)
+    except (OSError, RuntimeError) as error:
+        raise BadEngineSettings(f"{group}.ca_file: must hold certificates as PEM ({type(error).__name__})") from None
+
+
+def _with(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """`body` and `extra`, whose objects are put together."""
+    both = {name: {**body[name], **value} for name, value in extra.items() if _is_object(body.get(name), value)}
+    return {**body, **extra, **both}
+
+
+def _is_object(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _encode(body: Mapping[str, object]) -> bytes:
+    """In ASCII, so that no text is impossible to send."""
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _unreachable(error: Exception, deadline: Deadline) -> EngineDown | TooLate:
+    if deadline.remaining() <= 0:
+        return TooLate("the provider did not answer in time")
+    return EngineDown(f"the provider cannot be reached or broke off ({_word(error)})")
+
+
+def _word(error: Exception) -> str:
+    """For what happened. `Broken` holds nothing that is secret; other errors' texts may."""
+    return str(error) if isinstance(error, Broken) else type(error).__name__

@@ -1,0 +1,167 @@
+"""proto ↔ domain: what an engine is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from services.llm.engine import (
+    Chunk,
+    Constraint,
+    Feature,
+    Finish,
+    FinishReason,
+    Message,
+    Part,
+    Request,
+    Sampling,
+    TokenLogprob,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    ToolChoice,
+)
+from services.runtime.errors import InvalidInput
+
+_ROLES: dict[int, Literal["system", "user", "assistant", "tool"]] = {
+    chat_pb2.ROLE_SYSTEM: "system",
+    chat_pb2.ROLE_USER: "user",
+    chat_pb2.ROLE_ASSISTANT: "assistant",
+    chat_pb2.ROLE_TOOL: "tool",
+}
+_MODES: dict[int, Literal["auto", "none", "required"]] = {
+    chat_pb2.TOOL_MODE_UNSPECIFIED: "auto",
+    chat_pb2.TOOL_MODE_AUTO: "auto",
+    chat_pb2.TOOL_MODE_NONE: "none",
+    chat_pb2.TOOL_MODE_REQUIRED: "required",
+}
+_REASONS = {
+    FinishReason.STOP: chat_pb2.FINISH_REASON_STOP,
+    FinishReason.LENGTH: chat_pb2.FINISH_REASON_LENGTH,
+    FinishReason.INTERRUPTED: chat_pb2.FINISH_REASON_INTERRUPTED,
+    FinishReason.TOOL_CALLS: chat_pb2.FINISH_REASON_TOOL_CALLS,
+    FinishReason.CONTENT_FILTER: chat_pb2.FINISH_REASON_CONTENT_FILTER,
+}
+FEATURES = {
+    Feature.TOOLS: llm_pb2.FEATURE_TOOLS,
+    Feature.LOGPROBS: llm_pb2.FEATURE_LOGPROBS,
+    Feature.LOGIT_BIAS: llm_pb2.FEATURE_LOGIT_BIAS,
+    Feature.IMAGES: llm_pb2.FEATURE_IMAGES,
+    Feature.AUDIO: llm_pb2.FEATURE_AUDIO,
+}
+
+
+def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
+    """What the engine is asked. Raises InvalidInput for a role, a part or a mode that is none."""
+    return Request(
+        to_messages(request.messages),
+        _to_sampling(request.sampling),
+        _to_constraint(request.response_format),
+        request.prefix,
+        request.cache_salt,
+        tenant,
+        tuple(Tool(tool.name, tool.description, tool.parameters, tool.strict) for tool in request.tools),
+        _to_tool_choice(request.tool_choice),
+        request.parallel_tool_calls if request.HasField("parallel_tool_calls") else True,
+    )
+
+
+def to_messages(messages: Iterable[chat_pb2.Message]) -> tuple[Message, ...]:
+    return tuple(_to_message(f"messages[{index}]", message) for index, message in enumerate(messages))
+
+
+def _to_message(where: str, message: chat_pb2.Message) -> Message:
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise InvalidInput(f"{where}.role", "system, user, assistant or tool", message.role)
+    if message.content and message.parts:
+        raise InvalidInput(f"{where}.parts", "none beside content", len(message.parts))
+    parts = tuple(_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts))
+    content = message.content
+    if all(part.kind == "text" for part in parts):  # as vLLM joins them for templates that take no parts
+        content, parts = content or "\n".join(part.text for part in parts), ()
+    calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls)
+    return Message(role, content, parts, calls, message.tool_call_id)
+
+
+def _to_part(where: str, part: chat_pb2.Part) -> Part:
+    match part.WhichOneof("kind"):
+        case "text":
+            return Part("text", text=part.text)
+        case "image":
+            return Part("image", data=part.image)
+        case "audio":
+            return Part("audio", data=part.audio)
+    raise InvalidInput(where, "text, image or audio", "nothing")
+
+
+def _to_sampling(sampling: chat_pb2.Sampling) -> Sampling:
+    return Sampling(
+        temperature=sampling.temperature if sampling.HasField("temperature") else None,
+        top_p=sampling.top_p if sampling.HasField("top_p") else None,
+        max_tokens=sampling.max_tokens if sampling.HasField("max_tokens") else None,
+        stop=tuple(sampling.stop),
+        seed=sampling.seed if sampling.HasField("seed") else None,
+        frequency_penalty=sampling.frequency_penalty if sampling.HasField("frequency_penalty") else None,
+        presence_penalty=sampling.presence_penalty if sampling.HasField("presence_penalty") else None,
+        logit_bias=tuple((bias.token, bias.bias) for bias in sampling.logit_bias),
+        top_logprobs=sampling.top_logprobs if sampling.HasField("top_logprobs") else None,
+    )
+
+
+def _to_constraint(response_format: chat_pb2.ResponseFormat) -> Constraint | None:
+    match response_format.WhichOneof("constraint"):
+        case "json_schema":
+            return Constraint("json_schema", response_format.json_schema)
+        case "regex":
+            return Constraint("regex", response_format.regex)
+        case "json_object" if response_format.json_object:
+            return Constraint("json_object")
+    return None
+
+
+def _to_tool_choice(choice: chat_pb2.ToolChoice) -> ToolChoice:
+    if choice.WhichOneof("choice") == "name":
+        return ToolChoice("named", choice.name)
+    if choice.mode not in _MODES:
+        raise InvalidInput("tool_choice.mode", "auto, none or required", choice.mode)
+    return ToolChoice(_MODES[choice.mode])
+
+
+def to_response(chunk: Chunk, *, tell_cached: bool = True) -> llm_pb2.GenerateResponse:
+    """One message of the stream. How much of a prompt was cached is for nobody to know where it may be others' prompts
+    that were."""
+    finish = _to_finish(chunk.finish) if chunk.finish else None
+    if finish and not tell_cached:
+        finish.usage.cached_prompt_tokens = 0
+    return llm_pb2.GenerateResponse(
+        text=chunk.text,
+        tokens=chunk.tokens,
+        finish=finish,
+        tool_calls=[_to_delta(delta) for delta in chunk.tool_calls],
+        reasoning=chunk.reasoning,
+        logprobs=[_to_logprob(logprob) for logprob in chunk.logprobs],
+    )
+
+
+def _to_delta(delta: ToolCallDelta) -> chat_pb2.ToolCallDelta:
+    return chat_pb2.ToolCallDelta(index=delta.index, id=delta.id, name=delta.name, arguments=delta.arguments)
+
+
+def _to_logprob(logprob: TokenLogprob) -> chat_pb2.TokenLogprob:
+    top = [_to_logprob(likely) for likely in logprob.top]
+    return chat_pb2.TokenLogprob(token=logprob.token, bytes=logprob.bytes, logprob=logprob.logprob, top=top)
+
+
+def _to_finish(finish: Finish) -> llm_pb2.Finish:
+    usage = chat_pb2.Usage(
+        prompt_tokens=finish.usage.prompt_tokens,
+        completion_tokens=finish.usage.completion_tokens,
+        cached_prompt_tokens=finish.usage.cached_prompt_tokens,
+        drafted_tokens=finish.usage.drafted_tokens,
+        accepted_tokens=finish.usage.accepted_tokens,
+        reasoning_tokens=finish.usage.reasoning_tokens,
+    )
+    return llm_pb2.Finish(reason=_REASONS[finish.reason], usage=usage, queue_ms=finish.queue_ms)

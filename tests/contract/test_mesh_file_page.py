@@ -1,0 +1,39 @@
+"""`docs/mesh-file.md` lists the keys that there are, and its examples can be used."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs import mesh_file as page
+from launcher.meshfile.fields import Surroundings
+from launcher.meshfile.reading import parse
+
+README = Path(__file__).parents[2] / "README.md"
+EXAMPLES = [
+    text
+    for file in (page.PAGE, README)
+    for text in re.findall(r"```yaml\n(models:.*?)```", file.read_text(), re.DOTALL)
+]
+VARIABLES = ("OPENAI_API_KEY", "ACME_KEY", "BATCH_KEY")
+
+
+def test_the_page_lists_the_keys_as_they_are() -> None:
+    text = page.PAGE.read_text()
+    assert page.render(text) == text, "run `make docs`"
+
+
+def test_every_key_is_described() -> None:
+    for line in page.render(page.HEAD).splitlines():
+        assert not line.startswith("| `") or not line.endswith("|  |"), line
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_examples_can_be_used(text: str, tmp_path: Path) -> None:
+    for folder in re.findall(r"\./(\S+)", text):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "anthropic").write_text("a-key")
+    assert parse(text, "mesh.yaml", Surroundings(tmp_path, dict.fromkeys(VARIABLES, "a-key"))).file.models

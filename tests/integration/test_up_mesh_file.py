@@ -1,0 +1,182 @@
+"""`hedgerow up mesh.yaml` with two simulated providers: asked, edited, wounded and stopped."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import pytest
+import yaml
+
+import hedgerow
+from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
+from tests.marks import starts
+from tests.waiting import until
+
+pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+ACME, LATER = "a-key-of-acme", "a-key-of-later"
+FIRST = ("cache", "router", "llm-quick", "llm-good", "gateway")
+
+
+@pytest.fixture(scope="module")
+def providers() -> Iterator[dict[str, tuple[Popen[str], str]]]:
+    """Two, each a process of its own, and their URLs."""
+    with provider() as quick, provider() as good:
+        yield {"quick": quick, "good": good}
+
+
+@contextmanager
+def provider() -> Iterator[tuple[Popen[str], str]]:
+    command = [sys.executable, "-m", "bench.provider", "http1"]
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdout
+        yield process, process.stdout.readline().strip()  # leaving ends its input, and so the process
+
+
+@dataclass
+class Edited:
+    """A running mesh and its file."""
+
+    up: Up
+    file: Path
+
+    def edit(self, *path: str, to: object) -> str:
+        """Change what stands at `path`; the file's text before."""
+        before = self.file.read_text()
+        content = yaml.safe_load(before)
+        section = content
+        for step in path[:-1]:
+            section = section[step]
+        section[path[-1]] = to
+        self.file.write_text(yaml.safe_dump(content, sort_keys=False))
+        return before
+
+    def follows(self, done: str) -> None:
+        """Return when it has said so."""
+        line = f"{self.file} is in force: {done}"
+        self.up.wait_for(line, self.up.lines.count(line) + 1)
+
+    def pids(self) -> dict[str, int]:
+        return {name: self.up.pid(name) for name in FIRST}
+
+
+@pytest.fixture(scope="module")
+@starts("mesh")
+def mesh(tmp_path_factory: pytest.TempPathFactory, providers: dict[str, tuple[Popen[str], str]]) -> Iterator[Edited]:
+    folder = tmp_path_factory.mktemp("mesh")
+    port, file = ports_in_a_row(12), folder / "mesh.yaml"
+    content = {
+        "models": {
+            "quick": {"url": providers["quick"][1], "tier": "fast", "max_tokens": 64},
+            "good": {"url": providers["good"][1], "tier": "quality", "prices": {"input": 1, "output": 2}},
+        },
+        "tenants": {"acme": {"key_sha256": sha256(ACME.encode()).hexdigest()}},
+        "gateway": port,
+    }
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    with running_up(folder / "state", port, file=file) as up:
+        yield Edited(up, file)
+    assert up.stopped[-len(FIRST)] == "gateway"
+
+
+async def ask(mesh: Edited, key: str = ACME, **options: object) -> hedgerow.Answer:
+    async with hedgerow.AsyncClient(mesh.up.target, api_key=key) as client:
+        return await client.ask("Say something.", cache="bypass", **options)  # type: ignore[arg-type]
+
+
+async def test_each_provider_answers_for_its_model_and_its_tier(mesh: Edited) -> None:
+    assert (await ask(mesh, model="quick")).model == "quick"
+    assert (await ask(mesh, tier="quality")).model == "good"
+    assert (await ask(mesh, tier="fast")).model in ("quick", "good")  # a better one may be the faster one
+
+
+def test_the_command_line_asks_it_and_sees_its_services(mesh: Edited) -> None:
+    code, out = cli("ask", "--gateway", mesh.up.target, "--api-key", ACME, "Say something.")
+    assert code == 0
+    assert out.startswith("word word")
+    assert cli("ask", "--gateway", mesh.up.target, "Say something.")[0] == 1  # nobody without a key
+    code, out = cli("status", "--state-dir", str(mesh.up.state_dir))
+    assert code == 0
+    assert all(name in out for name in FIRST)
+
+
+async def test_a_tenant_more_may_call_and_nothing_starts_again(mesh: Edited) -> None:
+    before = mesh.pids()
+    mesh.edit("tenants", "later", to={"key_sha256": [sha256(LATER.encode()).hexdigest()]})
+    mesh.follows("nothing had to start again")
+    assert (await until(lambda: answers(mesh, LATER))).finish_reason == "stop"
+    assert mesh.pids() == before
+
+
+async def answers(mesh: Edited, key: str) -> hedgerow.Answer | None:
+    try:
+        return await ask(mesh, key)
+    except hedgerow.Unauthenticated:
+        return None
+
+
+async def test_a_price_is_followed_by_the_router_alone(mesh: Edited) -> None:
+    before, dear = mesh.pids(), (await ask(mesh, tier="quality")).cost_usd
+    mesh.edit("models", "good", "prices", to={"input": 100, "output": 200})
+    mesh.follows("router started again")
+    assert await until(lambda: ask(mesh, tier="quality"), holds=lambda answer: answer.cost_usd > 50 * dear)
+    after = mesh.pids()
+    assert {name for name in FIRST if after[name] != before[name]} == {"router"}
+
+
+async def test_a_file_that_cannot_be_used_is_refused_with_its_lines_and_changes_nothing(mesh: Edited) -> None:
+    before = mesh.pids()
+    wrong = {"url": "http://127.0.0.1:1/v1", "tier": "best", "options": {"http_version": 3}}
+    text = mesh.edit("models", "good", to=wrong)
+    mesh.up.wait_for(f"{mesh.file} is refused; the mesh stays as it was")
+    told = [line for line in mesh.up.lines if "models.good.tier: it must be 'fast'" in line]
+    assert told[0].startswith(f"{mesh.file}:8:11: ")
+    mesh.edit("models", "good", "tier", to="quality")
+    mesh.up.wait_for(f"{mesh.file} is refused; the mesh stays as it was", 2)  # by the service's own code
+    assert any("models.good.options.http_version: it must be '1.1' or '2', got 3" in line for line in mesh.up.lines)
+    mesh.file.write_text(text)
+    mesh.follows("nothing had to start again")
+    assert (mesh.pids(), (await ask(mesh, tier="quality")).model) == (before, "good")
+
+
+async def test_what_does_not_start_takes_the_mesh_back_to_what_it_was(mesh: Edited) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        text = mesh.edit("gateway", to=taken.getsockname()[1])
+        mesh.up.wait_for(f"{mesh.file} is not followed; the mesh goes back to what it was")
+        mesh.file.write_text(text)
+    mesh.follows("nothing had to start again")
+    assert (await ask(mesh, tier="quality")).model == "good"
+
+
+async def test_a_model_more_is_started_and_a_model_less_is_stopped(
+    mesh: Edited, providers: dict[str, tuple[Popen[str], str]]
+) -> None:
+    text = mesh.edit("models", "third", to={"url": providers["good"][1], "replicas": 2})
+    mesh.follows("llm-third-1 started, llm-third-2 started, router started again, gateway started again")
+    assert (await ask(mesh, model="third")).text.startswith("word")
+    third = mesh.up.pid("llm-third-1")
+    mesh.file.write_text(text)
+    mesh.follows("router started again, gateway started again, llm-third-1 stopped, llm-third-2 stopped")
+    with pytest.raises(ProcessLookupError):
+        os.kill(third, 0)
+    with pytest.raises(hedgerow.InvalidArgument):
+        await ask(mesh, model="third")
+
+
+async def test_when_a_provider_is_killed_the_other_answers(
+    mesh: Edited, providers: dict[str, tuple[Popen[str], str]]
+) -> None:
+    providers["good"][0].kill()
+    providers["good"][0].wait()
+    for _ in range(5):
+        answer = await ask(mesh, tier="quality")
+        assert (answer.model, answer.finish_reason) == ("quick", "stop")

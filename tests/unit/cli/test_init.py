@@ -1,0 +1,63 @@
+"""`hedgerow init`: three questions, a file, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from hedgerow.cli.app import app
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "mesh.yaml"
+
+
+def init(*arguments: str | Path, typed: str = "") -> Result:
+    return CliRunner().invoke(app, ["init", *map(str, arguments)], input=typed)
+
+
+def test_it_asks_for_the_model_the_keys_variable_and_the_callers(file: Path) -> None:
+    result = init(file, typed="anthropic:claude\nMY_KEY\nkeys\n")
+    assert result.exit_code == 0, result.output
+    assert [result.stderr.count(question) for question in ("Which model", "Which variable", "Who may call")] == [
+        1,
+        1,
+        1,
+    ]
+    written = yaml.safe_load(file.read_text())
+    model = written["models"]["claude"]
+    assert (model["engine"], model["model"], model["key_env"]) == ("anthropic", "claude", "MY_KEY")
+    assert written["tenants"]["me"] == {"key_env": "HEDGEROW_API_KEY"}
+    assert "export MY_KEY=" in result.stdout
+
+
+def test_a_wrong_answer_is_asked_again(file: Path) -> None:
+    result = init(file, typed="openai:\n./models/mine\neverybody\nlocal\n")
+    assert result.exit_code == 0, result.output
+    assert yaml.safe_load(file.read_text())["models"] == {
+        "mine": {"folder": "./models/mine", "tier": "balanced", "max_tokens": 1024}
+    }
+
+
+def test_a_model_without_a_provider_has_no_key_to_ask_for(file: Path) -> None:
+    assert "Which variable" not in init(file, typed="Qwen/Qwen3-8B\nlocal\n").stderr
+
+
+def test_with_yes_it_asks_nothing_and_takes_the_providers_usual_variable(file: Path) -> None:
+    result = init(file, "--yes", "--model", "openai:gpt", "--json")
+    assert json.loads(result.stdout) == {"file": str(file), "needs": ["OPENAI_API_KEY"]}
+    assert result.stderr == ""
+    assert "tenants" not in yaml.safe_load(file.read_text())
+
+
+def test_a_file_that_is_there_stays_unless_forced(file: Path) -> None:
+    file.write_text("mine")
+    assert init(file, "--yes", "--model", "a/b").exit_code == 2
+    assert file.read_text() == "mine"
+    assert init(file, "--yes", "--model", "a/b", "--force").exit_code == 0
+    assert "a/b" in file.read_text()

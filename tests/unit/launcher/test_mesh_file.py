@@ -1,0 +1,233 @@
+"""Reading a mesh file: what may stand in it, and what is told of what may not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from launcher.meshfile.fields import Surroundings
+from launcher.meshfile.problems import BadMeshFile, Problem
+from launcher.meshfile.reading import Read, parse, read
+from launcher.meshfile.schema import MeshFile
+
+KEY = "sk-proj-Ab12Cd34Ef56"
+ENVIRONMENT = {"PROVIDER_KEY": KEY, "CALLER_KEY": "a-callers-key", "EMPTY": " "}
+SMALLEST = """\
+models:
+  gpt:
+    url: https://api.example/v1
+    key_env: PROVIDER_KEY
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "key.txt").write_text(f"{KEY}\n")
+    (tmp_path / "two.txt").write_text("one two\n")
+    return tmp_path
+
+
+def read_text(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONMENT, **more: bool) -> Read:
+    return parse(text, "mesh.yaml", Surroundings(folder, environment, **more))
+
+
+def file_of(text: str, folder: Path) -> MeshFile:
+    return read_text(text, folder).file
+
+
+def problems(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> list[Problem]:
+    with pytest.raises(BadMeshFile) as refused:
+        read_text(text, folder, environment)
+    return list(refused.value.problems)
+
+
+def told(text: str, folder: Path) -> list[str]:
+    return [problem.told("mesh.yaml") for problem in problems(text, folder)]
+
+
+def test_four_lines_are_a_mesh(folder: Path) -> None:
+    file = file_of(SMALLEST, folder)
+    assert file.models["gpt"].engine_used == "openai"
+    assert (file.models["gpt"].tier, file.models["gpt"].replicas) == ("balanced", 1)
+    assert (file.gateway.address, file.gateway.http, file.cache.enabled) == ("127.0.0.1:50050", None, True)
+    assert (file.vision, file.audio, file.tracing, file.tenants) == (None, None, None, {})
+
+
+def test_a_model_in_short_is_a_folder_a_name_on_the_hub_or_a_url(folder: Path) -> None:
+    text = "models:\n  a: ./model\n  b: Qwen/Qwen3-8B\n  c: http://127.0.0.1:8000/v1\n  d: model\n"
+    models = file_of(text, folder).models
+    assert models["a"].folder == models["d"].folder == folder / "model"
+    assert models["b"].hub == "Qwen/Qwen3-8B"
+    assert models["c"].url == "http://127.0.0.1:8000/v1"
+    assert [model.engine_used for model in models.values()] == ["vllm", "vllm", "openai", "vllm"]
+
+
+def test_sections_have_a_short_form(folder: Path) -> None:
+    text = SMALLEST + (
+        "gateway: 6000\ncache: off\nvision: model\naudio: large-v3-turbo\ntracing: http://127.0.0.1:4317\n"
+        "tenants:\n  acme: {key_env: CALLER_KEY}\n"
+    )
+    file = file_of(text, folder)
+    assert (file.gateway.address, file.cache.enabled) == ("127.0.0.1:6000", False)
+    assert file.vision
+    assert file.vision.models == folder / "model"
+    assert file.audio
+    assert (file.audio.hub, file.audio.folder) == ("large-v3-turbo", None)
+    assert file.tracing
+    assert file.tracing.otlp_endpoint == "http://127.0.0.1:4317"
+    assert file.tenants["acme"].key_env == ["CALLER_KEY"]
+
+
+def test_anchors_and_merged_keys_are_read(folder: Path) -> None:
+    text = (
+        "models:\n  a: &small\n    folder: model\n    tier: fast\n    replicas: 2\n"
+        "  b:\n    <<: *small\n    tier: quality\n"
+    )
+    models = file_of(text, folder).models
+    assert (models["b"].folder, models["b"].tier, models["b"].replicas) == (folder / "model", "quality", 2)
+
+
+WRONG = [
+    ("models:\n  a: {hub: x/y, teir: fast}", "2:17: models.a.teir: no such key; did you mean tier?"),
+    ("models: {a: x/y}\ncach: off", "2:1: cach: no such key; did you mean cache?"),
+    ("models:\n  a: {hub: x/y, prices: {in: 1}}", "2:26: models.a.prices.in: no such key; there are input, output"),
+    (
+        "models:\n  a:\n    hub: x/y\n    tier: quick",
+        "4:11: models.a.tier: it must be 'fast', 'balanced' or 'quality', got 'quick'",
+    ),
+    ("models:\n  a: {hub: x/y, replicas: two}", "2:27: models.a.replicas: it must be a valid integer, got 'two'"),
+    (
+        "models:\n  a: {hub: x/y, replicas: 65}",
+        "2:27: models.a.replicas: it must be less than or equal to 64, got 65",
+    ),
+    (
+        "models:\n  a:\n    hub: x/y\n    prices: {input: -1}",
+        "4:21: models.a.prices.input: it must be greater than or equal to 0, got -1",
+    ),
+    ("models:\n  a: {tier: fast}", "2:3: models.a.url: one of folder, hub and url is needed, has none"),
+    (
+        "models:\n  a: {hub: x/y, url: http://h/v1}",
+        "2:22: models.a.url: one of folder, hub and url is needed, has hub and url, got 'http://h/v1'",
+    ),
+    ("models:\n  a: {folder: nope}", "2:15: models.a.folder: a folder is needed, there is none at {folder}/nope"),
+    (
+        "models:\n  a: {url: http://h/v1, key_env: EMPTY}",
+        "2:34: models.a.key_env: the environment variable EMPTY is empty",
+    ),
+    (
+        "models:\n  a: {url: http://h/v1, key_env: NOT_THERE}",
+        "2:34: models.a.key_env: the environment variable NOT_THERE is not set",
+    ),
+    (
+        "models:\n  a: {hub: x/y, key_env: PROVIDER_KEY}",
+        "2:26: models.a.key_env: only with a url, got 12 characters (not shown)",
+    ),
+    (
+        "models:\n  a: {url: http://h/v1, key_env: PROVIDER_KEY, key_file: key.txt}",
+        "2:58: models.a.key_file: not beside key_env: one key",
+    ),
+    (
+        "models: {a: x/y, A: x/z}",
+        "1:18: models.A: a name that differs from a in letters or digits is needed: both would be llm-a",
+    ),
+    ("models:\n  a: x/y\n  a: x/z", "3:3: models.a: once; it stands in line 2 already"),
+    ("models: {}", "1:9: models: Dictionary should have at least 1 item"),
+    ("models: {'a b': x/y}", "1:10: models.a b: String should match pattern"),
+    ("gateway: 6000", "1:1: models: is needed"),
+    ("models: {a: x/y}\ngateway: 66000", "2:10: gateway.address: a port from 1 to 65535 is needed, got 66000"),
+    (
+        "models: {a: x/y}\ngateway: {address: here}",
+        "2:20: gateway.address: host:port, or a port on loopback, is needed",
+    ),
+    ("models: {a: x/y}\ntenants:\n  no: {}", "3:3: tenants: a name: text, in quotes where YAML takes it"),
+    ("models: {a: x/y}\ntenants:\n  t: {}", "3:3: tenants.t.key_sha256: a key is needed (key_env, key_file"),
+    ("models: {a: x/y", "1:16: no YAML: expected ',' or '}'"),
+    ("", "1:1: keys and values are needed, `models:` at least"),
+    (
+        "models: {a: x/y}\ncache: {redis_url: 'redis://:pw@h:6379/0'}",
+        "2:20: cache.redis_url: a URL without user, password and query is needed; for others there is redis_url_env",
+    ),
+    ("models:\n  a: {hub: x/y, options: {model: z}}", "2:26: models.a.options: model: belongs into folder, hub or"),
+    ("models: {a: x/y}\ngateway: {settings: {workers: 2}}", "2:21: gateway.settings: workers: belongs into workers"),
+    ("models:\n  a: {hub: x/y, engine: openai}", "2:25: models.a.engine: openai only with a url"),
+    ("models: &a\n  a: *a", "1:9: no YAML: an anchor that repeats itself"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), WRONG)
+def test_each_problem_is_told_with_its_place_its_path_and_its_limit(text: str, expected: str, folder: Path) -> None:
+    beginning = "mesh.yaml:" + expected.replace("{folder}", str(folder))
+    lines = told(text, folder)
+    assert any(line.startswith(beginning) for line in lines), lines
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_their_lines(folder: Path) -> None:
+    text = (
+        "models:\n"
+        "  a: ./nowhere\n"
+        "  b: {url: http://h/v1, key_env: NOT_THERE, tier: best, replicas: 0}\n"
+        "  b: x/y\n"
+        "tenants:\n"
+        "  acme: {concurrency: -1}\n"
+        "tracing: {ratio: 2}\n"
+        "colour: blue\n"
+    )
+    found = problems(text.replace("  b: x/y\n", ""), folder)
+    assert [problem.line for problem in found] == [2, 3, 3, 3, 5, 5, 6, 6, 7]
+    assert [problem.line for problem in problems(text, folder)][-1] == 8
+
+
+KEYS_IN_PLAIN_TEXT = [
+    f"models:\n  a: {{url: 'http://h/v1', key_env: {KEY}}}",
+    f"models:\n  a: {{url: 'http://h/v1', key: {KEY}}}",
+    f"models:\n  a: {{url: 'http://h/v1', api_key: {KEY}}}",
+    f"models:\n  a: {{url: 'http://h/v1', key_file: {KEY}}}",
+    f"models:\n  a: {{url: 'http://{KEY}@h/v1'}}",
+    f"models:\n  a: {{url: 'http://h/v1?key={KEY}'}}",
+    f"models:\n  a: {{url: 'http://h/v1', options: {{api_key: {KEY}}}}}",
+    f"models:\n  a: {{url: 'http://h/v1', options: {{extra_headers: {{x-api-key: {KEY}}}}}}}",
+    f"models: {{a: x/y}}\ntenants:\n  acme: {{key_env: {KEY}}}",
+    f"models: {{a: x/y}}\ntenants:\n  acme: {{key_sha256: {KEY}}}",
+    f"models: {{a: x/y}}\ncache: {{redis_url: 'redis://:{KEY}@h'}}",
+    f"models: {{a: x/y}}\ncache: {{redis_url_env: 'redis://:{KEY}@h'}}",
+    f"models:\n  a: {{url: 'http://h/v1', key_env: {KEY}",
+]
+
+
+@pytest.mark.parametrize("text", KEYS_IN_PLAIN_TEXT)
+def test_a_key_in_the_file_is_refused_and_never_told(text: str, folder: Path) -> None:
+    found = told(text, folder)
+    assert found
+    assert not any("Ab12" in line for line in found)
+
+
+def test_a_key_in_the_place_of_a_variables_name_is_told_from_one(folder: Path) -> None:
+    for pasted in ("sk-proj-1", "gsk_Ab12", "AIzaSyAb", "hf_abc", "0f3a"):
+        (problem,) = problems(f"models:\n  a: {{url: 'http://h/v1', key_env: {pasted}}}", folder)
+        assert problem.message.startswith("the name of an environment variable is needed, in capitals")
+
+
+def test_a_key_file_must_hold_one_key(folder: Path) -> None:
+    model = "models:\n  a: {url: 'http://h/v1', key_file: %s}"
+    assert file_of(model % "key.txt", folder).models["a"].key_file == folder / "key.txt"
+    (problem,) = problems(model % "two.txt", folder)
+    assert problem.message.startswith("a file with one key and nothing else is needed")
+
+
+def test_providers_keys_need_not_be_there_for_what_runs_elsewhere_and_callers_must(folder: Path) -> None:
+    text = SMALLEST + "tenants:\n  acme: {key_env: CALLER_KEY}\n"
+    assert read_text(text, folder, {"CALLER_KEY": "x"}, keys_needed=False).file.models["gpt"].key_env == "PROVIDER_KEY"
+    with pytest.raises(BadMeshFile, match="CALLER_KEY is not set"):
+        read_text(text, folder, {}, keys_needed=False)
+
+
+def test_a_file_that_cannot_be_read_is_told_so(tmp_path: Path) -> None:
+    for path, reason in ((tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(BadMeshFile, match=reason):
+            read(path)
+    (tmp_path / "large.yaml").write_text("#" * 1_100_000)
+    with pytest.raises(BadMeshFile, match="at most 1048576 bytes"):
+        read(tmp_path / "large.yaml")

@@ -1,0 +1,182 @@
+"""What a mesh file means: which processes run, and what each is told."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import yaml
+
+from launcher.meshfile import compose, kubernetes
+from launcher.meshfile.containers import elsewhere
+from launcher.meshfile.fields import Surroundings
+from launcher.meshfile.parts import tenants_of
+from launcher.meshfile.processes import TENANTS_FILE, ports_of, processes, write_tenants
+from launcher.meshfile.reading import parse
+from launcher.meshfile.schema import MeshFile
+from launcher.processes import ServiceSpec
+
+KEY = "sk-proj-Ab12Cd34Ef56"
+ENVIRONMENT = {"PROVIDER_KEY": f"{KEY}\n", "CALLER_KEY": "a-callers-key", "REDIS": "redis://:pw@127.0.0.1:6379/0"}
+FULL = """\
+models:
+  remote:
+    url: https://api.example/v1
+    model: big-one
+    key_env: PROVIDER_KEY
+    tier: quality
+    prices: {input: 0.5, output: 1.5}
+    context_tokens: 128000
+    max_tokens: 1000
+    expected_ttft_ms: 300
+    options: {http_version: "2"}
+  local:
+    folder: ./model
+    replicas: 2
+    options: {enforce_eager: true}
+    settings: {warm_up: false}
+tenants:
+  acme: {key_env: [CALLER_KEY], requests_per_s: 5}
+gateway: {address: "127.0.0.1:6000", workers: 2, settings: {hedge: {mode: fixed}, default_budget_ms: 9000}}
+cache: {redis_url_env: REDIS}
+vision: {models: ., default: shapes}
+audio: ./model
+tracing: http://127.0.0.1:4317
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"max_position_embeddings": 4096}')
+    return tmp_path
+
+
+def file_of(text: str, folder: Path) -> MeshFile:
+    return parse(text, "mesh.yaml", Surroundings(folder, ENVIRONMENT)).file
+
+
+def specs_of(text: str, folder: Path) -> dict[str, ServiceSpec]:
+    file = file_of(text, folder)
+    found = processes(file, ports_of(file), folder / "state", ENVIRONMENT)
+    return {process.spec.name: process.spec for process in found}
+
+
+def test_every_service_is_a_process_and_every_replica_and_the_gateway_is_last(folder: Path) -> None:
+    specs = specs_of(FULL, folder)
+    assert list(specs) == [
+        "cache", "router", "llm-remote", "llm-local-1", "llm-local-2", "vision", "audio", "gateway",
+    ]  # fmt: skip
+    assert specs["gateway"].address == "127.0.0.1:6000"
+    ports = [int(spec.address.rpartition(":")[2]) for spec in specs.values()]
+    assert sorted(ports) == list(range(6000, 6008))
+
+
+def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:
+    told = specs_of(FULL, folder)["llm-remote"].environment
+    assert (told["HEDGEROW_LLM_MODEL_NAME"], told["HEDGEROW_LLM_ENGINE"]) == ("remote", "openai")
+    assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {
+        "base_url": "https://api.example/v1", "model": "big-one", "context_tokens": 128000, "http_version": "2",
+    }  # fmt: skip
+    assert told["HEDGEROW_LLM_OPENAI__API_KEY"] == KEY
+    assert told["HEDGEROW_LLM_MAX_TOKENS_CAP"] == told["HEDGEROW_LLM_DEFAULT_MAX_TOKENS"] == "1000"
+
+
+def test_a_folder_is_told_to_vllm_with_its_options(folder: Path) -> None:
+    told = specs_of(FULL, folder)["llm-local-2"].environment
+    assert (told["HEDGEROW_LLM_ENGINE"], told["HEDGEROW_LLM_VLLM__MODEL"]) == ("vllm", str(folder / "model"))
+    assert json.loads(told["HEDGEROW_LLM_VLLM"]) == {"enforce_eager": True}
+    assert told["HEDGEROW_LLM_WARM_UP"] == "false"
+
+
+def test_the_gateway_finds_everybody_and_what_is_not_there_is_not_asked(folder: Path) -> None:
+    specs = specs_of(FULL, folder)
+    told = specs["gateway"].environment
+    assert json.loads(told["HEDGEROW_GATEWAY_LLM_ADDRESSES"]) == {
+        "remote": [specs["llm-remote"].address],
+        "local": [specs["llm-local-1"].address, specs["llm-local-2"].address],
+    }
+    for name in ("cache", "router", "vision", "audio"):
+        assert told[f"HEDGEROW_GATEWAY_{name.upper()}_ADDRESS"] == specs[name].address
+    assert (told["HEDGEROW_GATEWAY_WORKERS"], told["HEDGEROW_GATEWAY_DEFAULT_BUDGET_MS"]) == ("2", "9000")
+    assert json.loads(told["HEDGEROW_GATEWAY_HEDGE"]) == {"mode": "fixed"}
+    alone = specs_of("models: {a: x/y}\ncache: off\n", folder)
+    assert list(alone) == ["router", "llm-a", "gateway"]
+    for name in ("CACHE", "VISION", "AUDIO"):
+        assert alone["gateway"].environment[f"HEDGEROW_GATEWAY_{name}_ADDRESS"] == ""
+
+
+def test_the_routers_catalogue_has_tiers_prices_and_what_a_folder_says_of_its_context(folder: Path) -> None:
+    remote, local = json.loads(specs_of(FULL, folder)["router"].environment["HEDGEROW_ROUTER_MODELS"])
+    assert remote == {
+        "name": "remote", "tier": "quality", "context_tokens": 128000, "prompt_usd_per_mtok": 0.5,
+        "completion_usd_per_mtok": 1.5, "expected_ttft_ms": 300,
+    }  # fmt: skip
+    assert (local["name"], local["tier"], local["context_tokens"]) == ("local", "balanced", 4096)
+
+
+def test_what_replicas_share_and_where_traces_go_is_told_to_those_who_need_it(folder: Path) -> None:
+    for name, spec in specs_of(FULL, folder).items():
+        prefix = f"HEDGEROW_{spec.module.removeprefix('services.').upper()}_"
+        assert spec.environment[f"{prefix}OTLP_ENDPOINT"] == "http://127.0.0.1:4317"
+        shared = spec.environment.get(f"{prefix}REDIS_URL")
+        assert shared == (ENVIRONMENT["REDIS"] if name in ("cache", "router", "gateway") else None)
+        assert all(variable.startswith(prefix) for variable in spec.environment)
+
+
+def test_callers_keys_reach_the_gateway_as_digests_in_a_file_of_its_own(folder: Path) -> None:
+    file = file_of(FULL, folder)
+    digest = sha256(b"a-callers-key").hexdigest()
+    assert tenants_of(file, ENVIRONMENT) == {"acme": {"keys": [digest], "requests_per_s": 5}}
+    write_tenants(file, folder, ENVIRONMENT)
+    written = folder / TENANTS_FILE
+    assert yaml.safe_load(written.read_text())["acme"]["keys"] == [digest]
+    assert written.stat().st_mode & 0o077 == 0
+    told = specs_of(FULL, folder)["gateway"].environment
+    assert told["HEDGEROW_GATEWAY_TENANTS_FILE"] == str(folder / "state" / TENANTS_FILE)
+
+
+def test_a_process_keeps_its_port_when_others_come_and_go(folder: Path) -> None:
+    file = file_of("models: {a: x/y, b: x/z}\n", folder)
+    ports = ports_of(file)
+    before = {each.spec.name: each.spec for each in processes(file, ports, folder, ENVIRONMENT)}
+    other = file_of("models: {c: x/c, b: x/z}\n", folder)
+    after = {each.spec.name: each.spec for each in processes(other, ports, folder, ENVIRONMENT)}
+    assert after["llm-b"] == before["llm-b"]
+    assert after["llm-c"].address not in {spec.address for spec in before.values()}
+
+
+def test_in_compose_keys_are_references_and_folders_are_mounted(folder: Path) -> None:
+    text = compose.render(file_of(FULL, folder), ENVIRONMENT, "registry.example/h")
+    assert KEY not in text
+    assert "a-callers-key" not in text
+    services = yaml.safe_load(text)["services"]
+    assert services["llm-remote"]["environment"]["HEDGEROW_LLM_OPENAI__API_KEY"] == "${PROVIDER_KEY:?}"
+    assert services["gateway"]["environment"]["HEDGEROW_GATEWAY_REDIS_URL"] == "${REDIS:?}"
+    assert services["gateway"]["image"] == "registry.example/h/gateway:0.1.0"
+    (mount,) = services["llm-local-1"]["volumes"]
+    assert mount["source"] == str(folder / "model")
+    assert mount["target"] == services["llm-local-1"]["environment"]["HEDGEROW_LLM_VLLM__MODEL"] == "/models/model"
+
+
+def test_in_compose_a_dollar_is_a_dollar(folder: Path) -> None:
+    text = compose.render(file_of("models:\n  a: {hub: x/y, options: {revision: $A}}\n", folder), ENVIRONMENT)
+    assert '"revision": "$$A"' in yaml.safe_load(text)["services"]["llm-a"]["environment"]["HEDGEROW_LLM_VLLM"]
+
+
+def test_without_tenants_compose_lets_in_who_is_on_this_machine_and_nobody_else(folder: Path) -> None:
+    name = "HEDGEROW_GATEWAY_ALLOW_ANONYMOUS"
+    for text, opened in (
+        ("", "true"),
+        ("gateway: '0.0.0.0:50050'\n", None),
+        ("tenants: {t: {key_env: CALLER_KEY}}\n", None),
+    ):
+        rendered = compose.render(file_of(f"models: {{a: x/y}}\n{text}", folder), ENVIRONMENT)
+        assert yaml.safe_load(rendered)["services"]["gateway"]["environment"].get(name) == opened
+
+
+def test_what_leads_to_this_machines_loopback_is_told_for_containers(folder: Path) -> None:
+    found = kubernetes.pods(file_of("models: {a: 'http://127.0.0.1:8000/v1', b: 'http://h:1/v1'}\n", folder))
+    assert elsewhere(found) == ["llm-a: HEDGEROW_LLM_OPENAI leads to 127.0.0.1, which is the container itself there"]

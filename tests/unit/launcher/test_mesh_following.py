@@ -1,0 +1,70 @@
+"""A mesh is brought to what its file says, with as little as can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from launcher.meshfile.following import bring
+from launcher.processes import ServiceFailed, ServiceSpec
+
+
+def spec(name: str, told: str = "") -> ServiceSpec:
+    return ServiceSpec(name, f"services.{name.partition('-')[0]}", "127.0.0.1:1", {"TOLD": told})
+
+
+@dataclass
+class ScriptedMesh:
+    """Does nothing, and writes down what it was asked to do."""
+
+    specs: list[ServiceSpec]
+    fails: str = ""
+    done: list[str] = field(default_factory=list)
+
+    @property
+    def services(self) -> list[Any]:
+        return [SimpleNamespace(spec=each) for each in self.specs]
+
+    async def put(self, wanted: ServiceSpec) -> None:
+        self.done.append(f"put {wanted.name}")
+        self.specs = [each for each in self.specs if each.name != wanted.name]
+        if wanted.name == self.fails:
+            raise ServiceFailed(wanted.name)
+        self.specs.append(wanted)
+
+    async def remove(self, name: str) -> None:
+        self.done.append(f"remove {name}")
+        self.specs = [each for each in self.specs if each.name != name]
+
+
+async def test_what_is_the_same_is_left_alone() -> None:
+    mesh = ScriptedMesh([spec("cache"), spec("gateway")])
+    assert await bring(mesh, [spec("cache"), spec("gateway")]) == []  # type: ignore[arg-type]
+    assert mesh.done == []
+
+
+async def test_what_has_changed_is_started_again_one_after_the_other_and_the_front_last() -> None:
+    mesh = ScriptedMesh([spec("router"), spec("llm-a-1"), spec("llm-a-2"), spec("gateway")])
+    wanted = [spec("router"), spec("llm-a-1", "new"), spec("llm-a-2", "new"), spec("gateway", "new")]
+    said = await bring(mesh, wanted)  # type: ignore[arg-type]
+    assert mesh.done == ["put llm-a-1", "put llm-a-2", "put gateway"]
+    assert said == ["llm-a-1 started again", "llm-a-2 started again", "gateway started again"]
+
+
+async def test_what_is_new_serves_before_the_front_is_told_and_what_is_gone_stops_after() -> None:
+    mesh = ScriptedMesh([spec("llm-old"), spec("gateway")])
+    await bring(mesh, [spec("llm-new"), spec("gateway", "new")])  # type: ignore[arg-type]
+    assert mesh.done == ["put llm-new", "put gateway", "remove llm-old"]
+
+
+async def test_what_does_not_start_stops_the_change() -> None:
+    mesh = ScriptedMesh([spec("router"), spec("gateway")], fails="router")
+    with pytest.raises(ServiceFailed):
+        await bring(mesh, [spec("router", "bad"), spec("gateway", "new")])  # type: ignore[arg-type]
+    assert mesh.done == ["put router"]
+    mesh.fails = ""
+    await bring(mesh, [spec("router"), spec("gateway")])  # type: ignore[arg-type]
+    assert mesh.done == ["put router", "put router"]
