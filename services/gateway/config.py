@@ -418,8 +418,8 @@ class GatewaySettings(ServiceSettings):
     @field_validator("http_address")
     @classmethod
     def _plain_http_stays_here(cls, address: str, info: ValidationInfo) -> str:
-        if address and not (info.data.get("plaintext") or is_loopback(address)):
-            raise ValueError(f"on loopback, or `plaintext` true, got {shown(address)}")
+        if address and not (info.data.get("plaintext") or info.data.get("tls_dir") or is_loopback(address)):
+            raise ValueError(f"on loopback, or with a `tls_dir`, or `plaintext` true, got {shown(address)}")
         return address
 
     @field_validator("llm_addresses")

@@ -122,7 +122,9 @@ class _App:
         return Route(path, self._endpoint(path, serve, shape), methods=[method])
 
     def _endpoint(self, route: str, serve: Serve, shape: Shape = Told.openai, *, open_: bool = False) -> Endpoint:
-        return Endpoint(route, serve, shape, self._parts.servicer, self._parts.settings.http, open_)
+        settings = self._parts.settings
+        mutual = settings.tls_dir is not None
+        return Endpoint(route, serve, shape, self._parts.servicer, settings.http, mutual, open_)
 
     async def _health(self, exchange: Exchange) -> None:
         leaving = self._parts.server.leaving

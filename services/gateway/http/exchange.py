@@ -19,15 +19,18 @@ from opentelemetry.trace import Span, StatusCode, format_span_id
 from prometheus_client import Histogram
 from starlette.types import Receive, Scope, Send
 
+from hedgerow.identities import GATEWAY, SERVICES
 from services.gateway.admission.credential import Credential
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import HttpSettings
+from services.gateway.http.connection import PEER
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told, tell
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.sse import CONTENT_TYPE, compact
 from services.gateway.http.watch import Left
 from services.runtime import telemetry
-from services.runtime.errors import Unavailable
+from services.runtime.errors import CallerRefused, Unavailable
+from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 
 Metadata = tuple[tuple[str, str], ...]
 JSON = b"application/json"
@@ -38,7 +41,7 @@ _SECONDS = Histogram(
 _SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
 _LEFT = 499  # as nginx has it
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
-_PASSED_ON = ("traceparent", "tracestate")
+_PASSED_ON = frozenset({b"traceparent", b"tracestate", TENANT_HEADER.encode(), EXPIRES_HEADER.encode()})
 
 
 @dataclass(slots=True)
@@ -82,6 +85,7 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: HttpSettings):
         self.scope, self.receive, self.reply, self._limits = scope, receive, Reply(send), limits
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.peer: str = scope.get(PEER, "")  # empty in plain text
         self._read = not {"content-length", "transfer-encoding"} & self.headers.keys()
 
     @cached_property
@@ -91,7 +95,8 @@ class Exchange:
         if key and not authorization.lower().startswith("bearer "):
             authorization = f"Bearer {key}"
         told = [("authorization", authorization)] if authorization else []
-        return (*told, *((name, self.headers[name]) for name in _PASSED_ON if name in self.headers))
+        passed = (header for header in self.scope["headers"] if header[0] in _PASSED_ON)
+        return (*told, *((name.decode(), value.decode("latin-1")) for name, value in passed))
 
     @property
     def trace_id(self) -> str:
@@ -168,13 +173,15 @@ Shape = Callable[[Told], Any]  # the body that tells an error in place of an ans
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An ASGI application that is one route. `open_`: whoever can connect may ask."""
+    """An ASGI application that is one route. `open_`: whoever can connect may ask. Others, where callers prove who they
+    are, are those of the gateway."""
 
     route: str
     serve: Serve
     shape: Shape
     servicer: GatewayServicer
     limits: HttpSettings
+    mutual: bool  # whether callers prove who they are
     open_: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -200,7 +207,9 @@ class Endpoint:
 
     async def _serve(self, exchange: Exchange) -> None:
         if not self.open_:
-            exchange.credential = self.servicer.authorize(exchange.metadata, "")
+            if self.mutual and exchange.peer not in SERVICES[GATEWAY].callers:
+                raise CallerRefused(f"{exchange.peer or 'a caller without an identity'} may not call {GATEWAY}")
+            exchange.credential = self.servicer.authorize(exchange.metadata, exchange.peer)
         await self.serve(exchange)
 
     async def _fail(self, exchange: Exchange, error: Exception) -> int:
