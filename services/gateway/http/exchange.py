@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,6 +35,7 @@ _SECONDS = Histogram(
     "hedgerow_http_seconds", "Time to serve a request by HTTP, to its last byte.", ["route", "status"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )  # fmt: skip
+_SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
 _LEFT = 499  # as nginx has it
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _PASSED_ON = ("traceparent", "tracestate")
@@ -129,25 +131,34 @@ class Exchange:
             raise NotJson("content-type", "application/json", kind or "none")
         return parse(await self.body())
 
-    async def _all(self, most: int) -> bytes:
-        pieces, size, more = [], 0, True
+    async def _all(self, most: int, *, keep: bool = True) -> bytes:
+        pieces, size, more = list[bytes](), 0, True
         while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise Left
-            pieces.append(message.get("body", b""))
-            size, more = size + len(pieces[-1]), message.get("more_body", False)
+            piece, more = message.get("body", b""), message.get("more_body", False)
+            size += len(piece)
+            if keep:
+                pieces.append(piece)
             if size > most:
                 raise BodyTooLarge("body", f"at most {most} bytes", f"{size} bytes or more")
         self._read = True
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _skim(self) -> bool:
+        """Whether a body that nobody wants is over soon. To close before it is takes the answer from its client."""
+        with suppress(BodyTooLarge, TimeoutError):
+            async with asyncio.timeout(_SKIMMED_S):
+                await self._all(_SKIMMED_BYTES, keep=False)
+        return self._read
 
     async def fail(self, told: Told, body: Any) -> None:
         """An end that is none of the route's own: a status, or the last words of a stream."""
         if self.reply.status:
             await self.reply.write(self.broken(told) if self.broken else b"", last=True)
             return
-        unread = [] if self._read else [(b"connection", b"close")]
+        unread = [] if self._read or await self._skim() else [(b"connection", b"close")]
         await self.reply.whole(told.status, compact(body), [*told.headers(), *unread])
 
 
@@ -180,7 +191,8 @@ class Endpoint:
             except asyncio.CancelledError:
                 status = await self._fail(exchange, Unavailable("the gateway is stopping"))
             except Exception as error:  # the boundary: everything else must become a status
-                status = await self._fail(exchange, error)
+                with suppress(Left):
+                    status = await self._fail(exchange, error)
             finally:
                 if status >= 400:
                     span.set_status(StatusCode.ERROR, str(status))
