@@ -8,9 +8,10 @@ from typing import Any
 from services.llm import forced_calls
 from services.llm.config import VllmSettings
 from services.llm.engine import Constraint, Request
-from services.llm.errors import BadEngineSettings, NotSupported
+from services.llm.errors import BadEngineSettings
 from services.llm.openai_wire import to_messages, to_tools
 from services.llm.vllm_reading import ForcedReading, ParsedReading, PlainReading, Reading
+from services.runtime.errors import NotSupported
 
 # How a call is written that a parser finds: what it begins with, what stands before its arguments and behind them.
 _WRITTEN: Mapping[str, tuple[str, str, str]] = {

@@ -11,9 +11,10 @@ import pytest
 
 from services.llm.config import VllmSettings
 from services.llm.engine import Constraint, Message, Request, Tool, ToolCallDelta, ToolChoice
-from services.llm.errors import BadEngineSettings, NotSupported
+from services.llm.errors import BadEngineSettings
 from services.llm.vllm_parsers import Parsers
 from services.llm.vllm_reading import Reading
+from services.runtime.errors import NotSupported
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, as vLLM is imported
 DEMO = Path(__file__).parents[2] / "models/demo-llm"
