@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from launcher.meshfile.containers import HTTP_PORT, IMAGES, LOOPBACK, TENANTS, Container, containers, dump, port_of
+from launcher.meshfile.containers import HTTP_PORT, IMAGES, TENANTS, Container, containers, dump, is_loopback, port_of
 from launcher.meshfile.names import process_names
 from launcher.meshfile.parts import Key, Part, tenants_of
 from launcher.meshfile.schema import MeshFile
@@ -57,7 +57,8 @@ def compose_containers(file: MeshFile, images: str = IMAGES) -> list[Container]:
         return [f"{name}:{port_of(part)}" for name in process_names(part.name, part.replicas)]
 
     found = containers(file, addresses, images)
-    if file.tenants or file.tenants_file or file.gateway.address.rpartition(":")[0] not in LOOPBACK:
+    published = filter(None, (file.gateway.address, file.gateway.http))
+    if file.tenants or file.tenants_file or not all(map(is_loopback, published)):
         return found
     return [_opened(container) if container.part.service == "gateway" else container for container in found]
 

@@ -49,6 +49,11 @@ class Container:
         return {**self.environment, **keys, self.part.prefixed("ADDRESS"): f"0.0.0.0:{port_of(self.part)}"}
 
 
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can connect to `host:port`."""
+    return address.rpartition(":")[0].strip("[]") in LOOPBACK
+
+
 def port_of(part: Part) -> int:
     """Where it serves gRPC, as its image says."""
     return SERVICES[part.service].port

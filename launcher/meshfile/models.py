@@ -89,7 +89,9 @@ class Model(WithSettings):
         description="What generates: `vllm`, `openai` (all that speaks chat completions), `anthropic`, or one of your "
         "own as `package.module:function`. Without it, `vllm` for a folder or the hub and `openai` for a URL.",
     )
-    tier: Literal["fast", "balanced", "quality"] = Field("balanced", description="Its class. A request for one gets the fastest model of it, or of a better one.")
+    tier: Literal["fast", "balanced", "quality"] = Field(
+        "balanced", description="Its class. A request for one gets the fastest model of it, or of a better one."
+    )
     prices: Prices = Field(Prices(), description="What it costs; answers say what they cost by it.")
     context_tokens: Annotated[int, Field(ge=1)] | None = Field(
         None,

@@ -75,7 +75,7 @@ class Gateway(WithSettings):
 
     address: Address = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port, or a port on loopback.")
     http: Address | None = Field(
-        None, description="Where to serve HTTP for OpenAI's clients, host:port, or a port on loopback. Without it: not."
+        None, description="Where to serve HTTP for OpenAI's and Anthropic's clients, likewise. Without it: nowhere."
     )
     workers: int = Field(1, ge=1, le=256, description="Processes that share the port.")
     allow_anonymous: bool = Field(False, description="Let everybody in who can connect, also beyond loopback.")

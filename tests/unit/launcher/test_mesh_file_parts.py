@@ -167,12 +167,9 @@ def test_in_compose_a_dollar_is_a_dollar(folder: Path) -> None:
 
 
 def test_without_tenants_compose_lets_in_who_is_on_this_machine_and_nobody_else(folder: Path) -> None:
-    name = "HEDGEROW_GATEWAY_ALLOW_ANONYMOUS"
-    for text, opened in (
-        ("", "true"),
-        ("gateway: '0.0.0.0:50050'\n", None),
-        ("tenants: {t: {key_env: CALLER_KEY}}\n", None),
-    ):
+    name, tenants = "HEDGEROW_GATEWAY_ALLOW_ANONYMOUS", "tenants: {t: {key_env: CALLER_KEY}}\n"
+    out, http = "gateway: '0.0.0.0:50050'\n", "gateway: {http: '0.0.0.0:8080'}\n"
+    for text, opened in (("", "true"), (out, None), (http, None), (tenants, None)):
         rendered = compose.render(file_of(f"models: {{a: x/y}}\n{text}", folder), ENVIRONMENT)
         assert yaml.safe_load(rendered)["services"]["gateway"]["environment"].get(name) == opened
 

@@ -1,0 +1,90 @@
+"""`hedgerow check` and `render`: what the services' own code says of a mesh file, before anything starts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from launcher.meshfile.template import Answers, usual_key, write
+from tests.integration.command import run
+
+PAGE = Path(__file__).parents[2] / "docs/mesh-file.md"
+WRONG = """\
+models:
+  remote:
+    url: http://127.0.0.1:1/v1
+    options:
+      http_version: 3
+      colour: blue
+  local:
+    hub: a/b
+    options: {max_num_seqs: 0}
+    settings: {warm: true}
+cache: {settings: {similarity_threshold: 2}}
+gateway: {settings: {hedge: {mode: "often"}}}
+"""
+
+
+async def test_what_a_service_would_refuse_is_told_at_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text(WRONG)
+    code, out, _ = await run("check", str(file), "--json")
+    assert code == 2
+    told = {each["path"]: (each["line"], each["column"], each["message"]) for each in json.loads(out)["problems"]}
+    assert told == {
+        "models.remote.options.http_version": (5, 21, "it must be '1.1' or '2', got 3"),
+        "models.remote.options.colour": (6, 15, "no such setting"),
+        "models.local.settings.warm": (10, 22, told["models.local.settings.warm"][2]),
+        "cache.settings.similarity_threshold": (11, 42, "it must be less than or equal to 1, got '2'"),
+        "gateway.settings.hedge.mode": (12, 36, told["gateway.settings.hedge.mode"][2]),
+    }
+    assert "did you mean HEDGEROW_LLM_WARM_UP?" in told["models.local.settings.warm"][2]
+    assert told["gateway.settings.hedge.mode"][2].endswith("got 'often'")
+
+
+@pytest.mark.parametrize("model", ["a/b", "openai:model", "anthropic:model", "openrouter:model"])
+async def test_what_init_writes_can_be_used(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    answers = Answers(model, usual_key(model), "keys")
+    file.write_text(write(answers))
+    code, out, err = await run("check", str(file), **dict.fromkeys(answers.needed, "a-key"))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == f"{file} can be used: hedgerow up {file}"
+
+
+async def test_the_pages_examples_are_settings_that_the_services_take(tmp_path: Path) -> None:
+    for text in re.findall(r"```yaml\n(models:.*?)```", PAGE.read_text(), re.DOTALL):
+        for folder in re.findall(r"\./(\S+)", text):
+            (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / "secrets").mkdir(exist_ok=True)
+        (tmp_path / "secrets" / "anthropic").write_text("a-key")
+        (tmp_path / "mesh.yaml").write_text(text)
+        keys = dict.fromkeys(("OPENAI_API_KEY", "ACME_KEY"), "a-key")
+        code, _, err = await run("check", str(tmp_path / "mesh.yaml"), **keys, BATCH_KEY="another")
+        assert (code, err) == (0, "")
+
+
+async def test_what_is_rendered_is_checked_first_and_needs_no_providers_key(tmp_path: Path) -> None:
+    file, out = tmp_path / "mesh.yaml", tmp_path / "out.yaml"
+    file.write_text(write(Answers("openai:gpt", "OPENAI_API_KEY", "keys")))
+    code, _, err = await run("render", "k8s", str(file), "-o", str(out), HEDGEROW_API_KEY="a-key", OPENAI_API_KEY="")
+    assert (code, err) == (0, "")
+    assert len(list(yaml.safe_load_all(out.read_text()))) > 10
+    file.write_text(WRONG)
+    code, printed, err = await run("render", "compose", str(file))
+    assert (code, printed) == (2, "")
+    assert f"{file}:5:21: models.remote.options.http_version: " in err
+
+
+async def test_in_a_cluster_somebody_must_have_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text("models: {a: a/b}\n")
+    code, _, err = await run("render", "k8s", str(file))
+    assert code == 2
+    assert "a key of a tenant" in err
+    file.write_text("models: {a: a/b}\ngateway: {allow_anonymous: true}\n")
+    assert (await run("render", "k8s", str(file)))[0] == 0
