@@ -20,7 +20,6 @@ from hedgerow.cli.screen import written_as_it_comes
 from hedgerow.cli.status import known_addresses
 from tests.unit.cli.answers import an_answer
 
-
 COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]
 COMMANDS += ["cache stats", "cache clear", "cache warm"]
 
