@@ -7,7 +7,7 @@ gives it addresses, and its folders and keys in its own way.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from launcher.meshfile.fields import read_key
 from launcher.meshfile.models import Model, Settings
-from launcher.meshfile.names import service_name
+from launcher.meshfile.names import process_names, service_name
 from launcher.meshfile.problems import Path as Place
 from launcher.meshfile.schema import Audio, MeshFile, Tenant, Vision
 
@@ -60,7 +60,7 @@ class Part:
 def parts(file: MeshFile) -> list[Part]:
     """All services of a mesh, the gateway last. Who is where is not said yet: see `gateway_finds`."""
     found = [_cache(file)] if file.cache.enabled else []
-    found += [_router(file), *(_model(name, model) for name, model in file.models.items())]
+    found += [_router(file), *(part for name, model in file.models.items() for part in _model(name, model))]
     found += [_vision(file.vision)] if file.vision else []
     found += [_audio(file.audio)] if file.audio else []
     everywhere: dict[str, Any] = {}
@@ -73,7 +73,10 @@ def gateway_finds(found: Sequence[Part], addresses: Callable[[Part], Sequence[st
     """What a gateway is told of the others."""
     alone = {part.service: addresses(part)[0] for part in found if part.service != "llm"}
     names = ("cache", "router", "vision", "audio")
-    models = {part.settings["MODEL_NAME"]: list(addresses(part)) for part in found if part.service == "llm"}
+    models: dict[str, list[str]] = {}
+    for part in found:
+        if part.service == "llm":
+            models.setdefault(part.settings["MODEL_NAME"], []).extend(addresses(part))
     return {**{f"{name.upper()}_ADDRESS": alone.get(name, "") for name in names}, "LLM_ADDRESSES": models}
 
 
@@ -152,7 +155,14 @@ def _audio(given: Audio) -> Part:
     return _with_more(part, given.settings)
 
 
-def _model(name: str, model: Model) -> Part:
+def _model(name: str, model: Model) -> Iterator[Part]:
+    """One, or one for each of its URLs."""
+    services = process_names(service_name(name), len(model.url))
+    for service, url in zip(services, model.url or [""], strict=True):
+        yield _with_more(_served(service, name, model, url), model.settings)
+
+
+def _served(service: str, name: str, model: Model, url: str) -> Part:
     at = ("models", name)
     settings: dict[str, Any] = {"MODEL_NAME": name, "ENGINE": model.engine_used}
     if model.max_tokens:
@@ -161,11 +171,11 @@ def _model(name: str, model: Model) -> Part:
     origins |= dict.fromkeys(("MAX_TOKENS_CAP", "DEFAULT_MAX_TOKENS"), (*at, "max_tokens"))
     group = "" if ":" in model.engine_used else model.engine_used.upper()
     if group:
-        settings[group] = {**_of_engine(name, model), **model.options}
+        settings[group] = {**_of_engine(name, model, url), **model.options}
         origins[group] = (*at, "options")
     key = Key(model.key_env or "", model.key_file)
-    part = Part(
-        service_name(name),
+    return Part(
+        service,
         "llm",
         at,
         settings,
@@ -178,13 +188,12 @@ def _model(name: str, model: Model) -> Part:
         from_hub=bool(model.hub),
         leaves=bool(model.hub or model.url),
     )
-    return _with_more(part, model.settings)
 
 
-def _of_engine(name: str, model: Model) -> dict[str, Any]:
+def _of_engine(name: str, model: Model, url: str) -> dict[str, Any]:
     """The engine's own settings that the file has words for."""
-    if model.url:
-        said: dict[str, Any] = {"base_url": model.url, "model": model.model or name}
+    if url:
+        said: dict[str, Any] = {"base_url": url, "model": model.model or name}
         return said | ({"context_tokens": model.context_tokens} if model.context_tokens else {})
     said = {"model": model.hub} if model.hub else {}
     return said | ({"max_model_len": model.context_tokens} if model.context_tokens else {})

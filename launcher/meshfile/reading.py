@@ -14,7 +14,8 @@ from pydantic import BaseModel, ValidationError
 from launcher.meshfile import problems
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.marks import Marked, read_marked
-from launcher.meshfile.names import service_name
+from launcher.meshfile.models import MOST_REPLICAS
+from launcher.meshfile.names import processes_of
 from launcher.meshfile.problems import BadMeshFile, Problem, got, in_our_words
 from launcher.meshfile.schema import MeshFile
 
@@ -74,14 +75,20 @@ def _text(path: Path) -> str:
 
 
 def _of_one_name(marked: Marked) -> Iterator[Problem]:
-    """Models whose names differ in nothing that the name of a process can have."""
+    """Models whose names differ in nothing that the names of their processes can have."""
     models = marked.content.get("models")
     first: dict[str, str] = {}
-    for name in models if isinstance(models, dict) else ():
-        other = first.setdefault(service_name(name), name)
-        if other != name:
-            wanted = f"a name that differs from {other} in letters or digits is needed"
-            yield marked.problem(("models", name), f"{wanted}: both would be {service_name(name)}", at_key=True)
+    for name, model in models.items() if isinstance(models, dict) else ():
+        said = model if isinstance(model, dict) else {}
+        urls, replicas = said.get("url"), said.get("replicas")
+        counts = (
+            len(urls) if isinstance(urls, list) else 1,
+            min(replicas, MOST_REPLICAS) if isinstance(replicas, int) else 1,
+        )
+        taken = [each for each in processes_of(name, *counts) if first.setdefault(each, name) != name]
+        if taken:
+            wanted = f"a name that differs from {first[taken[0]]} in letters or digits is needed"
+            yield marked.problem(("models", name), f"{wanted}: both would have {taken[0]}", at_key=True)
 
 
 def _problem(marked: Marked, error: Any) -> Problem:
