@@ -18,6 +18,7 @@ from launcher.supervisor import Change, Report, Supervisor
 
 DEFAULT_BASE_PORT = 50050
 DEFAULT_STATE_DIR = Path(".hedgerow")
+HTTP_OFFSET = 30  # from the base port: where the demo's gateway serves HTTP
 MESH_FILE = "mesh.json"
 
 # By port, from the base port on. The gateway comes first: it is what callers know.
@@ -66,19 +67,23 @@ def demo_mesh(
     state_dir: Path,
     models_dir: Path,
     *,
+    http_port: int = 0,
     otlp_endpoint: str = "",
     overrides: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[ServiceSpec]:
     """The demo's services, the front (the gateway) last.
 
-    `ports` is the first of as many in a row as there are `SERVICES`, or one for each in their order. `overrides` are
-    environment variables by service name. Raises `MeshError` where the demo models are missing.
+    `ports` is the first of as many in a row as there are `SERVICES`, or one for each in their order; `http_port` is
+    where the gateway serves HTTP, 0: nowhere. `overrides` are environment variables by service name. Raises `MeshError`
+    where the demo models are missing.
     """
     settings = demo_settings(models_dir)
     numbers = range(ports, ports + len(SERVICES)) if isinstance(ports, int) else ports
     at = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, numbers, strict=True)}
     settings["cache"]["DATABASE"] = str(state_dir.resolve() / "cache.db")
     settings["gateway"] = found_at(at)
+    if http_port:
+        settings["gateway"]["HTTP_ADDRESS"] = f"127.0.0.1:{http_port}"
     everywhere = {"OTLP_ENDPOINT": otlp_endpoint} if otlp_endpoint else {}
     return [
         service_spec(name, name, at[name], {**everywhere, **own}, (overrides or {}).get(name, {}))

@@ -39,6 +39,7 @@ SHARING = ("cache", "router", "gateway")  # their replicas share state on Redis
 # By offset from the base port: `hedgerow ask`, `classify`, `transcribe` and `mesh status` find theirs by default.
 OFFSETS = {"envoy": 0, "redis": 1, "envoy-admin": 2, "vision": 5, "audio": 6, "control": 10}
 FIRST_REPLICA = 11  # the offset from which replicas have theirs
+FIRST_HTTP = 60  # the offset from which gateways serve HTTP, for Envoy
 MAX_REPLICAS = 8
 
 _TOPOLOGY = """\
@@ -94,9 +95,17 @@ class ReplicatedMesh:
         lines = [_TOPOLOGY, *(["mtls: true"] if self.tls else []), f"edge: {{{edge}}}", "services:"]
         for service in SERVICES:
             lines += [f"  {service}:", f"    balance: {_BALANCE.get(service, 'round_robin')}", "    endpoints:"]
-            names = names_of(service, self.replicas)
-            lines += [f'      - {{address: "{self._at(name)}", region: {REGION}}}' for name in names]
+            lines += map(self._endpoint, names_of(service, self.replicas))
         return "\n".join(lines) + "\n"
+
+    def _endpoint(self, name: str) -> str:
+        port = self._http_port(name)
+        http = f", http_port: {port}" if port else ""
+        return f'      - {{address: "{self._at(name)}", region: {REGION}{http}}}'
+
+    def _http_port(self, name: str) -> int:
+        """Where a gateway serves HTTP; 0: nowhere."""
+        return self.ports.get(f"{name}-http", 0)
 
     def control(self) -> ServiceSpec:
         """The control plane."""
@@ -111,6 +120,8 @@ class ReplicatedMesh:
                 more = {"LAME_DUCK_MS": str(LAME_DUCK_MS)}
                 if service in SHARING:
                     more["REDIS_URL"] = f"redis://{self._at('redis')}/0"
+                if port := self._http_port(name):
+                    more["HTTP_ADDRESS"] = f"127.0.0.1:{port}"
                 yield self._own(name, service, {**told, **more})
 
     def _own(self, name: str, service: str, told: Mapping[str, str]) -> ServiceSpec:
@@ -168,11 +179,14 @@ class ReplicatedMesh:
 
 
 def ports_from(base_port: int, replicas: int) -> dict[str, int]:
-    """A port for each process and for Envoy's admin page, by name."""
+    """A port for each process, for Envoy's admin page and for the HTTP of each gateway, by name."""
     names = (name for service in REPLICATED for name in names_of(service, replicas))
-    return {name: base_port + offset for name, offset in OFFSETS.items()} | {
-        name: base_port + FIRST_REPLICA + number for number, name in enumerate(names)
-    }
+    gateways = enumerate(names_of("gateway", replicas))
+    return (
+        {name: base_port + offset for name, offset in OFFSETS.items()}
+        | {name: base_port + FIRST_REPLICA + number for number, name in enumerate(names)}
+        | {f"{name}-http": base_port + FIRST_HTTP + number for number, name in gateways}
+    )
 
 
 def names_of(service: str, replicas: int) -> list[str]:

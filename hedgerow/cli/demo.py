@@ -135,15 +135,40 @@ async def _run(folder: Path, console: Console) -> list[str] | None:
     from launcher.processes import free_ports
     from launcher.progress import Progress, started
 
-    specs = demo_mesh(free_ports(len(SERVICES)), folder, default_models_dir())
+    *ports, http_port = free_ports(len(SERVICES) + 1)
+    specs = demo_mesh(ports, folder, default_models_dir(), http_port=http_port)
     progress = Progress(console, [spec.name for spec in specs])
     console.print("Starting seven services: a gateway, a cache, a router, two language models, an eye and an ear.")
     with cancelled_by_signals():
         async with started(specs, folder, progress) as mesh, AsyncClient(specs[-1].address) as client:
             console.print(progress.services(mesh))
             await client.prewarm()
-            return [shortfall for step in STEPS if (shortfall := await _ask(client, step, console))]
+            shortfalls = [await _ask(client, step, console) for step in STEPS]
+            shortfalls.append(await _ask_as_others_do(f"http://127.0.0.1:{http_port}/v1", console))
+            return [shortfall for shortfall in shortfalls if shortfall]
     return None
+
+
+async def _ask_as_others_do(base_url: str, console: Console) -> str:
+    """By OpenAI's own client, which knows nothing of us. Returns what fell short."""
+    from openai import AsyncOpenAI
+
+    from hedgerow.cli.screen import written_as_it_comes
+
+    title, text = "The same mesh by OpenAI's client: only the URL is ours", ""
+    console.rule(title, align="left", style="dim")
+    console.print(f"[bold]›[/] {CAPITAL}")
+    with written_as_it_comes() as write:
+        async with AsyncOpenAI(base_url=base_url, api_key="none") as client:
+            stream = await client.chat.completions.create(
+                model="auto", messages=[{"role": "user", "content": CAPITAL}], stream=True
+            )
+            async for chunk in stream:
+                for choice in chunk.choices:
+                    text += choice.delta.content or ""
+                    write(choice.delta.content or "")
+    console.print()
+    return "" if "Paris" in text else f"{title}: expected an answer with 'Paris', got {text!r}"
 
 
 async def _stored(client: AsyncClient, question: str) -> None:

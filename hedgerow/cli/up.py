@@ -32,8 +32,8 @@ def up(
         typer.Option(
             metavar="PORT",
             min=1,
-            max=65_480,
-            help="The gateway's port, or Envoy's with --mesh; the others take the next ones: 6, or up to 55.",
+            max=65_460,
+            help="The gateway's port, or Envoy's with --mesh; the others take some of the next 30, or 70.",
         ),
     ] = 50050,
     mesh: Annotated[
@@ -151,10 +151,11 @@ def _of_file(file: Path, state_dir: Path) -> _Plan:
 
 def _alone(base_port: int, state_dir: Path, otlp_endpoint: str) -> _Plan:
     """One of each, who know each other's addresses."""
-    from launcher.mesh import default_models_dir, demo_mesh
+    from launcher.mesh import HTTP_OFFSET, default_models_dir, demo_mesh
 
-    specs = demo_mesh(base_port, state_dir, default_models_dir(), otlp_endpoint=otlp_endpoint)
-    return _Plan(specs, lambda _: _next_steps(specs[-1].address))
+    http_port = base_port + HTTP_OFFSET
+    specs = demo_mesh(base_port, state_dir, default_models_dir(), http_port=http_port, otlp_endpoint=otlp_endpoint)
+    return _Plan(specs, lambda _: _next_steps(specs[-1].address, f"127.0.0.1:{http_port}"))
 
 
 def _with_replicas(base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool) -> _Plan:
@@ -190,12 +191,16 @@ async def _run(plan: _Plan, state_dir: Path, console: Console) -> None:
             await plan.meanwhile(mesh, console)
 
 
-def _next_steps(gateway: str) -> str:
+def _next_steps(gateway: str, http: str) -> str:
     where = _option("--gateway", gateway, DEFAULT_TARGET)
     return f"""
 Try, in another terminal:
   hedgerow ask{where} "What is the capital of France?"
   hedgerow ask{where} --budget-ms 300 "Tell me a long story about a fox."
+
+Any client of OpenAI's, with base_url=http://{http}/v1 and whatever key:
+  curl -N http://{http}/v1/chat/completions -H "content-type: application/json" \\
+    -d '{{"model": "auto", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
 
 Ctrl-C stops everything.
 """

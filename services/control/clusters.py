@@ -91,6 +91,10 @@ def for_http(cluster: cluster_pb2.Cluster) -> cluster_pb2.Cluster:
     own.name = own.eds_cluster_config.service_name = http_cluster(cluster.name)
     options.explicit_http_config.http_protocol_options.SetInParent()
     own.typed_extension_protocol_options[_HTTP].CopyFrom(packed(options))
+    context = tls_pb2.UpstreamTlsContext()
+    if own.transport_socket.typed_config.Unpack(context):
+        context.common_tls_context.alpn_protocols[:] = ["http/1.1"]
+        own.transport_socket.typed_config.CopyFrom(packed(context))
     return own
 
 

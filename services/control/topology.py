@@ -221,10 +221,10 @@ class Topology(_Part):
     def _names_are_known(self) -> Self:
         if self.edge and self.edge.service not in self.services:
             raise ValueError(f"edge.service: one of {', '.join(self.services)}, got {self.edge.service}")
-        if self.edge and self.services[self.edge.service].http and (self.mtls or self.edge.jwt):
-            # HTTP goes to it in plain text, where nothing proves to it that a tenant's name comes from the edge.
+        if self.edge and self.edge.jwt and self.services[self.edge.service].http and not self.mtls:
+            # In plain text nothing proves to it that a tenant's name comes from the edge.
             where = f"services.{self.edge.service}.endpoints[].http_port"
-            raise ValueError(f"{where}: 0 with {'mtls' if self.mtls else 'edge.jwt'}, got another")
+            raise ValueError(f"{where}: 0 with edge.jwt and without mtls, got another")
         for name, service in self.services.items():
             for number, endpoint in enumerate(service.endpoints):
                 if self.regions and endpoint.region not in self.regions:

@@ -99,7 +99,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                     doors = []
                     if bound:
                         doors.append(http := HttpServer())
-                        app = make_app(Parts(settings, servicer, http, routes, fleet, admission))
+                        app = make_app(Parts(settings, servicer, http, routes, fleet, admission, cache, media.hearing))
                         await open_doors.enter_async_context(http.serving(app, bound, settings))
                     yield serve.Assembled({_SERVICE: servicer}, doors)
                 await write_behind.settle(_SETTLE_S)

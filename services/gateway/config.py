@@ -175,7 +175,7 @@ class ConstraintSettings(_Group):
 class HttpSettings(_Group):
     """What a caller by HTTP may take: bytes, time, connections."""
 
-    max_body_bytes: int = Field(25_165_824, ge=1_024, description="Of a request's body.")
+    max_body_bytes: int = Field(27_262_976, ge=1_024, description="Of a request's body.")
     max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's first line and headers.")
     max_connections: int = Field(4_096, ge=1, description="At once, in each worker; more are closed at once.")
     header_ms: int = Field(
@@ -206,7 +206,8 @@ class HttpSettings(_Group):
     )
     metrics: bool = Field(
         False,
-        description="Serve `/metrics`, which names all tenants, to whoever has a key. Without keys it always is.",
+        description="Serve `/metrics` and `/v1/cache/stats`, which tell of all tenants, to whoever has a key. Without "
+        "keys they always are.",
     )
 
 
@@ -417,8 +418,8 @@ class GatewaySettings(ServiceSettings):
     @field_validator("http_address")
     @classmethod
     def _plain_http_stays_here(cls, address: str, info: ValidationInfo) -> str:
-        if address and not (info.data.get("plaintext") or is_loopback(address)):
-            raise ValueError(f"on loopback, or `plaintext` true, got {shown(address)}")
+        if address and not (info.data.get("plaintext") or info.data.get("tls_dir") or is_loopback(address)):
+            raise ValueError(f"on loopback, or with a `tls_dir`, or `plaintext` true, got {shown(address)}")
         return address
 
     @field_validator("llm_addresses")

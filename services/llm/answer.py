@@ -88,6 +88,11 @@ class Answer(ABC):
         """Add to `more` what an event says. Raises BadEvent; what else it raises means that the event is malformed."""
 
 
+def new_id() -> str:
+    """Of a call."""
+    return f"call_{uuid.uuid4().hex}"
+
+
 class Calls:
     """The calls of an answer, in the order in which they begin. A provider names each by a key of its own."""
 
@@ -110,7 +115,7 @@ class Calls:
         self._ids[key] = id
         self._indexes[key] = self._next
         self._next += 1
-        return ToolCallDelta(self._indexes[key], id or f"call_{uuid.uuid4().hex}", name, arguments)
+        return ToolCallDelta(self._indexes[key], id or new_id(), name, arguments)
 
 
 def _joined(first: Chunk, second: Chunk) -> Chunk:

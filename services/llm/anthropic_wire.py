@@ -9,11 +9,10 @@ import base64
 from typing import Any
 
 from services.llm.engine import Constraint, Message, Part, Request, Sampling, Tool, ToolCall, ToolChoice
-from services.llm.errors import NotSupported
 from services.llm.media import image_type
 from services.llm.validation import read_schema
 from services.runtime import strict_json
-from services.runtime.errors import InvalidInput
+from services.runtime.errors import InvalidInput, NotSupported
 
 _HOTTEST = 1.0
 _NO_ARGUMENTS = {"type": "object", "properties": {}}

@@ -35,12 +35,20 @@ class VllmSettings(BaseModel):
     speculative_config: dict[str, Any] | None = Field(
         None, description='JSON, for example {"method": "draft_model", "model": "…", "num_speculative_tokens": 4}.'
     )
+    tool_parser: str = Field(
+        "",
+        description="vLLM's parser that finds the calls of tools in what the model writes, for example `hermes`. "
+        "Empty: tools are called only where the request says which, or that one must be.",
+    )
+    reasoning_parser: str | None = Field(
+        None, description="vLLM's parser that tells thoughts from the answer, for example `qwen3`. None: all is answer."
+    )
     cpu_kvcache_space_gib: int = Field(1, ge=1, description="On a CPU: memory for the key-value cache.")
     cpu_omp_threads_bind: str = Field("nobind", description="On a CPU: which cores threads are bound to.")
 
     def engine_fields(self) -> dict[str, Any]:
         """What goes to `AsyncEngineArgs`, as it came."""
-        own = {"cpu_kvcache_space_gib", "cpu_omp_threads_bind"}
+        own = {"tool_parser", "cpu_kvcache_space_gib", "cpu_omp_threads_bind"}
         return {name: value for name, value in self.model_dump(exclude=own).items() if value is not None}
 
 

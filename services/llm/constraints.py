@@ -125,7 +125,7 @@ class Trial:
     async def of(self, constraint: Constraint) -> Verdict:
         """Try one; by one caller at a time. Raises `EngineDown`."""
         schema = constraint.value if constraint.kind != "json_object" else '{"type": "object"}'
-        question = {"kind": "regex" if constraint.kind == "regex" else "json_schema", "value": schema}
+        question = {"kind": "json_schema" if constraint.kind == "json_object" else constraint.kind, "value": schema}
         try:
             async with asyncio.timeout(_LONGEST_S):
                 if self._process is None:

@@ -81,10 +81,12 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What the whole answer must match. `value` is a JSON Schema, as text, or a regular expression."""
+    """What the whole answer must match. `value` is a JSON Schema, as text, or a regular expression; or a grammar, which
+    no request has."""
 
-    kind: Literal["json_schema", "regex", "json_object"]
+    kind: Literal["json_schema", "regex", "json_object", "grammar"]
     value: str = ""
+    field: str = "response_format"  # of the request
 
 
 @dataclass(frozen=True, slots=True)

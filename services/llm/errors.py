@@ -28,12 +28,5 @@ class ProviderRefused(ServiceError):
     reason = "PROVIDER_REFUSED"
 
 
-class NotSupported(ServiceError):
-    """This engine has no such ability."""
-
-    code: ClassVar[int] = code_pb2.UNIMPLEMENTED
-    reason = "NOT_SUPPORTED"
-
-
 class BadEngineSettings(Exception):
     """An engine cannot start with these settings; the message, for the operator, names the one at fault."""

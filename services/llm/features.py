@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from services.llm.engine import Feature, Message, Model, Request
-from services.llm.errors import NotSupported
+from services.runtime.errors import NotSupported
 
 _PARTS = {"image": Feature.IMAGES, "audio": Feature.AUDIO}
 

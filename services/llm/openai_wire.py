@@ -98,9 +98,14 @@ def _to_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
+def to_tools(tools: tuple[Tool, ...]) -> list[dict[str, Any]]:
+    """Definitions of tools as JSON."""
+    return [_to_tool(index, tool) for index, tool in enumerate(tools)]
+
+
 def _to_tools(request: Request) -> dict[str, Any]:
     """`tool_choice` and `parallel_tool_calls` only where they say something: not every server takes them."""
-    said: dict[str, Any] = {"tools": [_to_tool(index, tool) for index, tool in enumerate(request.tools)]}
+    said: dict[str, Any] = {"tools": to_tools(request.tools)}
     if request.tool_choice.mode != "auto":
         said["tool_choice"] = _to_choice(request.tool_choice)
     if not request.parallel_tool_calls:
@@ -131,5 +136,5 @@ def _to_response_format(constraint: Constraint) -> dict[str, Any]:
         case "json_schema":
             schema = read_schema(constraint.value)
             return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
-        case "regex":
-            raise InvalidInput("response_format", "json_schema or json_object, with this engine", "regex")
+        case other:
+            raise InvalidInput("response_format", "json_schema or json_object, with this engine", other)

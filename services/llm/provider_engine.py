@@ -14,7 +14,7 @@ from services.llm.answer import Answer
 from services.llm.arrivals import together
 from services.llm.config import LlmSettings
 from services.llm.engine import Chunk, Load, Message, Model, Progress, Request
-from services.llm.errors import BadEngineSettings, EngineDown, NotSupported
+from services.llm.errors import BadEngineSettings, EngineDown
 from services.llm.provider_config import ProviderSettings
 from services.llm.provider_errors import in_stream_status, to_error
 from services.llm.transport.client import ProviderClient
@@ -22,7 +22,7 @@ from services.llm.transport.http1 import Http1
 from services.llm.transport.reply import Limits
 from services.llm.transport.wire import Broken, Options, Wire
 from services.runtime.deadline import Deadline
-from services.runtime.errors import TooLate
+from services.runtime.errors import NotSupported, TooLate
 
 _MAX_ERROR_BYTES = 16 * 1024
 _WARM_UP_S = 10.0

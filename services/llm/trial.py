@@ -103,6 +103,8 @@ def _make(constraint: dict[str, str], terms: Terms, tokenizer: Any) -> tuple[Any
     try:
         if constraint["kind"] == "regex":
             grammar = grammar_from("regex", constraint["value"])
+        elif constraint["kind"] == "grammar":
+            grammar = grammar_from("grammar", constraint["value"])
         else:
             options: Any = {"whitespace_flexible": terms.whitespace}
             grammar = LLMatcher.grammar_from_json_schema(constraint["value"], defaults=options)

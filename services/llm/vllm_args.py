@@ -30,6 +30,8 @@ def environment(settings: VllmSettings) -> dict[str, str]:
         "VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_kvcache_space_gib),
         "VLLM_CPU_OMP_THREADS_BIND": settings.cpu_omp_threads_bind,
         "VLLM_LOGGING_LEVEL": "WARNING",
+        # It would have parsers write grammars of their own, past the trial and for another backend than ours.
+        "VLLM_ENFORCE_STRICT_TOOL_CALLING": "0",
         # gRPC's threads do not survive a fork.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
     }

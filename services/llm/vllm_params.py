@@ -11,14 +11,27 @@ from services.runtime.errors import InvalidInput, shorten
 
 
 def sampling_params(
-    request: Request, defaults: Mapping[str, Any], default_max_tokens: int, most_tokens: int, structured: Any = None
+    request: Request,
+    defaults: Mapping[str, Any],
+    default_max_tokens: int,
+    most_tokens: int,
+    structured: Any = None,
+    **more: Any,
 ) -> Any:
     """`defaults` are the model's own; at most `most_tokens` are generated, whatever was asked. `structured` are the
-    request's structured outputs, which vLLM has checked."""
+    request's structured outputs, which vLLM has checked; `more` are parameters in vLLM's own terms."""
     from vllm.sampling_params import RequestOutputKind
 
     sampling = request.sampling
-    asked = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": sampling.seed}
+    asked = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": sampling.seed,
+        "frequency_penalty": sampling.frequency_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "logit_bias": dict(sampling.logit_bias) or None,
+        "logprobs": sampling.top_logprobs,
+    }
     chosen = {**defaults, **{name: value for name, value in asked.items() if value is not None}}
     chosen["max_tokens"] = min(sampling.max_tokens or chosen.get("max_tokens", default_max_tokens), most_tokens)
     return _checked_params()(
@@ -26,6 +39,7 @@ def sampling_params(
         stop=list(sampling.stop),
         output_kind=RequestOutputKind.DELTA,
         structured_outputs=structured,
+        **more,
     )
 
 
@@ -55,6 +69,8 @@ def structured_outputs(constraint: Constraint, config: Any, tokenizer: Any) -> A
             structured = StructuredOutputsParams(regex=constraint.value)
         case "json_object":
             structured = StructuredOutputsParams(json_object=True)
+        case "grammar":
+            structured = StructuredOutputsParams(grammar=constraint.value)
     try:
         params = SamplingParams(structured_outputs=structured)
         params.verify(config.model_config, config.speculative_config, config.structured_outputs_config, tokenizer)
@@ -73,12 +89,19 @@ def refusal(request: Request, error: Exception) -> InvalidInput:
 def refused(constraint: Constraint, why: str) -> InvalidInput:
     """What the engine says of a constraint that it cannot follow."""
     said = shorten(" ".join(why.split()), 160)
-    return InvalidInput(f"response_format.{constraint.kind}", f"what the engine can follow ({said})", constraint.value)
+    about = constraint.field
+    field = f"{about}.{constraint.kind}" if about == "response_format" else about
+    return InvalidInput(field, f"what the engine can follow ({said})", constraint.value)
 
 
 def template_refusal(error: Exception) -> InvalidInput:
     """What the model's chat template says: some take no system message, or no two turns of one role."""
     return InvalidInput("messages", f"what the model's chat template takes ({_said(error)})", "others")
+
+
+def unreadable_media() -> InvalidInput:
+    """What vLLM says of them is about its own code."""
+    return InvalidInput("messages", "pictures and recordings that the engine can read", "another")
 
 
 def _said(error: Exception) -> str:

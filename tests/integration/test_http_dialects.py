@@ -153,7 +153,9 @@ async def test_a_response_that_breaks_has_failed(openai_: AsyncOpenAI, llm: Scri
 
 async def test_responses_keep_nothing(gateway: HttpGateway) -> None:
     async with httpx.AsyncClient(base_url=gateway.url) as http:
-        refused = await http.post("/v1/responses", json={"input": ASKED, "previous_response_id": "resp_1"})
+        refused = await http.post(
+            "/v1/responses", json={"model": "m", "input": ASKED, "previous_response_id": "resp_1"}
+        )
     assert refused.status_code == 400
     assert refused.json()["error"]["param"] == "previous_response_id"
 

@@ -107,7 +107,7 @@ async def test_a_body_that_does_not_come_in_time_is_refused(start: Start, llm: S
 @pytest.mark.parametrize("chunked", [True, False])
 async def test_a_body_that_is_too_large_is_refused(start: Start, llm: ScriptedLlm, chunked: bool) -> None:
     gateway = await start_http_gateway(start, llm, http='{"max_body_bytes": 1024}')
-    request = post(PATH, {**QUESTION, "user": "x" * 2_000})
+    request = post(PATH, {**QUESTION, "user": "x" * 2_000}, connection="close")
     if chunked:
         head, _, body = request.partition(b"\r\n\r\n")
         head = head.replace(b"content-length: %d" % len(body), b"transfer-encoding: chunked")

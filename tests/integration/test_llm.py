@@ -10,13 +10,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 import httpx
+import jsonschema
 import psutil
 import pytest
 import pytest_asyncio
@@ -123,7 +124,11 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
     """One engine for the module: it takes tens of seconds to start. Speculates with the draft model."""
     draft = {"method": "draft_model", "model": str(REPOSITORY / "models/demo-llm-draft"), "num_speculative_tokens": 4}
     address, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    settings = {"METRICS_ADDRESS": metrics, "VLLM__SPECULATIVE_CONFIG": json.dumps(draft)}
+    settings = {
+        "METRICS_ADDRESS": metrics,
+        "VLLM__SPECULATIVE_CONFIG": json.dumps(draft),
+        "VLLM__TOOL_PARSER": "hermes",
+    }
     process = ServiceProcess(spec("llm", address, **settings), tmp_path_factory.mktemp("logs"))
     try:
         await process.wait_serving(START_S)
@@ -248,6 +253,125 @@ async def test_a_constraint_is_kept(
     text, finish = await service.answer(ask("Give me a JSON object about a city.", response_format=constraint))
     assert finish.reason == chat_pb2.FINISH_REASON_STOP
     assert matches(text)
+
+
+CITY = {
+    "type": "object",
+    "properties": {"city": {"$ref": "#/$defs/City"}, "days": {"type": "integer", "minimum": 1, "maximum": 3}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+    "$defs": {"City": {"enum": ["Oslo", "Rome"]}},
+}
+WEATHER = chat_pb2.Tool(name="weather", description="Tells the weather.", parameters=json.dumps(CITY))
+CLOCK = chat_pb2.Tool(name="clock")
+
+
+def offering(choice: chat_pb2.ToolChoice | None = None, **fields: Any) -> llm_pb2.GenerateRequest:
+    request = ask(FRANCE, **fields)
+    request.tools.extend([WEATHER, CLOCK])
+    request.tool_choice.CopyFrom(choice or chat_pb2.ToolChoice())
+    return request
+
+
+async def called(service: Service, request: llm_pb2.GenerateRequest) -> list[tuple[str, Any]]:
+    """The name and the arguments of each call of an answer that is nothing else."""
+    replies = [reply async for reply in service.stub.Generate(request, timeout=60)]
+    assert "".join(reply.text for reply in replies) == ""
+    finish = replies[-1].finish
+    assert finish.reason == chat_pb2.FINISH_REASON_TOOL_CALLS
+    assert sum(reply.tokens for reply in replies) == finish.usage.completion_tokens > 0
+    calls: list[tuple[str, str]] = []
+    for delta in (delta for reply in replies for delta in reply.tool_calls):
+        assert bool(delta.id) == bool(delta.name) == (delta.index == len(calls))
+        if delta.id:
+            calls.append((delta.name, ""))
+        calls[delta.index] = (calls[delta.index][0], calls[delta.index][1] + delta.arguments)
+    return [(name, json.loads(arguments)) for name, arguments in calls]
+
+
+async def test_a_tool_that_must_be_called_is_called_with_what_its_schema_says(service: Service) -> None:
+    for seed in range(3):
+        request = offering(chat_pb2.ToolChoice(name="weather"), temperature=1.5, seed=seed)
+        ((name, arguments),) = await called(service, request)
+        assert (name, arguments["city"] in ("Oslo", "Rome"), arguments["days"] in (1, 2, 3)) == ("weather", True, True)
+    assert await called(service, offering(chat_pb2.ToolChoice(name="clock"))) == [("clock", {})]
+
+
+async def test_one_of_several_tools_is_called_where_one_must_be(service: Service) -> None:
+    for seed in range(3):
+        request = offering(chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_REQUIRED), temperature=1.5, seed=seed)
+        request.parallel_tool_calls = False
+        ((name, arguments),) = await called(service, request)
+        if name == "weather":
+            jsonschema.validate(arguments, CITY)
+        else:
+            assert (name, arguments) == ("clock", {})
+
+
+@pytest.mark.parametrize("strict", [False, True])
+async def test_a_model_that_calls_no_tool_answers_as_without_any(service: Service, strict: bool) -> None:
+    request = offering()
+    for tool in request.tools:
+        tool.strict = strict
+    text, finish = await service.answer(request)
+    assert (text, finish.reason) == ("The capital of France is Paris.", chat_pb2.FINISH_REASON_STOP)
+    text, _ = await service.answer(offering(chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)))
+    assert text == "The capital of France is Paris."
+
+
+async def test_a_conversation_goes_on_from_a_tool_s_result(service: Service) -> None:
+    call = chat_pb2.ToolCall(id="call_1", name="weather", arguments="{no JSON")
+    request = ask(FRANCE)
+    request.messages.add(role=ASSISTANT, tool_calls=[call])
+    request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id="call_1", content="rain")
+    _, finish = await service.answer(request)
+    counted = await service.stub.CountTokens(llm_pb2.CountTokensRequest(messages=request.messages), timeout=5)
+    assert counted.tokens == finish.usage.prompt_tokens
+
+
+async def test_a_tool_whose_schema_would_hold_up_the_engine_is_refused(service: Service) -> None:
+    request = ask(FRANCE)
+    request.tools.add(name="costly", parameters='{"type": "object", "properties": {"a": {"multipleOf": 1000003}}}')
+    request.tool_choice.name = "costly"
+    assert (await service.refusal(request))[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "tools")
+
+
+async def test_log_probabilities_are_those_of_the_text(service: Service) -> None:
+    replies = [reply async for reply in service.stub.Generate(ask(FRANCE, top_logprobs=2), timeout=60)]
+    told = [logprob for reply in replies for logprob in reply.logprobs]
+    assert "".join(logprob.token for logprob in told).startswith("The capital of France is Paris.")
+    for logprob in told:
+        assert len(logprob.top) == 2
+        assert 0 >= logprob.top[0].logprob >= logprob.top[1].logprob
+        assert logprob.logprob == logprob.top[0].logprob  # greedy
+    replies = [reply async for reply in service.stub.Generate(ask(FRANCE, top_logprobs=0), timeout=60)]
+    assert [len(logprob.top) for reply in replies for logprob in reply.logprobs] == [0] * len(told)
+
+
+async def test_penalties_change_an_answer(service: Service) -> None:
+    story = ask(STORY, temperature=1.9, seed=1, max_tokens=60)
+    plain, _ = await service.answer(story)
+    story.sampling.frequency_penalty = story.sampling.presence_penalty = 2
+    assert (await service.answer(story))[0] != plain
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (ask(FRANCE, logit_bias=[chat_pb2.LogitBias(token=1, bias=1)]), "sampling.logit_bias"),  # as it speculates
+        (
+            llm_pb2.GenerateRequest(messages=[chat_pb2.Message(role=USER, parts=[chat_pb2.Part(image=b"png")])]),
+            "messages[0].parts[0].image",
+        ),
+        (offering(response_format=chat_pb2.ResponseFormat(json_object=True)), "response_format"),
+    ],
+)
+async def test_what_the_engine_cannot_do_is_refused_by_name(
+    service: Service, request_: llm_pb2.GenerateRequest, field: str
+) -> None:
+    code, named, text = await service.refusal(request_)
+    assert (code, named) == (grpc.StatusCode.UNIMPLEMENTED, field)
+    assert field in text
 
 
 @pytest.mark.parametrize(
@@ -389,6 +513,7 @@ async def test_the_model_is_described(service: Service) -> None:
     assert (model.name, model.engine, model.speculation) == ("demo-llm", "vllm", "draft_model")
     assert (model.context_tokens, model.max_tokens) == (1024, 512)
     assert model.continues
+    assert list(model.features) == [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_LOGPROBS]
 
 
 async def test_the_engine_s_own_metrics_are_on_the_services_page(service: Service) -> None:
@@ -453,6 +578,14 @@ async def test_an_openai_compatible_server_is_served_like_an_engine_of_our_own(t
         code, _, text = await service.refusal(ask("hello " * 2000))
         assert code == grpc.StatusCode.INVALID_ARGUMENT
         assert "1024 tokens" in text
+        ((name, arguments),) = await called(service, offering(chat_pb2.ToolChoice(name="weather")))
+        assert name == "weather"
+        jsonschema.validate(arguments, CITY)
+        replies = [reply async for reply in service.stub.Generate(ask(FRANCE, top_logprobs=1), timeout=60)]
+        told = "".join(logprob.token for reply in replies for logprob in reply.logprobs)
+        assert told.startswith("The capital of France is Paris.")
+        async with anthropic_service(port, key, tmp_path) as messages:
+            await check_anthropic(messages)
         replies = aiter(
             service.stub.Generate(ask("Tell me a long story about an owl.", max_tokens=500, temperature=1.9))
         )
@@ -466,11 +599,27 @@ async def test_an_openai_compatible_server_is_served_like_an_engine_of_our_own(t
         assert key not in service.process.log.read_text()
 
 
+async def check_anthropic(service: Service) -> None:
+    """The same server, through its Messages API."""
+    text, finish = await service.ask(FRANCE)
+    assert (text, finish.reason) == ("The capital of France is Paris.", chat_pb2.FINISH_REASON_STOP)
+    counted = await service.stub.CountTokens(llm_pb2.CountTokensRequest(messages=ask(FRANCE).messages), timeout=5)
+    assert counted.tokens == finish.usage.prompt_tokens
+    _, finish = await service.ask(STORY, max_tokens=5)
+    assert (finish.reason, finish.usage.completion_tokens) == (chat_pb2.FINISH_REASON_LENGTH, 5)
+    ((name, arguments),) = await called(service, offering(chat_pb2.ToolChoice(name="weather")))
+    assert name == "weather"
+    jsonschema.validate(arguments, CITY)
+    assert (await service.refusal(ask("hello " * 2000)))[0] == grpc.StatusCode.INVALID_ARGUMENT
+
+
 @asynccontextmanager
 async def provider(port: int, key: str, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """`vllm serve`, ready."""
     options = {"model": REPOSITORY / "models/demo-llm", "served-model-name": "demo", "port": port, "api-key": key}
-    flags = [text for name, value in {**options, "max-model-len": 1024}.items() for text in (f"--{name}", str(value))]
+    terse = json.dumps({"backend": "guidance", "disable_any_whitespace": True})  # else this model writes nothing else
+    options |= {"max-model-len": 1024, "tool-call-parser": "hermes", "structured-outputs-config": terse}
+    flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     variables = environment(VllmSettings(model=str(REPOSITORY / "models/demo-llm")))
     with (folder / "provider.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
@@ -481,6 +630,7 @@ async def provider(port: int, key: str, folder: Path) -> AsyncIterator[asyncio.s
                 "--host",
                 "127.0.0.1",
                 "--enforce-eager",
+                "--enable-auto-tool-choice",
                 *flags,
             ),
             env={**os.environ, **variables},
@@ -504,13 +654,24 @@ async def answers(client: httpx.AsyncClient) -> bool:
         return False
 
 
+def openai_service(port: int, key: str, folder: Path) -> AbstractAsyncContextManager[Service]:
+    return remote_service("openai", port, folder, API_KEY=key, CONTINUES="true")
+
+
+def anthropic_service(port: int, key: str, folder: Path) -> AbstractAsyncContextManager[Service]:
+    (folder / "key").write_text(key)
+    bearer = json.dumps({"authorization": f"Bearer {key}"})  # which is what vLLM's server looks at
+    return remote_service("anthropic", port, folder, API_KEY_FILE=str(folder / "key"), EXTRA_HEADERS=bearer)
+
+
 @asynccontextmanager
-async def openai_service(port: int, key: str, folder: Path) -> AsyncIterator[Service]:
+async def remote_service(engine: str, port: int, folder: Path, **own: str) -> AsyncIterator[Service]:
     address = f"127.0.0.1:{free_port()}"
-    own = {"BASE_URL": f"http://127.0.0.1:{port}/v1", "MODEL": "demo", "API_KEY": key, "CONTINUES": "true"}
-    settings = {"ADDRESS": address, "ENGINE": "openai", **{f"OPENAI__{name}": value for name, value in own.items()}}
+    own |= {"BASE_URL": f"http://127.0.0.1:{port}/v1", "MODEL": "demo"}
+    settings = {"ADDRESS": address, "ENGINE": engine}
+    settings |= {f"{engine.upper()}__{name}": value for name, value in own.items()}
     prefixed = {f"HEDGEROW_LLM_{name}": value for name, value in settings.items()}
-    process = ServiceProcess(ServiceSpec("openai", "services.llm", address, prefixed), folder)
+    process = ServiceProcess(ServiceSpec(engine, "services.llm", address, prefixed), folder)
     try:
         await process.wait_serving()
         async with open_channel(address) as channel:

@@ -10,14 +10,17 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
+from openai import AsyncOpenAI
 
 import hedgerow
 from launcher.mesh import Mesh, default_models_dir
@@ -136,6 +139,19 @@ async def test_killing_one_costs_no_answer(pairs: Mesh, name: str) -> None:
         assert (await client.ask("And now?", tier="quality", cache="bypass")).finish_reason == "stop"
 
 
+@pytest.mark.asyncio(loop_scope="module")
+async def test_openais_client_asks_where_grpc_does(pairs: Mesh) -> None:
+    base_url = f"http://{pairs.services[-1].spec.address}/v1"
+    async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
+        assert "demo-llm" in [model.id async for model in client.models.list()]
+        stream = await client.chat.completions.create(
+            model="quality", messages=[{"role": "user", "content": "Are you there?"}], stream=True
+        )
+        chunks = [chunk async for chunk in stream]
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices).startswith("word")
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
 async def health(service: Supervisor) -> str:
     return await check(service.spec.speaks, service.spec.address, 1)
 
@@ -155,6 +171,11 @@ async def test_with_certificates_everybody_proves_who_it_is_and_a_caller_without
         authority = hedgerow.Tls(tmp_path / "certs" / "ca.crt")
         async with hedgerow.AsyncClient(of(mesh)["envoy"].spec.address, tls=authority) as client:
             assert (await client.ask("Who are you?")).finish_reason == "stop"
+        trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=tmp_path / "certs" / "ca.crt"))
+        base_url = f"https://localhost:{ports['envoy']}/v1"
+        async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, http_client=trusting) as client:
+            asked = await client.chat.completions.create(model="auto", messages=[{"role": "user", "content": "Who?"}])
+            assert asked.choices[0].finish_reason == "stop"
         async with hedgerow.AsyncClient(of(mesh)["gateway-1"].spec.address, tls=authority) as client:
             with pytest.raises(hedgerow.Unavailable):
                 await client.ask("Who are you?")

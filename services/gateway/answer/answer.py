@@ -87,6 +87,6 @@ class Answer:
 
     def _take_patches(self) -> None:
         """What was missed may still come."""
-        if self._draft.missed and self._ledger.text:
+        if self._draft.missed and self._ledger.written.text:
             patches = [stage.patch() for stage in self._started.values()]
             self._draft.outbox += filter(None, patches)

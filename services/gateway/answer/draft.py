@@ -144,7 +144,7 @@ class Draft:
     def take_whole(self, text: str, model: str, reason: chat_pb2.FinishReason) -> None:
         """A text that is there from the start. The answer is whole with it."""
         self.ledger.model, self.ledger.finish_reason = model, reason
-        self.ledger.add_text(text)
+        self.ledger.written.add_text(text)
         self.outbox.append(pb.Event(delta=pb.TextDelta(text=text)))
 
     def take_template(self, stage: str, why: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,6 +17,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.plan import Plan
 from services.gateway.answer.targets import Targets
+from services.gateway.answer.written import Written
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act
 from services.gateway.policies.ticket import Shed
@@ -74,30 +75,30 @@ class Ledger:
     reserve_s: float
     targets: Targets = field(default_factory=Targets)
     clock: Clock = time.monotonic
-    prefix: str = ""  # of the text, which the client has already
-    text: list[str] = field(default_factory=list)
     stages: list[pb.Stage] = field(default_factory=list)
     degraded: list[str] = field(default_factory=list)
     cache: pb.CacheReport = field(default_factory=pb.CacheReport)
     usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
     model: str = ""
-    reasoning: list[str] = field(default_factory=list)
-    tool_calls: dict[int, chat_pb2.ToolCall] = field(default_factory=dict)  # by their index
-    logprobs: list[chat_pb2.TokenLogprob] = field(default_factory=list)
-    tokens: int = 0  # of all of these, as far as they are known
     billed_tokens: int = 0  # prompt and completion, that the tenant's quota is charged for
     cost_usd: float = 0.0
     transcript: str = ""  # what the request's recording said
     sights: pb.Sights | None = None  # what its pictures showed
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
-    ttft_s: float | None = None
     total_s: float = 0.0
     tell: Callable[[pb.Stage], None] = lambda _: None  # hears of each stage when it has ended
+    written: Written = field(init=False)
     opened: float = field(init=False)
     decisions: Decisions = field(init=False)
 
     def __post_init__(self) -> None:
-        self.opened, self.decisions = self.clock(), Decisions(self.clock)
+        self.opened, self.decisions, self.written = self.clock(), Decisions(self.clock), Written(self.clock)
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Seconds from admission to the first text, thought or call; None where there is none."""
+        first_at = self.written.first_at
+        return None if first_at is None else first_at - self.opened
 
     def elapsed(self) -> float:
         """Seconds since the request was admitted."""
@@ -182,39 +183,13 @@ class Ledger:
         ]
         return pb.Accepted(trace_id=telemetry.trace_id(self.span), budget_ms=self.plan.budget_ms, plan=plan)
 
-    @property
-    def said(self) -> bool:
-        """Whether there is anything of an answer: thoughts are none."""
-        return bool(self.text or self.tool_calls)
-
-    def add_text(self, text: str, tokens: int = 0, logprobs: Iterable[chat_pb2.TokenLogprob] = ()) -> None:
-        self._came(tokens)
-        self.text.append(text)
-        self.logprobs.extend(logprobs)
-
-    def add_reasoning(self, text: str, tokens: int) -> None:
-        self._came(tokens)
-        self.reasoning.append(text)
-
-    def add_calls(self, deltas: Iterable[chat_pb2.ToolCallDelta], tokens: int) -> None:
-        self._came(tokens)
-        for delta in deltas:
-            call = self.tool_calls.setdefault(delta.index, chat_pb2.ToolCall())
-            call.id, call.name = delta.id or call.id, delta.name or call.name
-            call.arguments += delta.arguments
-
-    def _came(self, tokens: int) -> None:
-        if self.ttft_s is None:
-            self.ttft_s = self.elapsed()
-        self.tokens += tokens
-
     def close(self) -> pb.Final:
         """The last event."""
         self.total_s = self.elapsed()
-        self.usage.completion_tokens = self.usage.completion_tokens or self.tokens
+        self.usage.completion_tokens = self.usage.completion_tokens or self.written.tokens
         self._compare_with_targets()
         return pb.Final(
-            text=self.prefix + "".join(self.text),
+            text=self.written.whole_text,
             finish_reason=self.finish_reason,
             model=self.model,
             usage=self.usage,
@@ -229,9 +204,9 @@ class Ledger:
             cost_usd=self.cost_usd,
             transcript=self.transcript,
             sights=self.sights,
-            tool_calls=[call for _, call in sorted(self.tool_calls.items())],
-            reasoning="".join(self.reasoning),
-            logprobs=self.logprobs,
+            tool_calls=self.written.calls,
+            reasoning="".join(self.written.reasoning),
+            logprobs=self.written.logprobs,
         )
 
     def failed(self, error: ServiceError) -> None:
@@ -245,7 +220,7 @@ class Ledger:
         """The client has left; that only counts before the last event."""
         if self.total_s:
             return
-        progress = "in text" if self.said else "before text" if self.stages else "before any stage"
+        progress = "in text" if self.written.begun else "before text" if self.stages else "before any stage"
         _DROPPED.labels(progress).inc()
         self.span.set_attribute("hedgerow.dropped", progress)
         self._trace_decisions()

@@ -52,13 +52,13 @@ class MessageWriter:
         block: dict[str, Any]
         match event.WhichOneof("kind"):
             case "delta":
-                return self._grow(_TEXT, {"type": "text", "text": ""}, "text_delta", "text", event.delta.text)
+                return self._grow(_TEXT, _text(""), "text_delta", "text", event.delta.text)
             case "reasoning":
                 block = {"type": "thinking", "thinking": "", "signature": ""}
                 return self._grow(_THINKING, block, "thinking_delta", "thinking", event.reasoning.text)
             case "tool_call":
                 call = event.tool_call
-                block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+                block = _tool_use(call, {})
                 return self._grow(call.index, block, "input_json_delta", "partial_json", call.arguments)
         return b""
 
@@ -83,11 +83,8 @@ class MessageWriter:
         if final.reasoning:
             content.append({"type": "thinking", "thinking": final.reasoning, "signature": ""})
         if final.text:
-            content.append({"type": "text", "text": final.text})
-        content += (
-            {"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call.arguments)}
-            for call in final.tool_calls
-        )
+            content.append(_text(final.text))
+        content += (_tool_use(call, _input(call.arguments)) for call in final.tool_calls)
         return {
             **self._message(final.model or self._order.model, _usage(final.usage)),
             "content": content,
@@ -129,6 +126,8 @@ class MessageWriter:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
+            "stop_details": None,
+            "container": None,
             "usage": usage,
         }
 
@@ -138,8 +137,21 @@ def stop_reason(final: pb.Final) -> str:
     return _STOPS.get(final.finish_reason, "end_turn")
 
 
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text, "citations": None}
+
+
+def _tool_use(call: chat_pb2.ToolCall | chat_pb2.ToolCallDelta, given: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given, "caller": {"type": "direct"}}
+
+
 def _usage(used: chat_pb2.Usage) -> dict[str, Any]:
     return {
+        "cache_creation": None,
+        "inference_geo": None,
+        "output_tokens_details": {"thinking_tokens": used.reasoning_tokens},
+        "server_tool_use": None,
+        "service_tier": "standard",
         "input_tokens": used.prompt_tokens - used.cached_prompt_tokens,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": used.cached_prompt_tokens,

@@ -18,6 +18,8 @@ from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.http import anthropic_messages, sse
 from services.gateway.http.anthropic_messages import MessageWriter
+from services.gateway.http.aside import Aside
+from services.gateway.http.caching import Caching
 from services.gateway.http.chat_request import read_chat
 from services.gateway.http.counting import Counting
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
@@ -30,8 +32,11 @@ from services.gateway.http.openai_completions import CompletionWriter, read_comp
 from services.gateway.http.openai_responses import ResponseWriter
 from services.gateway.http.responses_request import read_response
 from services.gateway.http.server import HttpServer
+from services.gateway.http.transcriptions import Transcriptions
 from services.gateway.upstream.fleet import Fleet
+from services.gateway.upstream.media import Hearing
 from services.gateway.upstream.routes import Routes
+from services.gateway.upstream.stubs import Cache
 from services.runtime.errors import ServiceError
 
 ANTHROPIC = anthropic_messages.error
@@ -55,6 +60,8 @@ class Parts:
     routes: Routes
     fleet: Fleet
     admission: AdmissionControl
+    cache: Cache | None
+    hearing: Hearing | None
 
 
 def make_app(parts: Parts) -> ASGIApp:
@@ -98,8 +105,14 @@ class _App:
         models = Models(parts.settings, parts.routes, int(time.time()))
         for path, dialect in DIALECTS.items():
             yield self._route("POST", path, Generating(dialect, parts.servicer, parts.settings), dialect.shape)
-        count = Counting(parts.settings, parts.fleet, parts.admission)
-        yield self._route("POST", "/v1/messages/count_tokens", count, ANTHROPIC)
+        aside = Aside(parts.settings, parts.admission)
+        caching = Caching(aside, parts.cache)
+        yield self._route("POST", "/v1/messages/count_tokens", Counting(aside, parts.fleet), ANTHROPIC)
+        yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(aside, parts.hearing))
+        yield self._route("POST", "/v1/embeddings", caching.embed)
+        yield self._route("GET", "/v1/cache/stats", caching.stats)
+        yield self._route("DELETE", "/v1/cache", caching.remove)
+        yield self._route("DELETE", "/v1/cache/{key}", caching.remove)
         yield self._route("GET", "/v1/models", models.list)
         yield self._route("GET", "/v1/models/{model:path}", models.one)
         yield self._route("GET", "/metrics", self._metrics)
@@ -109,7 +122,9 @@ class _App:
         return Route(path, self._endpoint(path, serve, shape), methods=[method])
 
     def _endpoint(self, route: str, serve: Serve, shape: Shape = Told.openai, *, open_: bool = False) -> Endpoint:
-        return Endpoint(route, serve, shape, self._parts.servicer, self._parts.settings.http, open_)
+        settings = self._parts.settings
+        mutual = settings.tls_dir is not None
+        return Endpoint(route, serve, shape, self._parts.servicer, settings.http, mutual, open_)
 
     async def _health(self, exchange: Exchange) -> None:
         leaving = self._parts.server.leaving

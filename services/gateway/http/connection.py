@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -10,6 +11,9 @@ from uvicorn.server import ServerState
 
 from services.gateway.config import HttpSettings
 from services.gateway.http.sse import compact
+from services.runtime.security.tls import caller_in
+
+PEER = "peer_identity"  # in a request's scope: the identity that its caller's certificate proves
 
 
 class Connection(HttpToolsProtocol):
@@ -23,6 +27,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._peer = caller_in(transport.get_extra_info("peercert"))
         if len(self.connections) > self._limits.max_connections:
             transport.abort()
             return
@@ -49,6 +54,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        cast(dict[str, Any], self.scope)[PEER] = self._peer
         self._in_head, self._head_bytes = True, 0
         self._arm("head", self._limits.header_ms)
 

@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,15 +19,18 @@ from opentelemetry.trace import Span, StatusCode, format_span_id
 from prometheus_client import Histogram
 from starlette.types import Receive, Scope, Send
 
+from hedgerow.identities import GATEWAY, SERVICES
 from services.gateway.admission.credential import Credential
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import HttpSettings
+from services.gateway.http.connection import PEER
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told, tell
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.sse import CONTENT_TYPE, compact
 from services.gateway.http.watch import Left
 from services.runtime import telemetry
-from services.runtime.errors import Unavailable
+from services.runtime.errors import CallerRefused, Unavailable
+from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 
 Metadata = tuple[tuple[str, str], ...]
 JSON = b"application/json"
@@ -34,9 +38,10 @@ _SECONDS = Histogram(
     "hedgerow_http_seconds", "Time to serve a request by HTTP, to its last byte.", ["route", "status"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )  # fmt: skip
+_SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
 _LEFT = 499  # as nginx has it
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
-_PASSED_ON = ("traceparent", "tracestate")
+_PASSED_ON = frozenset({b"traceparent", b"tracestate", TENANT_HEADER.encode(), EXPIRES_HEADER.encode()})
 
 
 @dataclass(slots=True)
@@ -80,6 +85,7 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: HttpSettings):
         self.scope, self.receive, self.reply, self._limits = scope, receive, Reply(send), limits
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.peer: str = scope.get(PEER, "")  # empty in plain text
         self._read = not {"content-length", "transfer-encoding"} & self.headers.keys()
 
     @cached_property
@@ -89,7 +95,8 @@ class Exchange:
         if key and not authorization.lower().startswith("bearer "):
             authorization = f"Bearer {key}"
         told = [("authorization", authorization)] if authorization else []
-        return (*told, *((name, self.headers[name]) for name in _PASSED_ON if name in self.headers))
+        passed = (header for header in self.scope["headers"] if header[0] in _PASSED_ON)
+        return (*told, *((name.decode(), value.decode("latin-1")) for name, value in passed))
 
     @property
     def trace_id(self) -> str:
@@ -129,25 +136,34 @@ class Exchange:
             raise NotJson("content-type", "application/json", kind or "none")
         return parse(await self.body())
 
-    async def _all(self, most: int) -> bytes:
-        pieces, size, more = [], 0, True
+    async def _all(self, most: int, *, keep: bool = True) -> bytes:
+        pieces, size, more = list[bytes](), 0, True
         while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise Left
-            pieces.append(message.get("body", b""))
-            size, more = size + len(pieces[-1]), message.get("more_body", False)
+            piece, more = message.get("body", b""), message.get("more_body", False)
+            size += len(piece)
+            if keep:
+                pieces.append(piece)
             if size > most:
                 raise BodyTooLarge("body", f"at most {most} bytes", f"{size} bytes or more")
         self._read = True
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _skim(self) -> bool:
+        """Whether a body that nobody wants is over soon. To close before it is takes the answer from its client."""
+        with suppress(BodyTooLarge, TimeoutError):
+            async with asyncio.timeout(_SKIMMED_S):
+                await self._all(_SKIMMED_BYTES, keep=False)
+        return self._read
 
     async def fail(self, told: Told, body: Any) -> None:
         """An end that is none of the route's own: a status, or the last words of a stream."""
         if self.reply.status:
             await self.reply.write(self.broken(told) if self.broken else b"", last=True)
             return
-        unread = [] if self._read else [(b"connection", b"close")]
+        unread = [] if self._read or await self._skim() else [(b"connection", b"close")]
         await self.reply.whole(told.status, compact(body), [*told.headers(), *unread])
 
 
@@ -157,13 +173,15 @@ Shape = Callable[[Told], Any]  # the body that tells an error in place of an ans
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An ASGI application that is one route. `open_`: whoever can connect may ask."""
+    """An ASGI application that is one route. `open_`: whoever can connect may ask. Others, where callers prove who they
+    are, are those of the gateway."""
 
     route: str
     serve: Serve
     shape: Shape
     servicer: GatewayServicer
     limits: HttpSettings
+    mutual: bool  # whether callers prove who they are
     open_: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -180,7 +198,8 @@ class Endpoint:
             except asyncio.CancelledError:
                 status = await self._fail(exchange, Unavailable("the gateway is stopping"))
             except Exception as error:  # the boundary: everything else must become a status
-                status = await self._fail(exchange, error)
+                with suppress(Left):
+                    status = await self._fail(exchange, error)
             finally:
                 if status >= 400:
                     span.set_status(StatusCode.ERROR, str(status))
@@ -188,7 +207,9 @@ class Endpoint:
 
     async def _serve(self, exchange: Exchange) -> None:
         if not self.open_:
-            exchange.credential = self.servicer.authorize(exchange.metadata, "")
+            if self.mutual and exchange.peer not in SERVICES[GATEWAY].callers:
+                raise CallerRefused(f"{exchange.peer or 'a caller without an identity'} may not call {GATEWAY}")
+            exchange.credential = self.servicer.authorize(exchange.metadata, exchange.peer)
         await self.serve(exchange)
 
     async def _fail(self, exchange: Exchange, error: Exception) -> int:

@@ -75,7 +75,7 @@ class Generating:
     async def __call__(self, exchange: Exchange) -> None:
         body = await exchange.fields()
         order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses)
-        call = Call(exchange.metadata, _deadline(order, exchange.headers), exchange.span)
+        call = Call(exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer)
         writer = self.dialect.write(order, exchange.answer_id)
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:

@@ -69,7 +69,7 @@ class ChatWriter:
 
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The answer in one piece."""
-        message: dict[str, Any] = {"role": "assistant", "content": final.text, "refusal": None}
+        message: dict[str, Any] = {"role": "assistant", "content": final.text, "refusal": None, "annotations": []}
         if final.reasoning:
             message["reasoning_content"] = final.reasoning
         if final.tool_calls:

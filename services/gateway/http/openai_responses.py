@@ -170,6 +170,7 @@ class ResponseWriter:
             "status": status,
             "error": None,
             "incomplete_details": None,
+            "completed_at": None,
             "model": self._order.model,
             "usage": None,
             **self._order.echo,

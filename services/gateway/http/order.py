@@ -48,7 +48,7 @@ class Order:
 
 def take_model(order: Order, body: Fields, known: Collection[str]) -> None:
     """The model by its name, or the tier that a name stands for. Raises `ModelUnknown`."""
-    order.model = name = body.text("model") or order.model
+    order.model = name = body.needed("model")
     if name in known:
         order.request.model = name
     elif name in TIERS:

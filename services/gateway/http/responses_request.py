@@ -7,14 +7,37 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.chat_request import MODES, ROLES, put_tool, take_format
+from services.gateway.http.chat_request import MODES, ROLES, put_tool, take_format, take_sampling
 from services.gateway.http.fields import Fields
 from services.gateway.http.order import Order, take_model, take_options
 from services.gateway.http.parts import put_content
 from services.runtime.errors import InvalidInput
 
 _KEPT = ("previous_response_id", "conversation", "background", "prompt")
-_ECHOED = ("instructions", "max_output_tokens", "metadata", "temperature", "top_p", "user", "reasoning", "truncation")
+# What the answer repeats of the request, and what clients want to read where it says nothing.
+_ECHOED: Mapping[str, Any] = {
+    "background": False,
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": None,
+    "safety_identifier": None,
+    "service_tier": "default",
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+_TOOL: Mapping[str, Any] = {"description": None, "parameters": None, "strict": False}
 _LOGPROBS = "message.output_text.logprobs"
 
 
@@ -75,10 +98,7 @@ def _speaking(request: pb.GenerateRequest) -> chat_pb2.Message:
 
 def _take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
     sampling = request.sampling
-    if (temperature := body.number("temperature")) is not None:
-        sampling.temperature = temperature
-    if (top_p := body.number("top_p")) is not None:
-        sampling.top_p = top_p
+    take_sampling(request, body)
     if (most := body.whole("max_output_tokens")) is not None:
         sampling.max_tokens = most
     top = body.whole("top_logprobs")
@@ -102,15 +122,5 @@ def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
 
 
 def _echo(body: Fields) -> dict[str, Any]:
-    """What the answer repeats of the request."""
-    parallel = body.flag("parallel_tool_calls")
-    tools = [{"parameters": None, "strict": False, **tool} for tool in body.array("tools")]
-    return {
-        **{name: body.raw(name) for name in _ECHOED},
-        "parallel_tool_calls": True if parallel is None else parallel,
-        "tool_choice": body.raw("tool_choice") or "auto",
-        "tools": tools,
-        "text": body.raw("text") or {"format": {"type": "text"}},
-        "previous_response_id": None,
-        "store": False,
-    }
+    told = {name: default if body.raw(name) is None else body.raw(name) for name, default in _ECHOED.items()}
+    return {**told, "tools": [{**_TOOL, **tool} for tool in body.array("tools")], "store": False}

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 from functools import partial
@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 
 from services.gateway.config import GatewaySettings
 from services.gateway.http.connection import Connection
+from services.runtime.security import tls
 
 _BACKLOG = 2_048
 _DATE_S = 1.0  # how exact the `date` header is
@@ -51,6 +52,7 @@ class HttpServer:
     def __init__(self) -> None:
         self.leaving = False
         self._state = ServerState()
+        self._bound: socket.socket | None = None
         self._server: asyncio.Server | None = None
 
     @asynccontextmanager
@@ -70,14 +72,19 @@ class HttpServer:
         config.timeout_keep_alive = limits.keep_alive_ms / 1000  # type: ignore[assignment]  # a timer takes both
         config.load()
         make = partial(Connection, limits, config, self._state)
-        self._server = await asyncio.get_running_loop().create_server(make, sock=bound, backlog=_BACKLOG)
+        folder = tls.Folder(settings.tls_dir) if settings.tls_dir else None
+        self._bound = bound
+        await self._listen(make, folder)
         host, _, _ = settings.http_address.rpartition(":")
         _log.info("http on %s:%d", host, bound.getsockname()[1])
-        dating = asyncio.create_task(self._date())
+        work = [asyncio.create_task(self._date())]
+        if folder:
+            work.append(asyncio.create_task(self._renew(make, folder)))
         try:
             yield
         finally:
-            dating.cancel()
+            for each in work:
+                each.cancel()
             await self.stop(0)
 
     def leave(self) -> None:
@@ -86,8 +93,9 @@ class HttpServer:
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests; those in flight have so long, and are then cut off, which their clients are told."""
-        if self._server:
+        if self._server and self._bound:
             self._server.close()
+            self._bound.close()
         for connection in list(self._state.connections):
             connection.shutdown()
         await self._ended(grace_s)
@@ -96,6 +104,24 @@ class HttpServer:
         await self._ended(_LAST_WORDS_S)
         for connection in list(self._state.connections):
             connection.transport.abort()
+
+    async def _listen(self, make: Callable[[], Connection], folder: tls.Folder | None) -> None:
+        """Take connections, in the place of who took them before; with a `folder` by mutual TLS, as it is now."""
+        if self._bound is None:
+            return
+        context = tls.server_context(folder) if folder else None
+        before, loop = self._server, asyncio.get_running_loop()
+        self._server = await loop.create_server(make, sock=self._bound.dup(), ssl=context, backlog=_BACKLOG)
+        if before:
+            before.close()
+
+    async def _renew(self, make: Callable[[], Connection], folder: tls.Folder) -> None:
+        """New connections meet the certificate that is current."""
+        async for _ in folder.changes():
+            try:
+                await self._listen(make, folder)
+            except OSError as error:  # ssl's are among them: the files have changed once more
+                _log.error("http keeps its old certificate: %r", error)
 
     async def _ended(self, within_s: float) -> None:
         """Return when no request is in flight, after `within_s` at the latest."""

@@ -7,7 +7,7 @@ always asks, streaming or not, from the moment the request has been read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any
 
@@ -93,9 +93,3 @@ class Watch:
             self._sent_at = now
             self._start(self._beat())
         self._set_timer()
-
-
-async def gone(receive: Receive, work: Awaitable[Any]) -> Any:
-    """What `work` returns, unless the client leaves first, which raises `Left`."""
-    with Watch(receive, 0, 0, None):
-        return await work

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 import grpc
@@ -61,6 +61,25 @@ class Cache:
         self._lookup = _unary(channel, cache_pb2, "CacheService", "Lookup")
         self._store = _unary(channel, cache_pb2, "CacheService", "Store")
         self._watch = _server_stream(channel, cache_pb2, "CacheService", "WatchInvalidations")
+        self._embed = _unary(channel, cache_pb2, "CacheService", "Embed")
+        self._stats = _unary(channel, cache_pb2, "CacheService", "GetStats")
+        self._invalidate = _unary(channel, cache_pb2, "CacheService", "Invalidate")
+
+    async def embed(
+        self, request: cache_pb2.EmbedRequest, timeout_s: float, metadata: Metadata
+    ) -> cache_pb2.EmbedResponse:
+        pending = Pending(self._embed(request, timeout=timeout_s, metadata=metadata), "cache")
+        return await pending.reply()  # type: ignore[no-any-return]
+
+    async def stats(self, timeout_s: float, metadata: Metadata) -> cache_pb2.GetStatsResponse:
+        """Counts of the replica that these metadata lead to."""
+        pending = Pending(self._stats(cache_pb2.GetStatsRequest(), timeout=timeout_s, metadata=metadata), "cache")
+        return await pending.reply()  # type: ignore[no-any-return]
+
+    async def invalidate(self, request: cache_pb2.InvalidateRequest, timeout_s: float, metadata: Metadata) -> int:
+        """How many entries were removed."""
+        pending = Pending(self._invalidate(request, timeout=timeout_s, metadata=metadata), "cache")
+        return int((await pending.reply()).removed)
 
     def lookup(self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata) -> Pending:
         """Start a lookup that ends after `timeout_s` at the latest."""
@@ -145,15 +164,22 @@ class Audio:
 
     async def transcribe(self, recording: bytes, timeout_s: float, metadata: Metadata) -> audio_pb2.TranscribeSummary:
         """What a recording says; within `timeout_s`."""
-        call = self._transcribe(timeout=timeout_s, metadata=metadata)
         try:
-            async with aclosing(_both_ways(call, _pieces(recording), "audio")) as replies:
+            options = audio_pb2.TranscribeOptions()
+            async with aclosing(self.recording(recording, options, timeout_s, metadata)) as replies:
                 async for reply in replies:
                     if reply.HasField("summary"):
-                        return cast(audio_pb2.TranscribeSummary, reply.summary)
+                        return reply.summary
         except Refused as refusal:  # it names the field of its own request; the caller's is in `audio`
             raise Refused(f"audio.{refusal.message}") from None
         raise Unavailable("audio: ended without saying why")
+
+    def recording(
+        self, recording: bytes, options: audio_pb2.TranscribeOptions, timeout_s: float, metadata: Metadata
+    ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
+        """What a recording says, segment by segment; within `timeout_s`."""
+        call = self._transcribe(timeout=timeout_s, metadata=metadata)
+        return _both_ways(call, _pieces(recording, options), "audio")
 
     def listen(
         self, requests: AsyncIterator[audio_pb2.TranscribeStreamRequest], timeout_s: float | None, metadata: Metadata
@@ -162,7 +188,8 @@ class Audio:
         return _both_ways(self._transcribe_stream(timeout=timeout_s, metadata=metadata), requests, "audio")
 
 
-async def _pieces(recording: bytes) -> AsyncIterator[audio_pb2.TranscribeRequest]:
+async def _pieces(recording: bytes, options: audio_pb2.TranscribeOptions) -> AsyncIterator[audio_pb2.TranscribeRequest]:
+    yield audio_pb2.TranscribeRequest(options=options)
     for start in range(0, len(recording), _PIECE_BYTES):
         yield audio_pb2.TranscribeRequest(data=recording[start : start + _PIECE_BYTES])
 

@@ -177,14 +177,33 @@ def server_credentials(folder: Folder) -> grpc.ServerCredentials:
     return grpc.dynamic_ssl_server_credentials(given.server(), fetch, True)  # type: ignore[arg-type]
 
 
+def server_context(folder: Folder) -> ssl.SSLContext:
+    """The same for a server of HTTP/1.1, with the files as they are now."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    _load_into(context, *(folder.path / name for name in _NAMES))
+    return context
+
+
+def caller_in(certificate: dict[str, Any] | None) -> str:
+    """The identity that a caller's certificate proves, as `ssl` has it; empty without one."""
+    return _identity(certificate or {})
+
+
+def _load_into(context: ssl.SSLContext, certificate: Path, key: Path, ca: Path) -> None:
+    """Have `context` prove itself with these, and ask the other side for a certificate of the same CA."""
+    context.load_cert_chain(certificate, key, password=_no_password)
+    context.load_verify_locations(ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+
 def _try_out(certificate: Path, key: Path, ca: Path) -> dict[str, Any]:
     """Let a server and a client with these files shake hands; what the client learns of the server's certificate."""
     server, client = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
     client.check_hostname = False  # a name belongs to a target, and there is none
     for context in (server, client):
-        context.load_cert_chain(certificate, key, password=_no_password)
-        context.load_verify_locations(ca)
-        context.verify_mode = ssl.CERT_REQUIRED
+        _load_into(context, certificate, key, ca)
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     calling, called = client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)
     for side in (calling, called) * 3:

@@ -77,18 +77,25 @@ def test_where_the_gateway_serves_http_the_edge_leads_to_it_there():
     assert "gateway_http" not in rendered(text)[CLUSTERS]
 
 
-@pytest.mark.parametrize(
-    ("what", "edge"),
-    [
-        ("mtls", 'edge: {address: "0.0.0.0:1"}\nmtls: true'),
-        ("edge.jwt", 'edge: {address: "0.0.0.0:1", jwt: {issuer: i, audiences: [a], jwks_file: "%s"}}'),
-    ],
-)
-def test_http_in_plain_text_excludes_what_nothing_would_prove(what: str, edge: str, tmp_path: Path):
+def test_with_certificates_the_edge_proves_itself_by_http_too():
+    text = f'{_SERVES_HTTP}\nedge: {{address: "0.0.0.0:8443"}}\nmtls: true'
+    of = {name: tls(cluster(text, name, Kind.ENVOY)) for name in ("gateway", "gateway_http")}
+    assert {name: list(each.common_tls_context.alpn_protocols) for name, each in of.items()} == {
+        "gateway": ["h2"],
+        "gateway_http": ["http/1.1"],
+    }
+    for each in of.values():
+        each.common_tls_context.ClearField("alpn_protocols")
+    assert of["gateway"] == of["gateway_http"]
+
+
+def test_tenants_that_the_edge_proves_go_by_http_only_where_it_proves_itself(tmp_path: Path):
     keys = tmp_path / "jwks.json"
     keys.write_text('{"keys": [{}]}')
-    with pytest.raises(ValueError, match=rf"http_port: 0 with {what}, got another"):
-        rendered(f"{_SERVES_HTTP}\n{edge.replace('%s', str(keys))}")
+    jwt = f'edge: {{address: "0.0.0.0:1", jwt: {{issuer: i, audiences: [a], jwks_file: "{keys}"}}}}'
+    rendered(f"{_SERVES_HTTP}\n{jwt}\nmtls: true")
+    with pytest.raises(ValueError, match=r"http_port: 0 with edge\.jwt and without mtls, got another"):
+        rendered(f"{_SERVES_HTTP}\n{jwt}")
 
 
 def test_envoy_gets_nothing_where_there_is_no_edge():

@@ -66,3 +66,18 @@ def test_what_contradicts_itself_is_refused(
     with pytest.raises(SystemExit):
         start(monkeypatch, *arguments)
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("allowed", [{"plaintext": True}, {"tls_dir": "/certificates"}])
+def test_http_beyond_loopback_wants_tls_or_a_word_that_plain_text_is_meant(allowed: dict[str, object]) -> None:
+    given = {"llm_addresses": {"m": "a:1"}, "http_address": "0.0.0.0:8000", "allow_anonymous": True}
+    with pytest.raises(ValueError, match="on loopback, or with a `tls_dir`"):
+        GatewaySettings(**given)
+    assert GatewaySettings(**given, **allowed).shared_addresses == ("address", "http_address")
+
+
+def test_http_beyond_loopback_wants_a_key() -> None:
+    given = {"llm_addresses": {"m": "a:1"}, "http_address": "0.0.0.0:8000", "plaintext": True}
+    with pytest.raises(ValueError, match="a key of a tenant"):
+        GatewaySettings(**given)
+    assert not GatewaySettings(**given, api_keys={"0" * 64: "acme"}).anonymous

@@ -26,11 +26,11 @@ from services.llm.engine import (
     ToolChoice,
     Usage,
 )
-from services.llm.errors import EngineBusy, EngineDown, NotSupported, ProviderRefused
+from services.llm.errors import EngineBusy, EngineDown, ProviderRefused
 from services.llm.provider_config import AnthropicSettings
 from services.llm.transport.wire import Broken
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.errors import InvalidInput, NotSupported, ServiceError
 from tests.unit.llm.simulated_provider import KEY, SimulatedProvider
 
 HELLO = (Message("user", "Hello."),)

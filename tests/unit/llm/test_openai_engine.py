@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from services.llm.engine import Chunk, Constraint, Finish, FinishReason, Load, Message, Request, Sampling, Usage
-from services.llm.errors import EngineBusy, EngineDown, NotSupported, ProviderRefused
+from services.llm.errors import EngineBusy, EngineDown, ProviderRefused
 from services.llm.transport.wire import Broken, Lost
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.errors import InvalidInput, NotSupported, ServiceError, TooLate
 from tests.clock import on_paused_loop
 from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, event
 from tests.waiting import until

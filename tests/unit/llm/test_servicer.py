@@ -28,11 +28,10 @@ from services.llm.engine import (
     ToolChoice,
     Usage,
 )
-from services.llm.errors import NotSupported
 from services.llm.servicer import LLMServicer
 from services.llm.translate import to_request, to_response
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput
+from services.runtime.errors import InvalidInput, NotSupported
 from services.runtime.rpc.boundary import Call
 
 

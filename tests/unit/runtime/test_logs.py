@@ -11,6 +11,7 @@ import pytest
 from services.runtime.process.logs import setup_logging, whereabouts
 
 Log = Callable[[str], io.StringIO]
+_SECRET = "secret {}"  # filled in when it is raised: the lines of source that a log shows do not have it
 
 
 @pytest.fixture
@@ -31,11 +32,11 @@ def log() -> Iterator[Log]:
 def fail() -> None:
     try:
         try:
-            raise KeyError("secret one")
+            raise KeyError(_SECRET.format("one"))
         except KeyError as error:
-            raise ValueError("secret two") from error
+            raise ValueError(_SECRET.format("two")) from error
     except ValueError:
-        raise ExceptionGroup("secret three", [OSError("secret four")])  # noqa: B904  # so that it has a context
+        raise ExceptionGroup(_SECRET.format("three"), [OSError(_SECRET.format("four"))])  # noqa: B904  # so that it has a context
 
 
 def test_an_exception_is_told_by_class_and_place_and_not_by_its_text(log: Log) -> None:
@@ -47,8 +48,9 @@ def test_an_exception_is_told_by_class_and_place_and_not_by_its_text(log: Log) -
     written = stream.getvalue()
     for word in ("failed with 3", "in fail", "test_logs.py", "ExceptionGroup", "OSError", "ValueError", "KeyError"):
         assert word in written
-    for number in ("one", "three", "four"):
-        assert f'"secret {number}"' in written or f"'secret {number}'" not in written  # the source line, at most
+    assert "secret o" not in written
+    assert "secret t" not in written
+    assert "secret f" not in written
 
 
 def test_at_debug_the_texts_are_there(log: Log) -> None:

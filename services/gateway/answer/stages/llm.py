@@ -40,7 +40,7 @@ class LlmStage(AnswerStage):
         choice = draft.choice
         if choice is None:
             raise Unavailable("router: no model was chosen")
-        ledger.prefix = draft.question.request.prefix
+        ledger.written.prefix = draft.question.request.prefix
         with ledger.stage(self.name) as stage:
             reading = self._read(choice, stage)
             reader, report = reading.reader, reading.report
@@ -66,9 +66,9 @@ class LlmStage(AnswerStage):
         ledger.model = report.model
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
         stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
-        if not ledger.said and self._stands_in(problem, stage):
+        if not ledger.written.begun and self._stands_in(problem, stage):
             return
-        if not ledger.said and not late:
+        if not ledger.written.begun and not late:
             raise problem
         ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED
         ledger.degraded.append(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
@@ -146,7 +146,7 @@ class LlmStage(AnswerStage):
         if any(item.reasoning or item.tool_calls or item.logprobs for item in items):
             self._take_more(items)
         elif text:
-            ledger.add_text(text, tokens)
+            ledger.written.add_text(text, tokens)
             self.draft.outbox.append(pb.Event(delta=pb.TextDelta(text=text, tokens=tokens)))
         if last.HasField("finish"):
             ledger.finish_reason = last.finish.reason
@@ -160,13 +160,13 @@ class LlmStage(AnswerStage):
             tokens = item.tokens
             if item.reasoning:
                 spent, tokens = (0, tokens) if item.text else (tokens, 0)
-                ledger.add_reasoning(item.reasoning, spent)
+                ledger.written.add_reasoning(item.reasoning, spent)
                 outbox.append(pb.Event(reasoning=pb.ReasoningDelta(text=item.reasoning, tokens=spent)))
             if item.text:
-                ledger.add_text(item.text, tokens, item.logprobs)
+                ledger.written.add_text(item.text, tokens, item.logprobs)
                 outbox.append(pb.Event(delta=pb.TextDelta(text=item.text, tokens=tokens, logprobs=item.logprobs)))
             if item.tool_calls:
-                ledger.add_calls(item.tool_calls, 0 if item.text else tokens)
+                ledger.written.add_calls(item.tool_calls, 0 if item.text else tokens)
                 outbox.extend(pb.Event(tool_call=delta) for delta in item.tool_calls)
 
     def _account(self, reading: Reading, stage: Running) -> None:
@@ -176,7 +176,7 @@ class LlmStage(AnswerStage):
         if report.problems and report.model:
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             ledger.degraded.append(Degraded.LLM_REPLACED)
-        if report.resumed or ledger.prefix:
+        if report.resumed or ledger.written.prefix:
             ledger.degraded.append(Degraded.LLM_RESUMED)
         if not stage.detail:
             stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"
@@ -185,7 +185,7 @@ class LlmStage(AnswerStage):
         model = self.draft.backends.routes.model(report.model)
         if model and not reading.joined:
             prompt = ledger.usage.prompt_tokens or self.draft.prompt_tokens
-            completion = ledger.usage.completion_tokens or ledger.tokens
+            completion = ledger.usage.completion_tokens or ledger.written.tokens
             ledger.cost_usd = model.cost_usd(prompt * report.prompts, completion)
 
     def _due(self, report: Report) -> int:
@@ -195,6 +195,6 @@ class LlmStage(AnswerStage):
         if not report.calls:
             return 0
         prompt = ledger.usage.prompt_tokens or prompt_tokens(self.draft.asked.for_model())
-        cost = prompt * report.prompts + max(ledger.tokens, ledger.usage.completion_tokens)
+        cost = prompt * report.prompts + max(ledger.written.tokens, ledger.usage.completion_tokens)
         due, report.paid = max(cost - report.paid, 0), max(cost, report.paid)
         return due

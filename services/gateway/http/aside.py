@@ -1,0 +1,62 @@
+"""What is asked beside answers, of one service behind the gateway: a request of the tenant's quota, within a budget,
+for as long as the client is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.quota import REQUEST
+from services.gateway.config import GatewaySettings
+from services.gateway.http.exchange import Exchange
+from services.gateway.http.fields import Fields
+from services.gateway.http.order import Order, take_options
+from services.gateway.http.watch import Watch
+from services.gateway.upstream.stubs import whose
+from services.runtime import telemetry
+from services.runtime.errors import InvalidInput
+from services.runtime.telemetry import Metadata
+
+Beat = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(slots=True)
+class Admitted:
+    """`tokens` is what the tenant is charged in the end."""
+
+    tenant: str
+    timeout_s: float
+    metadata: Metadata
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Admission for what is no answer."""
+
+    settings: GatewaySettings
+    admission: AdmissionControl
+
+    @asynccontextmanager
+    async def admitted(self, exchange: Exchange, beat: Beat | None = None) -> AsyncIterator[Admitted]:
+        """Inside, the tenant has a place. `beat` keeps a stream alive. Raises `QuotaExceeded`, and `Left`."""
+        tenant, timeout_s = exchange.credential.tenant, self._budget_s(exchange)
+        place = await self.admission.hold(tenant, exchange.trace_id, timeout_s, REQUEST)
+        admitted = Admitted(tenant.name, timeout_s, (*telemetry.propagate(exchange.span), whose(tenant.name)))
+        try:
+            with Watch(exchange.receive, 0, self.settings.http.heartbeat_ms / 1000, beat):
+                yield admitted
+        finally:
+            place.settle(admitted.tokens)
+
+    def _budget_s(self, exchange: Exchange) -> float:
+        order, settings = Order(pb.GenerateRequest()), self.settings
+        take_options(order, exchange.headers, Fields({}))
+        asked = order.request.budget_ms if order.request.HasField("budget_ms") else settings.default_budget_ms
+        if asked < 1:
+            raise InvalidInput("x-hedgerow-budget-ms", "at least 1", asked)
+        return min(asked, settings.max_budget_ms, exchange.credential.tenant.max_budget_ms or asked) / 1000

@@ -1,0 +1,99 @@
+"""What the cache service is asked for directly: embeddings, its counts, and to forget."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from hedgerow.cache.v1 import cache_pb2
+from services.gateway.admission.identity import LOCAL
+from services.gateway.http.aside import Aside
+from services.gateway.http.errors import ModelUnknown, NotOffered
+from services.gateway.http.exchange import Exchange
+from services.gateway.http.fields import Fields
+from services.gateway.http.sse import compact
+from services.gateway.upstream.stubs import Cache
+from services.runtime.errors import InvalidInput
+
+_MOST_TEXTS = 256  # the contract's
+_BYTES_PER_TOKEN = 4  # in English; the cache does not count
+_ANY = ("auto", "default")
+
+
+class Caching:
+    """Serves `/v1/embeddings`, `/v1/cache/stats` and the removal of entries."""
+
+    def __init__(self, aside: Aside, cache: Cache | None):
+        self._aside, self._cache = aside, cache
+
+    async def embed(self, exchange: Exchange) -> None:
+        cache, body = self._there("embeddings"), await exchange.fields()
+        texts, model = _texts(body), body.text("model") or _ANY[0]
+        packed = body.one_of("encoding_format", {"float": False, "base64": True}) or False
+        size = sum(len(text.encode()) for text in texts)
+        if size > self._aside.settings.max_content_bytes:
+            limit = f"at most {self._aside.settings.max_content_bytes} bytes together"
+            raise InvalidInput("input", limit, f"{size} bytes")
+        async with self._aside.admitted(exchange) as admitted:
+            request = cache_pb2.EmbedRequest(texts=texts)
+            reply = await cache.embed(request, admitted.timeout_s, admitted.metadata)
+            if model not in (*_ANY, reply.model):
+                raise ModelUnknown(model, ", ".join((reply.model, *_ANY)))
+            dimensions = len(reply.embeddings[0].values)
+            if (wanted := body.whole("dimensions")) not in (None, dimensions):
+                raise InvalidInput("dimensions", f"{dimensions}", wanted)
+            admitted.tokens = tokens = size // _BYTES_PER_TOKEN
+            await exchange.reply.whole(200, compact(_embeddings(reply, tokens, packed=packed)))
+
+    async def stats(self, exchange: Exchange) -> None:
+        cache = self._there("cache/stats")
+        if not (self._aside.settings.http.metrics or _alone(exchange)):
+            raise NotOffered("cache/stats: tell of all tenants; HEDGEROW_GATEWAY_HTTP__METRICS=true serves them")
+        async with self._aside.admitted(exchange) as admitted:
+            counts = await cache.stats(admitted.timeout_s, admitted.metadata)
+            told = MessageToDict(counts, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+            await exchange.reply.whole(200, compact({name: int(count) for name, count in told.items()}))
+
+    async def remove(self, exchange: Exchange) -> None:
+        """One entry, or all of the tenant's."""
+        key = exchange.scope["path_params"].get("key", "")
+        cache, tenant = self._there("cache"), exchange.credential.tenant.name
+        if key and not _alone(exchange):
+            # A key does not say whose it is, and can be worked out from a tenant's name and a question.
+            raise NotOffered("cache/{key}: only where there is one tenant; DELETE /v1/cache removes all of your own")
+        request = cache_pb2.InvalidateRequest(key=key) if key else cache_pb2.InvalidateRequest(tenant=tenant)
+        async with self._aside.admitted(exchange) as admitted:
+            removed = await cache.invalidate(request, admitted.timeout_s, admitted.metadata)
+            await exchange.reply.whole(200, compact({"removed": removed}))
+
+    def _there(self, what: str) -> Cache:
+        if self._cache is None:
+            raise NotOffered(f"{what}: needs a cache service (HEDGEROW_GATEWAY_CACHE_ADDRESS)")
+        return self._cache
+
+
+def _alone(exchange: Exchange) -> bool:
+    """Whether there is one tenant."""
+    return exchange.credential.tenant.name == LOCAL
+
+
+def _texts(body: Fields) -> list[str]:
+    texts = body.texts("input")
+    if not 1 <= len(texts) <= _MOST_TEXTS:
+        raise InvalidInput("input", f"1 to {_MOST_TEXTS} strings", len(texts))
+    return texts
+
+
+def _embeddings(reply: cache_pb2.EmbedResponse, tokens: int, *, packed: bool) -> dict[str, Any]:
+    def shown(values: Any) -> str | list[float]:
+        return base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode() if packed else list(values)
+
+    data = [
+        {"object": "embedding", "index": index, "embedding": shown(each.values)}
+        for index, each in enumerate(reply.embeddings)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "model": reply.model, "data": data, "usage": usage}

@@ -1,0 +1,61 @@
+"""Forms with a file. They are read whole, within the limit of a body, and kept in memory: containers have no disk."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from services.gateway.http.errors import NotJson
+from services.gateway.http.exchange import Exchange
+from services.gateway.http.fields import Fields
+from services.runtime.errors import Forbidden, InvalidInput
+
+_MOST_FIELDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`fields` are texts, and lists of texts for names that end in `[]`."""
+
+    fields: Fields
+    file: bytes
+
+
+class _InMemory(MultiPartParser):
+    spool_max_size = 2**62
+
+
+async def read_form(exchange: Exchange, origins: tuple[str, ...]) -> Form:
+    """The form, with its `file`. Raises `NotJson`, `InvalidInput`, and `Forbidden` for a page that may not call: one
+    can send forms to wherever its reader can connect, unasked."""
+    kind, origin = exchange.headers.get("content-type", ""), exchange.headers.get("origin")
+    if kind.partition(";")[0].strip().lower() != "multipart/form-data":
+        raise NotJson("content-type", "multipart/form-data", kind.partition(";")[0] or "none")
+    if origin and not {origin, "*"} & set(origins):
+        raise Forbidden(f"origin: {origin} may not call")
+    body = await exchange.body()
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    parser = _InMemory(Headers({"content-type": kind}), stream(), max_files=1, max_fields=_MOST_FIELDS)
+    try:
+        items = (await parser.parse()).multi_items()
+    except MultiPartException as error:
+        raise InvalidInput("body", "a form with one file", error.message) from None
+    given: dict[str, Any] = {}
+    file: UploadFile | None = None
+    for name, value in items:
+        if isinstance(value, UploadFile):
+            file = value if name == "file" else file
+        elif name.endswith("[]"):
+            given.setdefault(name.removesuffix("[]"), []).append(value)
+        else:
+            given[name] = value
+    if file is None:
+        raise InvalidInput("file", "a file", "none")
+    return Form(Fields(given), await file.read())

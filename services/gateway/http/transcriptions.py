@@ -1,0 +1,131 @@
+"""Recordings, written down: OpenAI's audio transcriptions, by the audio service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from hedgerow.audio.v1 import audio_pb2
+from services.gateway.http import sse
+from services.gateway.http.aside import Admitted, Aside
+from services.gateway.http.errors import NotOffered
+from services.gateway.http.exchange import Exchange
+from services.gateway.http.fields import Fields
+from services.gateway.http.multipart import Form, read_form
+from services.gateway.upstream.media import Hearing
+from services.runtime.errors import InvalidInput, ServiceError
+
+_TEXT = b"text/plain; charset=utf-8"
+_FORMATS = {"json": "json", "text": "text", "verbose_json": "verbose_json"}
+Heard = AsyncGenerator[audio_pb2.TranscribeResponse, None]
+
+
+class Transcriptions:
+    """Serves `/v1/audio/transcriptions`. There is one model, whatever name it is asked for by."""
+
+    def __init__(self, aside: Aside, hearing: Hearing | None):
+        self._aside, self._hearing = aside, hearing
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if self._hearing is None:
+            raise NotOffered("transcriptions: need an audio service (HEDGEROW_GATEWAY_AUDIO_ADDRESS)")
+        form = await read_form(exchange, self._aside.settings.http.cors_origins)
+        streamed, how, options = _wanted(form.fields)
+        reply = exchange.reply
+
+        async def beat() -> None:
+            await reply.begin()
+            await reply.write(sse.PING)
+
+        if streamed:
+            exchange.broken = lambda told: sse.event(told.openai())
+        async with (
+            self._aside.admitted(exchange, beat if streamed else None) as admitted,
+            aclosing(_heard(self._hearing, form, options, admitted)) as heard,
+        ):
+            await (_stream(exchange, heard) if streamed else _whole(exchange, heard, how, options))
+
+
+def _wanted(fields: Fields) -> tuple[bool, str, audio_pb2.TranscribeOptions]:
+    """Whether in a stream, in which form, and how to listen. What a form says is text, booleans too."""
+    fields.refuse("prompt", "include", "chunking_strategy")
+    streamed = fields.one_of("stream", {"true": True, "false": False, "True": True, "False": False}) or False
+    how = fields.one_of("response_format", _FORMATS) or "json"
+    granular = fields.texts("timestamp_granularities")
+    for each in granular:
+        if each not in ("word", "segment"):
+            raise InvalidInput("timestamp_granularities", "word, segment", each)
+    return streamed, how, audio_pb2.TranscribeOptions(language=fields.text("language") or "", words="word" in granular)
+
+
+async def _heard(
+    hearing: Hearing, form: Form, options: audio_pb2.TranscribeOptions, admitted: Admitted
+) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
+    """What the audio service says, under its breaker."""
+    permit = hearing.breaker.enter(admitted.tenant)
+    if permit is None:
+        raise hearing.breaker.refusal(admitted.tenant)
+    try:
+        replies = hearing.client.recording(form.file, options, admitted.timeout_s, admitted.metadata)
+        async with aclosing(replies) as heard:
+            async for reply in heard:
+                yield reply
+        permit.replied()
+    except ServiceError as error:
+        permit.ended(error)
+        raise
+    finally:
+        permit.withdrawn()  # unless it has reported
+
+
+async def _stream(exchange: Exchange, heard: Heard) -> None:
+    """A delta for each segment."""
+    reply, said = exchange.reply, ""
+    async for event in heard:
+        if event.HasField("segment"):
+            delta = f"{' ' if said else ''}{event.segment.text}"
+            said += delta
+            await reply.begin()
+            await reply.write(sse.event({"type": "transcript.text.delta", "delta": delta}))
+    await reply.begin()
+    await reply.write(sse.event({"type": "transcript.text.done", "text": said}) + sse.DONE, last=True)
+
+
+async def _whole(exchange: Exchange, heard: Heard, how: str, options: audio_pb2.TranscribeOptions) -> None:
+    segments, summary = [], audio_pb2.TranscribeSummary()
+    async for event in heard:
+        if event.HasField("segment"):
+            segments.append(event.segment)
+        elif event.HasField("summary"):
+            summary = event.summary
+    if how == "text":
+        await exchange.reply.whole(200, summary.text.encode() + b"\n", kind=_TEXT)
+        return
+    told: dict[str, Any] = {"text": summary.text, "usage": {"type": "duration", "seconds": summary.audio_s}}
+    if how == "verbose_json":
+        told |= {"task": "transcribe", "language": options.language, "duration": summary.audio_s}
+        told["segments"] = [_segment(segment) for segment in segments]
+        if options.words:
+            told["words"] = [
+                {"word": word.text, "start": word.start_s, "end": word.end_s}
+                for segment in segments
+                for word in segment.words
+            ]
+    await exchange.reply.whole(200, sse.compact(told))
+
+
+def _segment(segment: audio_pb2.Segment) -> dict[str, Any]:
+    """What the audio service does not measure is as if it were sure."""
+    return {
+        "id": segment.index,
+        "seek": 0,
+        "start": segment.start_s,
+        "end": segment.end_s,
+        "text": segment.text,
+        "tokens": [],
+        "temperature": 0.0,
+        "avg_logprob": 0.0,
+        "compression_ratio": 1.0,
+        "no_speech_prob": 0.0,
+    }

@@ -1,0 +1,69 @@
+"""Turns vLLM's outputs into chunks, and counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.llm.engine import Chunk, Finish, FinishReason, TokenLogprob, Usage
+from services.llm.vllm_reading import Reading
+
+_REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+
+
+class Tally:
+    """Of one answer to a prompt of `prompt` tokens."""
+
+    def __init__(self, prompt: int, reading: Reading, top_logprobs: int | None = None):
+        self.prompt, self.completion, self.cached = prompt, 0, 0
+        self._reading, self._top = reading, top_logprobs or 0
+        self._unsent = 0  # tokens whose text is held back: half a character, or what may become a stop string or a call
+        self._logprobs: list[TokenLogprob] = []  # of those
+
+    def add(self, output: Any) -> Chunk | None:
+        """The chunk an output makes, unless it says nothing and is not the end. Raises Unreadable."""
+        (completion,) = output.outputs
+        self.completion += len(completion.token_ids)
+        self._unsent += len(completion.token_ids)
+        self.cached = output.num_cached_tokens or 0
+        self._logprobs += _logprobs(completion, self._top)
+        said = self._reading.read(completion.text, completion.token_ids, finished=output.finished)
+        if not said and not output.finished:
+            return None
+        tokens, self._unsent = self._unsent, 0
+        logprobs, self._logprobs = self._logprobs, []
+        finish = self._finish(output, completion) if output.finished else None
+        shown = () if said.reasoning or self._reading.called else tuple(logprobs)  # they are the text's
+        return Chunk(said.text, tokens, finish, said.tool_calls, said.reasoning, shown)
+
+    def interrupted(self) -> Chunk:
+        """The end, when there will be no more outputs."""
+        return Chunk("", self._unsent, Finish(FinishReason.INTERRUPTED, self._usage(None)))
+
+    def _finish(self, output: Any, completion: Any) -> Finish:
+        reason = _REASONS.get(completion.finish_reason, FinishReason.INTERRUPTED)
+        if reason == FinishReason.STOP and self._reading.called:
+            reason = FinishReason.TOOL_CALLS
+        times = output.metrics
+        return Finish(reason, self._usage(completion.spec_decode_metrics), (times.scheduled_ts - times.queued_ts) * 1e3)
+
+    def _usage(self, speculation: Any) -> Usage:
+        drafted = accepted = 0
+        if speculation is not None:
+            drafted = speculation.num_draft_tokens
+            accepted = sum(kept * steps for kept, steps in enumerate(speculation.histogram))
+        thought = self._reading.reasoning_tokens()
+        return Usage(self.prompt, self.completion, self.cached, drafted, accepted, thought)
+
+
+def _logprobs(completion: Any, top: int) -> list[TokenLogprob]:
+    """Of each token, its own and those of the `top` likeliest: vLLM tells them in one."""
+    told = []
+    for token, likely in zip(completion.token_ids, completion.logprobs or (), strict=False):
+        best = sorted((one for one in likely.values() if one.rank <= top), key=lambda one: one.rank)
+        told.append(_logprob(likely[token], tuple(_logprob(one) for one in best[:top])))
+    return told
+
+
+def _logprob(one: Any, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+    text = one.decoded_token or ""
+    return TokenLogprob(text, text.encode(), min(one.logprob, 0.0), top)

@@ -1,0 +1,171 @@
+"""By HTTP, what is no answer: transcriptions, embeddings, the cache's counts and its forgetting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from tests.conftest import Start
+from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
+from tests.integration.scripted import Heard, Hold
+from tests.integration.scripted_audio import ScriptedAudio, recording, segment, serve_audio, word
+from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.waiting import until
+
+SPOKEN = ("speech.wav", b"RIFF....WAVE", "audio/wav")
+PATH = "/v1/audio/transcriptions"
+
+
+@pytest.fixture
+async def llm() -> AsyncIterator[ScriptedLlm]:
+    async with scripted_llm() as scripted:
+        scripted.script = [*words("Paris", "."), end()]
+        yield scripted
+
+
+@pytest.fixture
+async def audio() -> AsyncIterator[ScriptedAudio]:
+    async with serve_audio() as scripted:
+        said = segment(0, "Hello there.", word("Hello", 0.0), word("there.", 0.5)), segment(1, "Goodbye.")
+        scripted.script = recording(*said)
+        yield scripted
+
+
+@pytest.fixture
+async def gateway(start: Start, llm: ScriptedLlm, audio: ScriptedAudio) -> HttpGateway:
+    return await start_http_gateway(start, llm, audio_address=audio.target)
+
+
+@pytest.fixture
+async def client(gateway: HttpGateway) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def http(gateway: HttpGateway) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as connected:
+        yield connected
+
+
+async def test_a_recording_is_written_down(client: AsyncOpenAI, audio: ScriptedAudio) -> None:
+    heard = await client.audio.transcriptions.create(model="whisper-1", file=SPOKEN, language="en")
+    assert heard.text == "Hello there. Goodbye."
+    assert b"".join(request.data for request in audio.requests) == SPOKEN[1]
+    assert audio.requests[0].options.language == "en"
+    text = await client.audio.transcriptions.create(model="whisper-1", file=SPOKEN, response_format="text")
+    assert str(text).strip() == "Hello there. Goodbye."
+
+
+async def test_segments_and_words_are_told_in_full(client: AsyncOpenAI) -> None:
+    heard = await client.audio.transcriptions.create(
+        model="whisper-1",
+        file=SPOKEN,
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+    )
+    assert [each.text for each in heard.segments or []] == ["Hello there.", "Goodbye."]
+    assert [each.word for each in heard.words or []] == ["Hello", "there."]
+    assert heard.duration == 4
+
+
+async def test_a_transcript_streams(client: AsyncOpenAI) -> None:
+    stream = await client.audio.transcriptions.create(model="whisper-1", file=SPOKEN, stream=True)
+    *deltas, done = [event async for event in stream]
+    assert [event.delta for event in deltas] == ["Hello there.", " Goodbye."]
+    assert (done.type, done.text) == ("transcript.text.done", "Hello there. Goodbye.")
+
+
+async def test_a_client_that_leaves_stops_the_transcription(http: httpx.AsyncClient, audio: ScriptedAudio) -> None:
+    audio.script = [Heard(), Hold()]
+    with pytest.raises(httpx.ReadTimeout):
+        await http.post(PATH, files={"file": SPOKEN}, timeout=httpx.Timeout(5, read=0.5))
+    await audio.cancelled.wait()
+
+
+async def test_a_form_is_refused_by_field(http: httpx.AsyncClient) -> None:
+    for given, status, param in (
+        ({"files": {"other": SPOKEN}}, 400, "file"),
+        ({"files": {"file": SPOKEN}, "data": {"response_format": "srt"}}, 400, "response_format"),
+        ({"json": {"file": "x"}}, 415, "content-type"),
+    ):
+        answer = await http.post(PATH, **given)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (status, param)
+    page = {"origin": "http://evil.example"}
+    assert (await http.post(PATH, files={"file": SPOKEN}, headers=page)).status_code == 403
+    cut = await http.post(PATH, content=b"--x\r\n", headers={"content-type": "multipart/form-data; boundary=x"})
+    assert cut.status_code == 400
+
+
+async def test_what_needs_a_service_that_is_not_there_says_so(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await start_http_gateway(start, llm)
+    async with httpx.AsyncClient(base_url=gateway.url) as http:
+        for method, path, given in (
+            ("POST", PATH, {"files": {"file": SPOKEN}}),
+            ("POST", "/v1/embeddings", {"json": {"input": "x"}}),
+            ("GET", "/v1/cache/stats", {}),
+            ("DELETE", "/v1/cache", {}),
+        ):
+            answer = await http.request(method, path, **given)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (501, "not_offered")
+            assert "HEDGEROW_GATEWAY_" in answer.json()["error"]["message"]
+
+
+@pytest.fixture
+async def remembering(start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path) -> HttpGateway:
+    """A gateway with a real cache."""
+    cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
+    return await start_http_gateway(start, llm, cache_address=cache.spec.address)
+
+
+@pytest.mark.mesh
+async def test_the_cache_embeds_counts_and_forgets(remembering: HttpGateway, llm: ScriptedLlm) -> None:
+    async with AsyncOpenAI(base_url=f"{remembering.url}/v1", api_key="any", max_retries=0) as client:
+        for form in ({}, {"encoding_format": "float"}):  # base64, where it is left to the client
+            reply = await client.embeddings.create(model="auto", input=["one", "two"], **form)
+            assert [len(each.embedding) for each in reply.data] == [384, 384]
+            assert sum(value * value for value in reply.data[0].embedding) == pytest.approx(1, abs=1e-3)
+        with pytest.raises(openai.NotFoundError, match="all-MiniLM"):
+            await client.embeddings.create(model="text-embedding-3-small", input="one")
+    async with httpx.AsyncClient(base_url=remembering.url, timeout=20) as http:
+        assert (await _asked(http))["verdict"] == "miss"
+        await until(lambda: _stores(http), holds=lambda stores: stores == 1)
+        hit = await _asked(http)
+        assert hit["verdict"] == "exact"
+        assert (await http.delete(f"/v1/cache/{hit['key']}")).json() == {"removed": 1}
+        assert (await http.delete("/v1/cache")).json() == {"removed": 0}
+
+
+async def _asked(http: httpx.AsyncClient, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """What the cache says of the question."""
+    answer = await http.post("/v1/chat/completions", json=QUESTION, headers=headers)
+    return answer.json()["hedgerow"]["cache"]
+
+
+async def _stores(http: httpx.AsyncClient) -> int:
+    return (await http.get("/v1/cache/stats")).json()["stores"]
+
+
+@pytest.mark.mesh
+async def test_a_tenant_removes_no_entry_but_its_own(
+    start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
+) -> None:
+    digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"  # of `secret`
+    other = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # of `test`
+    tenants = json.dumps({"acme": {"keys": [digest]}, "umbra": {"keys": [other]}})
+    cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
+    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=tenants)
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
+        acme, umbra = ({"x-api-key": key} for key in ("secret", "test"))
+        await until(lambda: _asked(http, acme), holds=lambda told: told.get("key"))  # it is in the cache
+        assert (await http.delete("/v1/cache", headers=umbra)).json() == {"removed": 0}
+        assert (await http.delete("/v1/cache/anything", headers=umbra)).status_code == 501
+        assert (await http.get("/v1/cache/stats", headers=umbra)).status_code == 501
+        assert (await http.delete("/v1/cache", headers=acme)).json() == {"removed": 1}
