@@ -160,18 +160,21 @@ class Model(WithSettings):
 
     @field_validator("options")
     @classmethod
-    def _not_said_twice(cls, options: Settings, info: ValidationInfo) -> Settings:
+    def _not_said_twice(cls, options: Settings) -> Settings:
         for name in options:
             if name in ("model", "base_url", "api_key"):
                 instead = {"model": "folder, hub or model", "base_url": "url", "api_key": "key_env or key_file"}[name]
                 raise ValueError(f"{name}: belongs into {instead}")
         if named := credential_in(options):
             raise ValueError(f"{named}: a credential must not be in the file; see key_env and key_file")
-        if options and ":" in info.data.get("engine", ""):
-            raise ValueError("none for an engine of your own")
         return options
 
     @property
     def engine_used(self) -> str:
         """The engine, said or not."""
         return self.engine or ("openai" if self.url else "vllm")
+
+    @property
+    def options_of(self) -> str:
+        """Whose settings its options are; an engine of one's own is given all of them."""
+        return self.engine if self.engine in ENGINES else "openai" if self.url else "vllm"

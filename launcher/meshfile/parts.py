@@ -16,7 +16,7 @@ from typing import Any
 from launcher.meshfile.fields import read_key
 from launcher.meshfile.models import Model, Settings
 from launcher.meshfile.names import process_names, service_name
-from launcher.meshfile.problems import Path as Place
+from launcher.meshfile.problems import Steps
 from launcher.meshfile.schema import Audio, MeshFile, Tenant, Vision
 
 DEFAULT_CONTEXT_TOKENS = 8192
@@ -41,9 +41,9 @@ class Part:
 
     name: str  # `llm-fast`
     service: str  # `llm`
-    at: Place  # in the file
+    at: Steps  # in the file
     settings: Mapping[str, Any] = field(default_factory=dict)
-    origins: Mapping[str, Place] = field(default_factory=dict)  # where in the file a setting comes from
+    origins: Mapping[str, Steps] = field(default_factory=dict)  # where in the file a setting comes from
     folders: Mapping[str, Path] = field(default_factory=dict)  # settings that are a folder or a file on this machine
     keys: Mapping[str, Key] = field(default_factory=dict)  # settings that are credentials
     replicas: int = 1
@@ -124,7 +124,7 @@ def _gateway(file: MeshFile) -> Part:
         name: value for name, value in said.items() if name.lower() in given.model_fields_set
     }
     # Who may come in is told of the address that lets them.
-    origins: dict[str, Place] = dict.fromkeys(("ADDRESS", "PLAINTEXT", "ALLOW_ANONYMOUS"), ("gateway", "address"))
+    origins: dict[str, Steps] = dict.fromkeys(("ADDRESS", "PLAINTEXT", "ALLOW_ANONYMOUS"), ("gateway", "address"))
     origins |= {"WORKERS": ("gateway", "workers"), "HTTP_ADDRESS": ("gateway", "http"), "LLM_ADDRESSES": ("models",)}
     folders = {"TENANTS_FILE": file.tenants_file} if file.tenants_file else {}
     memory = 0.5 * given.workers
@@ -167,12 +167,11 @@ def _served(service: str, name: str, model: Model, url: str) -> Part:
     settings: dict[str, Any] = {"MODEL_NAME": name, "ENGINE": model.engine_used}
     if model.max_tokens:
         settings |= {"MAX_TOKENS_CAP": model.max_tokens, "DEFAULT_MAX_TOKENS": model.max_tokens}
-    origins: dict[str, Place] = {"ENGINE": (*at, "engine"), "MODEL_NAME": at}
+    origins: dict[str, Steps] = {"ENGINE": (*at, "engine"), "MODEL_NAME": at}
     origins |= dict.fromkeys(("MAX_TOKENS_CAP", "DEFAULT_MAX_TOKENS"), (*at, "max_tokens"))
-    group = "" if ":" in model.engine_used else model.engine_used.upper()
-    if group:
-        settings[group] = {**_of_engine(name, model, url), **model.options}
-        origins[group] = (*at, "options")
+    group = model.options_of.upper()
+    settings[group] = {**_of_engine(name, model, url), **model.options}
+    origins[group] = (*at, "options")
     key = Key(model.key_env or "", model.key_file)
     return Part(
         service,
@@ -180,8 +179,8 @@ def _served(service: str, name: str, model: Model, url: str) -> Part:
         at,
         settings,
         origins,
-        {f"{group}__MODEL": model.folder} if model.folder and group else {},
-        {f"{group}__API_KEY": key} if group and (key.variable or key.file) else {},
+        {f"{group}__MODEL": model.folder} if model.folder else {},
+        {f"{group}__API_KEY": key} if key.variable or key.file else {},
         model.replicas,
         model.memory_gib or (_PROVIDER_GIB if model.url else _ENGINE_GIB),
         model.gpus,

@@ -100,6 +100,13 @@ def test_a_folder_is_told_to_vllm_with_its_options(folder: Path) -> None:
     assert told["HEDGEROW_LLM_WARM_UP"] == "false"
 
 
+def test_an_engine_of_ones_own_is_given_the_settings_of_the_one_it_stands_for(folder: Path) -> None:
+    text = "models:\n  a: {url: 'http://a/v1', engine: 'mine.engine:start', options: {http_version: '2'}}\n"
+    told = specs_of(text, folder)["llm-a"].environment
+    assert told["HEDGEROW_LLM_ENGINE"] == "mine.engine:start"
+    assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {"base_url": "http://a/v1", "model": "a", "http_version": "2"}
+
+
 def test_the_gateway_finds_everybody_and_what_is_not_there_is_not_asked(folder: Path) -> None:
     specs = specs_of(FULL, folder)
     told = specs["gateway"].environment
