@@ -40,7 +40,7 @@ def from_rpc_error(
 
 
 def nobody_at(peer: Peer, detail: str = "") -> Unavailable:
-    """Nobody answers at the peer's address. The reason is `NO_GATEWAY`, `NO_VISION_SERVICE` or `NO_AUDIO_SERVICE`."""
+    """Nobody answers at the peer's address. The reason names the service: `NO_GATEWAY`, `NO_VISION_SERVICE` …"""
     metadata = {"target": peer.target, **({"detail": detail} if detail else {})}
     reason = f"NO_{peer.service.upper().replace(' ', '_')}"
     return Unavailable(f"no {peer.service} at {peer.target}", reason=reason, metadata=metadata)

@@ -104,8 +104,8 @@ class ReplicatedMesh:
         return f'      - {{address: "{self._at(name)}", region: {REGION}{http}}}'
 
     def _http_port(self, name: str) -> int:
-        """Where a gateway serves HTTP, which it does in plain text; 0: nowhere."""
-        return 0 if self.tls else self.ports.get(f"{name}-http", 0)
+        """Where a gateway serves HTTP; 0: nowhere."""
+        return self.ports.get(f"{name}-http", 0)
 
     def control(self) -> ServiceSpec:
         """The control plane."""

@@ -6,6 +6,7 @@ import typer
 
 from hedgerow.cli.ask import ask
 from hedgerow.cli.bench import bench
+from hedgerow.cli.cache import cache
 from hedgerow.cli.certs import certs
 from hedgerow.cli.chat import chat
 from hedgerow.cli.check import check
@@ -30,5 +31,6 @@ app = typer.Typer(
 )
 for command in (init, check, up, render, ask, chat, transcribe, classify, status, certs, demo, bench):
     app.command()(command)
+app.add_typer(cache, name="cache")
 app.add_typer(mesh, name="mesh")
 app.add_typer(config, name="config")

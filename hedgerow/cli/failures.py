@@ -14,7 +14,7 @@ import typer
 from hedgerow import HedgerowError
 
 # What starts the one who is not there.
-_STARTED_BY = dict.fromkeys(("NO_GATEWAY", "NO_VISION_SERVICE", "NO_AUDIO_SERVICE"), "hedgerow up")
+_STARTED_BY = dict.fromkeys(("NO_GATEWAY", "NO_CACHE_SERVICE", "NO_VISION_SERVICE", "NO_AUDIO_SERVICE"), "hedgerow up")
 _STARTED_BY["NO_CONTROL_PLANE"] = "hedgerow up --mesh"
 
 

@@ -154,6 +154,7 @@ def _one_or_many(given: Any) -> Any:
 
 
 HttpUrl = Annotated[str, AfterValidator(_is_http)]
+HttpUrls = Annotated[list[HttpUrl], BeforeValidator(_one_or_many)]
 RedisUrl = Annotated[str, AfterValidator(_is_redis)]
 Address = Annotated[str, BeforeValidator(_to_address), AfterValidator(_is_address)]
 ExistingFolder = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_folder)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from launcher.meshfile.problems import Path, Problem, dotted
+from launcher.meshfile.problems import Problem, Steps, dotted
 
 _MOST_NODES = 100_000  # with those that anchors repeat
 _MERGE = "tag:yaml.org,2002:merge"
@@ -20,12 +20,12 @@ class Marked:
     """What a YAML text says, and where. `problems` are those of the text itself: no YAML, or a name twice."""
 
     content: Any = None
-    keys: dict[Path, Place] = field(default_factory=dict)
-    values: dict[Path, Place] = field(default_factory=dict)
-    groups: set[Path] = field(default_factory=set)  # values that hold others
+    keys: dict[Steps, Place] = field(default_factory=dict)
+    values: dict[Steps, Place] = field(default_factory=dict)
+    groups: set[Steps] = field(default_factory=set)  # values that hold others
     problems: list[Problem] = field(default_factory=list)
 
-    def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
+    def problem(self, path: Steps, message: str, *, at_key: bool = False) -> Problem:
         """One at `path`, or at the nearest that is there around it."""
         for end in range(len(path), -1, -1):
             near = path[:end]
@@ -61,11 +61,11 @@ class _Reader:
         self._around: list[yaml.Node] = []
         self._nodes = 0
 
-    def read(self, node: yaml.Node, path: Path) -> Any:
+    def read(self, node: yaml.Node, path: Steps) -> Any:
         """Fill `marked` with the document."""
         self._marked.content = self._value(node, path)
 
-    def _value(self, node: yaml.Node, path: Path) -> Any:
+    def _value(self, node: yaml.Node, path: Steps) -> Any:
         self._nodes += 1
         if node in self._around or self._nodes > _MOST_NODES:
             raise yaml.MarkedYAMLError(problem="an anchor that repeats itself", problem_mark=node.start_mark)
@@ -84,7 +84,7 @@ class _Reader:
         finally:
             self._around.pop()
 
-    def _members(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, Any]]:
+    def _members(self, node: yaml.MappingNode, path: Steps) -> Iterator[tuple[str, Any]]:
         self._refuse_twice(node, path)
         self._loader.flatten_mapping(node)
         for key, value in node.value:
@@ -95,7 +95,7 @@ class _Reader:
             self._marked.keys[(*path, name)] = _place(key)
             yield name, self._value(value, (*path, name))
 
-    def _refuse_twice(self, node: yaml.MappingNode, path: Path) -> None:
+    def _refuse_twice(self, node: yaml.MappingNode, path: Steps) -> None:
         """YAML's readers let the last one win, without a word."""
         first: dict[str, int] = {}
         for key, _ in node.value:
@@ -104,7 +104,7 @@ class _Reader:
                     self._add(key, (*path, key.value), f"once; it stands in line {first[key.value]} already")
                 first.setdefault(key.value, _place(key)[0])
 
-    def _add(self, node: yaml.Node, path: Path, message: str) -> None:
+    def _add(self, node: yaml.Node, path: Steps, message: str) -> None:
         self._marked.problems.append(Problem(*_place(node), dotted(path), message))
 
 

@@ -17,7 +17,7 @@ from pydantic import (
 
 from launcher.meshfile.fields import (
     ExistingFolder,
-    HttpUrl,
+    HttpUrls,
     KeyFile,
     VariableName,
     credential_in,
@@ -27,6 +27,7 @@ from launcher.meshfile.fields import (
 
 Settings = dict[str, JsonValue]
 Milliseconds = Annotated[float, Field(gt=0, le=600_000)]
+MOST_REPLICAS = 64
 ENGINES = ("vllm", "openai", "anthropic")  # those whose options are settings of the llm service
 Dollars = Annotated[float, Field(ge=0, le=1_000)]
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$")]
@@ -76,8 +77,11 @@ class Model(WithSettings):
     hub: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")] | None = Field(
         None, description="A model's name on the hub, for vLLM."
     )
-    url: HttpUrl | None = Field(
-        None, validate_default=True, description="A provider's or a server's API, up to and including `/v1`."
+    url: HttpUrls = Field(
+        [],
+        validate_default=True,
+        description="A provider's or a server's API, up to and including `/v1`. Several that serve the same, as a "
+        "list, are like replicas.",
     )
     model: str = Field("", description="With `url`: the provider's name of the model. Without it, the name here.")
     key_env: VariableName | None = Field(
@@ -105,7 +109,9 @@ class Model(WithSettings):
         None, description="Its usual time to the first token, which counts until there are measurements."
     )
     expected_total_ms: Milliseconds | None = Field(None, description="Likewise to the last token.")
-    replicas: int = Field(1, ge=1, le=64, description="Processes that serve it. Calls are hedged between them.")
+    replicas: int = Field(
+        1, ge=1, le=MOST_REPLICAS, description="Processes that serve it. Calls are hedged between them."
+    )
     options: Settings = Field(
         {},
         description="More of the engine, by the names in settings.md: those below `vllm`, `openai` or `anthropic`. "
@@ -126,10 +132,12 @@ class Model(WithSettings):
 
     @field_validator("url")
     @classmethod
-    def _one_place(cls, url: str | None, info: ValidationInfo) -> str | None:
+    def _one_place(cls, url: list[str], info: ValidationInfo) -> list[str]:
         given = [name for name in ("folder", "hub") if info.data.get(name)] + ["url"] * bool(url)
         if {"folder", "hub"} <= info.data.keys() and len(given) != 1:
             raise ValueError(f"one of folder, hub and url is needed, has {' and '.join(given) or 'none'}")
+        if len(set(url)) < len(url):
+            raise ValueError("each URL once")
         return url
 
     @field_validator("key_env", "key_file", "model")
@@ -152,18 +160,21 @@ class Model(WithSettings):
 
     @field_validator("options")
     @classmethod
-    def _not_said_twice(cls, options: Settings, info: ValidationInfo) -> Settings:
+    def _not_said_twice(cls, options: Settings) -> Settings:
         for name in options:
             if name in ("model", "base_url", "api_key"):
                 instead = {"model": "folder, hub or model", "base_url": "url", "api_key": "key_env or key_file"}[name]
                 raise ValueError(f"{name}: belongs into {instead}")
         if named := credential_in(options):
             raise ValueError(f"{named}: a credential must not be in the file; see key_env and key_file")
-        if options and ":" in info.data.get("engine", ""):
-            raise ValueError("none for an engine of your own")
         return options
 
     @property
     def engine_used(self) -> str:
         """The engine, said or not."""
         return self.engine or ("openai" if self.url else "vllm")
+
+    @property
+    def options_of(self) -> str:
+        """Whose settings its options are; an engine of one's own is given all of them."""
+        return self.engine if self.engine in ENGINES else "openai" if self.url else "vllm"

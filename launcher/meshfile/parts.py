@@ -7,7 +7,7 @@ gives it addresses, and its folders and keys in its own way.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any
 
 from launcher.meshfile.fields import read_key
 from launcher.meshfile.models import Model, Settings
-from launcher.meshfile.names import service_name
-from launcher.meshfile.problems import Path as Place
+from launcher.meshfile.names import process_names, service_name
+from launcher.meshfile.problems import Steps
 from launcher.meshfile.schema import Audio, MeshFile, Tenant, Vision
 
 DEFAULT_CONTEXT_TOKENS = 8192
@@ -41,9 +41,9 @@ class Part:
 
     name: str  # `llm-fast`
     service: str  # `llm`
-    at: Place  # in the file
+    at: Steps  # in the file
     settings: Mapping[str, Any] = field(default_factory=dict)
-    origins: Mapping[str, Place] = field(default_factory=dict)  # where in the file a setting comes from
+    origins: Mapping[str, Steps] = field(default_factory=dict)  # where in the file a setting comes from
     folders: Mapping[str, Path] = field(default_factory=dict)  # settings that are a folder or a file on this machine
     keys: Mapping[str, Key] = field(default_factory=dict)  # settings that are credentials
     replicas: int = 1
@@ -60,7 +60,7 @@ class Part:
 def parts(file: MeshFile) -> list[Part]:
     """All services of a mesh, the gateway last. Who is where is not said yet: see `gateway_finds`."""
     found = [_cache(file)] if file.cache.enabled else []
-    found += [_router(file), *(_model(name, model) for name, model in file.models.items())]
+    found += [_router(file), *(part for name, model in file.models.items() for part in _model(name, model))]
     found += [_vision(file.vision)] if file.vision else []
     found += [_audio(file.audio)] if file.audio else []
     everywhere: dict[str, Any] = {}
@@ -73,7 +73,10 @@ def gateway_finds(found: Sequence[Part], addresses: Callable[[Part], Sequence[st
     """What a gateway is told of the others."""
     alone = {part.service: addresses(part)[0] for part in found if part.service != "llm"}
     names = ("cache", "router", "vision", "audio")
-    models = {part.settings["MODEL_NAME"]: list(addresses(part)) for part in found if part.service == "llm"}
+    models: dict[str, list[str]] = {}
+    for part in found:
+        if part.service == "llm":
+            models.setdefault(part.settings["MODEL_NAME"], []).extend(addresses(part))
     return {**{f"{name.upper()}_ADDRESS": alone.get(name, "") for name in names}, "LLM_ADDRESSES": models}
 
 
@@ -121,7 +124,7 @@ def _gateway(file: MeshFile) -> Part:
         name: value for name, value in said.items() if name.lower() in given.model_fields_set
     }
     # Who may come in is told of the address that lets them.
-    origins: dict[str, Place] = dict.fromkeys(("ADDRESS", "PLAINTEXT", "ALLOW_ANONYMOUS"), ("gateway", "address"))
+    origins: dict[str, Steps] = dict.fromkeys(("ADDRESS", "PLAINTEXT", "ALLOW_ANONYMOUS"), ("gateway", "address"))
     origins |= {"WORKERS": ("gateway", "workers"), "HTTP_ADDRESS": ("gateway", "http"), "LLM_ADDRESSES": ("models",)}
     folders = {"TENANTS_FILE": file.tenants_file} if file.tenants_file else {}
     memory = 0.5 * given.workers
@@ -152,39 +155,44 @@ def _audio(given: Audio) -> Part:
     return _with_more(part, given.settings)
 
 
-def _model(name: str, model: Model) -> Part:
+def _model(name: str, model: Model) -> Iterator[Part]:
+    """One, or one for each of its URLs."""
+    services = process_names(service_name(name), len(model.url))
+    for service, url in zip(services, model.url or [""], strict=True):
+        yield _with_more(_served(service, name, model, url), model.settings)
+
+
+def _served(service: str, name: str, model: Model, url: str) -> Part:
     at = ("models", name)
     settings: dict[str, Any] = {"MODEL_NAME": name, "ENGINE": model.engine_used}
     if model.max_tokens:
         settings |= {"MAX_TOKENS_CAP": model.max_tokens, "DEFAULT_MAX_TOKENS": model.max_tokens}
-    origins: dict[str, Place] = {"ENGINE": (*at, "engine"), "MODEL_NAME": at}
+    origins: dict[str, Steps] = {"ENGINE": (*at, "engine"), "MODEL_NAME": at}
     origins |= dict.fromkeys(("MAX_TOKENS_CAP", "DEFAULT_MAX_TOKENS"), (*at, "max_tokens"))
-    group = "" if ":" in model.engine_used else model.engine_used.upper()
-    if group:
-        settings[group] = {**_of_engine(name, model), **model.options}
-        origins[group] = (*at, "options")
+    group = model.options_of.upper()
+    settings[group] = {**_of_engine(name, model, url), **model.options}
+    origins[group] = (*at, "options")
     key = Key(model.key_env or "", model.key_file)
-    part = Part(
-        service_name(name),
+    return Part(
+        service,
         "llm",
         at,
         settings,
         origins,
-        {f"{group}__MODEL": model.folder} if model.folder and group else {},
-        {f"{group}__API_KEY": key} if group and (key.variable or key.file) else {},
+        {f"{group}__MODEL": model.folder} if model.folder else {},
+        {f"{group}__API_KEY": key} if key.variable or key.file else {},
         model.replicas,
         model.memory_gib or (_PROVIDER_GIB if model.url else _ENGINE_GIB),
         model.gpus,
         from_hub=bool(model.hub),
         leaves=bool(model.hub or model.url),
     )
-    return _with_more(part, model.settings)
 
 
-def _of_engine(name: str, model: Model) -> dict[str, Any]:
+def _of_engine(name: str, model: Model, url: str) -> dict[str, Any]:
     """The engine's own settings that the file has words for."""
-    if model.url:
-        said: dict[str, Any] = {"base_url": model.url, "model": model.model or name}
+    if url:
+        said: dict[str, Any] = {"base_url": url, "model": model.model or name}
         return said | ({"context_tokens": model.context_tokens} if model.context_tokens else {})
     said = {"model": model.hub} if model.hub else {}
     return said | ({"max_model_len": model.context_tokens} if model.context_tokens else {})

@@ -13,7 +13,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterable, Mapping, Sequence
 
 from launcher.meshfile.parts import Part
-from launcher.meshfile.problems import Path, Problem, in_our_words
+from launcher.meshfile.problems import Problem, Steps, in_our_words
 from launcher.meshfile.reading import Read
 
 _REFUSED = 2  # its exit code
@@ -58,7 +58,7 @@ def _problem(read: Read, part: Part, complaint: str) -> Problem:
     return read.problem(place, named + in_our_words(message))
 
 
-def _place(part: Part, steps: Sequence[str]) -> Path:
+def _place(part: Part, steps: Sequence[str]) -> Steps:
     if origin := part.origins.get(steps[0].upper()):
         return (*origin, *(int(step) if step.isdigit() else step for step in steps[1:]))
     return part.at

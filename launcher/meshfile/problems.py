@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Path = tuple[str | int, ...]  # ("models", "fast", "tier")
+Steps = tuple[str | int, ...]  # into the file: ("models", "fast", "tier")
 HIDDEN = "(not shown)"
 _SECRET = re.compile(r"(key_env|key_file|key_sha256|_key|token|secret|password|authorization|redis_url|_env)$", re.I)
 _IN_URL = re.compile(r"(?<=://)[^\s/]*@|(?<=\?)[^\s\"']+")
@@ -36,7 +36,7 @@ class BadMeshFile(ValueError):
         super().__init__("\n".join(problem.told(file) for problem in self.problems))
 
 
-def dotted(path: Path) -> str:
+def dotted(path: Steps) -> str:
     """`models.fast.tier`."""
     return ".".join(map(str, path))
 
@@ -47,7 +47,7 @@ def in_our_words(message: str) -> str:
     return "no such setting" if told.startswith("Extra inputs are not permitted") else told
 
 
-def got(path: Path, value: Any) -> str:
+def got(path: Steps, value: Any) -> str:
     """What stands there, for people's eyes: nothing of what may be a credential, be it only misplaced."""
     if any(_SECRET.search(str(step)) for step in path):
         return f"got {len(value)} characters {HIDDEN}" if isinstance(value, str) else f"got a value {HIDDEN}"

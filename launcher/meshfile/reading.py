@@ -11,11 +11,11 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from launcher.meshfile import problems
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.marks import Marked, read_marked
-from launcher.meshfile.names import service_name
-from launcher.meshfile.problems import BadMeshFile, Problem, got, in_our_words
+from launcher.meshfile.models import MOST_REPLICAS
+from launcher.meshfile.names import processes_of
+from launcher.meshfile.problems import BadMeshFile, Problem, Steps, got, in_our_words
 from launcher.meshfile.schema import MeshFile
 
 _LARGEST_BYTES = 1024 * 1024
@@ -32,7 +32,7 @@ class Read:
     file: MeshFile
     marked: Marked
 
-    def problem(self, path: problems.Path, message: str) -> Problem:
+    def problem(self, path: Steps, message: str) -> Problem:
         """One that stands at `path`."""
         return self.marked.problem(path, message)
 
@@ -74,19 +74,25 @@ def _text(path: Path) -> str:
 
 
 def _of_one_name(marked: Marked) -> Iterator[Problem]:
-    """Models whose names differ in nothing that the name of a process can have."""
+    """Models whose names differ in nothing that the names of their processes can have."""
     models = marked.content.get("models")
     first: dict[str, str] = {}
-    for name in models if isinstance(models, dict) else ():
-        other = first.setdefault(service_name(name), name)
-        if other != name:
-            wanted = f"a name that differs from {other} in letters or digits is needed"
-            yield marked.problem(("models", name), f"{wanted}: both would be {service_name(name)}", at_key=True)
+    for name, model in models.items() if isinstance(models, dict) else ():
+        said = model if isinstance(model, dict) else {}
+        urls, replicas = said.get("url"), said.get("replicas")
+        counts = (
+            len(urls) if isinstance(urls, list) else 1,
+            min(replicas, MOST_REPLICAS) if isinstance(replicas, int) else 1,
+        )
+        taken = [each for each in processes_of(name, *counts) if first.setdefault(each, name) != name]
+        if taken:
+            wanted = f"a name that differs from {first[taken[0]]} in letters or digits is needed"
+            yield marked.problem(("models", name), f"{wanted}: both would have {taken[0]}", at_key=True)
 
 
 def _problem(marked: Marked, error: Any) -> Problem:
     """pydantic's error, with its place and in our words."""
-    path: problems.Path = tuple(step for step in error["loc"] if step != "[key]")
+    path: Steps = tuple(step for step in error["loc"] if step != "[key]")
     while path and isinstance(path[-1], int) and path not in marked.values:  # one where there may be several
         path = path[:-1]
     if error["type"] == "extra_forbidden":
@@ -101,7 +107,7 @@ def _problem(marked: Marked, error: Any) -> Problem:
     return marked.problem(path, f"{message}, {got(path, given)}", at_key=in_key)
 
 
-def _instead(path: problems.Path) -> str:
+def _instead(path: Steps) -> str:
     """The keys that there are where this one stands."""
     known = list(_section(path[:-1]).model_fields)
     name = str(path[-1])
@@ -109,7 +115,7 @@ def _instead(path: problems.Path) -> str:
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
-def _section(path: problems.Path) -> type[BaseModel]:
+def _section(path: Steps) -> type[BaseModel]:
     """The class of the section at `path`, where names of models and tenants stand between."""
     section: type[BaseModel] = MeshFile
     for step in path:

@@ -9,15 +9,16 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from services.llm import vllm_load
+from services.llm import vllm_load, vllm_pictures
 from services.llm.config import LlmSettings
 from services.llm.constraints import Constraints, Trial
 from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Tool
 from services.llm.errors import BadEngineSettings, EngineBusy, EngineDown
-from services.llm.openai_wire import to_messages, to_tools
+from services.llm.openai_wire import to_tools
 from services.llm.trial import Terms
 from services.llm.vllm_args import BOUNDED
-from services.llm.vllm_params import refusal, sampling_params, structured_outputs, template_refusal
+from services.llm.vllm_messages import characters, has_media, to_chat
+from services.llm.vllm_params import refusal, sampling_params, structured_outputs, template_refusal, unreadable_media
 from services.llm.vllm_parsers import Parsers
 from services.llm.vllm_reading import Unreadable
 from services.llm.vllm_stats import StatsKeeper
@@ -38,7 +39,7 @@ class VllmEngine:
 
         self._engine, self._stats = engine, stats
         self._model = _describe(engine, settings)
-        self._default_max_tokens = settings.default_max_tokens
+        self._default_max_tokens, self._max_pixels = settings.default_max_tokens, settings.vllm.max_pixels
         self._defaults: dict[str, Any] = engine.model_config.get_diff_sampling_param()
         # No limit here: ours can then say how long the prompt was. Special tokens are the template's business.
         self._tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=False)
@@ -61,7 +62,7 @@ class VllmEngine:
 
         self._parsers.check(request)
         shown = request.tools if request.tool_choice.mode != "none" else ()
-        prompt = await self._prompt(request.messages, request.prefix, shown)
+        prompt = await self._prompt(request, shown)
         if request.cache_salt:
             prompt["cache_salt"] = request.cache_salt  # goes into the hash of its first block, and so into all others
         tokens = prompt["prompt_token_ids"]
@@ -119,29 +120,30 @@ class VllmEngine:
         config, tokenizer = self._engine.vllm_config, self._engine.get_tokenizer()
         return await asyncio.to_thread(structured_outputs, constraint, config, tokenizer)
 
-    async def _prompt(self, messages: tuple[Message, ...], prefix: str, tools: tuple[Tool, ...]) -> Any:
+    async def _prompt(self, request: Request, tools: tuple[Tool, ...]) -> Any:
         limit = self._model.context_tokens - 1  # at least one token to answer with
         longest = limit * self._engine.get_tokenizer().max_chars_per_token
-        characters = sum(map(_characters, messages)) + len(prefix) + sum(len(tool.parameters) for tool in tools)
-        if characters > longest:  # cannot fit, so do not spend seconds on counting its tokens
-            raise InvalidInput("messages", f"at most {limit} tokens", f"{characters} characters")
-        prompt = await self._render(messages, prefix, tools)
+        size = characters(request.messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
+        if size > longest:  # cannot fit, so do not spend seconds on counting its tokens
+            raise InvalidInput("messages", f"at most {limit} tokens", f"{size} characters")
+        vllm_pictures.check(request.messages, self._max_pixels)
+        prompt = await self._render(request.messages, request.prefix, tools, request.cache_salt)
         tokens = len(prompt["prompt_token_ids"])
         if tokens > limit:
             raise InvalidInput("messages", f"at most {limit} tokens", f"{tokens} tokens")
         return prompt
 
-    async def _render(self, messages: tuple[Message, ...], prefix: str = "", tools: tuple[Tool, ...] = ()) -> Any:
+    async def _render(
+        self, messages: tuple[Message, ...], prefix: str = "", tools: tuple[Tool, ...] = (), salt: str = ""
+    ) -> Any:
         """The model's own chat template, then tokens: vLLM does both in a thread.
 
-        A prefix is the last message, left open. A template that trims its messages also trims the prefix.
+        A template that trims its messages also trims the prefix.
         """
         from vllm.exceptions import VLLMClientError
         from vllm.renderers.params import ChatParams
 
-        conversation = to_messages(messages)
-        if prefix:
-            conversation.append({"role": "assistant", "content": prefix})
+        conversation = to_chat(messages, prefix, salt)
         if self._engine.errored:
             raise Unavailable("the engine is down")
         told = {"add_generation_prompt": not prefix, "continue_final_message": bool(prefix)}
@@ -150,17 +152,14 @@ class VllmEngine:
             _, (prompt,) = await self._engine.renderer.render_chat_async([conversation], chat, self._tokenize)
         except VLLMClientError as error:
             raise template_refusal(error) from None
+        except ValueError as error:
+            raise (unreadable_media() if has_media(messages) else error) from None
         return prompt
 
 
 async def start(settings: LlmSettings, progress: Progress) -> VllmEngine:
     """See `engines.py`."""
     return await VllmEngine.start(settings, progress)
-
-
-def _characters(message: Message) -> int:
-    said = len(message.content) + sum(len(part.text) for part in message.parts)
-    return said + sum(len(call.arguments) for call in message.tool_calls)
 
 
 def _constraints(engine: Any, settings: LlmSettings) -> Constraints | None:

@@ -99,5 +99,10 @@ def template_refusal(error: Exception) -> InvalidInput:
     return InvalidInput("messages", f"what the model's chat template takes ({_said(error)})", "others")
 
 
+def unreadable_media() -> InvalidInput:
+    """What vLLM says of them is about its own code."""
+    return InvalidInput("messages", "pictures and recordings that the engine can read", "another")
+
+
 def _said(error: Exception) -> str:
     return shorten(" ".join(str(error).split()), 160)

@@ -10,12 +10,14 @@ import asyncio
 import json
 import os
 import signal
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
@@ -169,6 +171,11 @@ async def test_with_certificates_everybody_proves_who_it_is_and_a_caller_without
         authority = hedgerow.Tls(tmp_path / "certs" / "ca.crt")
         async with hedgerow.AsyncClient(of(mesh)["envoy"].spec.address, tls=authority) as client:
             assert (await client.ask("Who are you?")).finish_reason == "stop"
+        trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=tmp_path / "certs" / "ca.crt"))
+        base_url = f"https://localhost:{ports['envoy']}/v1"
+        async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, http_client=trusting) as client:
+            asked = await client.chat.completions.create(model="auto", messages=[{"role": "user", "content": "Who?"}])
+            assert asked.choices[0].finish_reason == "stop"
         async with hedgerow.AsyncClient(of(mesh)["gateway-1"].spec.address, tls=authority) as client:
             with pytest.raises(hedgerow.Unavailable):
                 await client.ask("Who are you?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -117,6 +118,26 @@ async def test_it_is_asked_over_http_too(mesh: Edited) -> None:
         )
     assert answer.status_code == 200
     assert answer.json()["choices"][0]["message"]["content"].startswith("word word")
+
+
+async def test_the_cache_is_warmed_counted_and_cleared(mesh: Edited, tmp_path: Path) -> None:
+    def counts() -> dict[str, int]:
+        code, out = cli("cache", "stats", "--state-dir", str(mesh.up.state_dir), "--json")
+        assert code == 0
+        (only,) = json.loads(out)["caches"]
+        return dict(only)
+
+    await until(counts, holds=lambda told: told["entries"] > 0, every_s=0.2)  # of what was asked before
+    clear = ("cache", "clear", "--state-dir", str(mesh.up.state_dir))
+    assert cli(*clear, "--tenant", "acme")[0] == 0
+    (tmp_path / "questions.txt").write_text("How are you?\n\nWho are you?\n")
+    questions = ("cache", "warm", str(tmp_path / "questions.txt"), "--gateway", mesh.up.target, "--api-key", ACME)
+    assert cli(*questions) == (0, "2 asked, 0 known, 0 failed\n")
+    await until(counts, holds=lambda told: told["entries"] == 2, every_s=0.2)  # it gets them after the caller
+    assert cli(*questions) == (0, "2 asked, 2 known, 0 failed\n")
+    assert cli(*clear) == (0, "removed 0\n")  # of the tenant `local`
+    assert cli(*clear, "--tenant", "acme") == (0, "removed 2\n")
+    assert counts()["entries"] == 0
 
 
 async def test_a_tenant_more_may_call_and_nothing_starts_again(mesh: Edited) -> None:

@@ -20,11 +20,11 @@ from hedgerow.cli.screen import written_as_it_comes
 from hedgerow.cli.status import known_addresses
 from tests.unit.cli.answers import an_answer
 
+COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]
+COMMANDS += ["cache stats", "cache clear", "cache warm"]
 
-@pytest.mark.parametrize(
-    "command",
-    ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"],
-)
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"])
     assert result.exit_code == 0

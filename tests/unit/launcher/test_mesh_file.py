@@ -61,7 +61,7 @@ def test_a_model_in_short_is_a_folder_a_name_on_the_hub_or_a_url(folder: Path) -
     models = file_of(text, folder).models
     assert models["a"].folder == models["d"].folder == folder / "model"
     assert models["b"].hub == "Qwen/Qwen3-8B"
-    assert models["c"].url == "http://127.0.0.1:8000/v1"
+    assert models["c"].url == ["http://127.0.0.1:8000/v1"]
     assert [model.engine_used for model in models.values()] == ["vllm", "vllm", "openai", "vllm"]
 
 
@@ -131,8 +131,14 @@ WRONG = [
     ),
     (
         "models: {a: x/y, A: x/z}",
-        "1:18: models.A: a name that differs from a in letters or digits is needed: both would be llm-a",
+        "1:18: models.A: a name that differs from a in letters or digits is needed: both would have llm-a",
     ),
+    (
+        "models:\n  a: {hub: x/y, replicas: 2}\n  a-2: x/z",
+        "3:3: models.a-2: a name that differs from a in letters or digits",
+    ),
+    ("models:\n  a: {url: [http://h/v1, http://h/v1]}", "2:12: models.a.url: each URL once"),
+    ("models:\n  a: {url: [http://h/v1, here]}", "2:26: models.a.url.1: http://host:port or https://host is needed"),
     ("models:\n  a: x/y\n  a: x/z", "3:3: models.a: once; it stands in line 2 already"),
     ("models: {}", "1:9: models: Dictionary should have at least 1 item"),
     ("models: {'a b': x/y}", "1:10: models.a b: String should match pattern"),

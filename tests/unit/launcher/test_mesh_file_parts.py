@@ -84,11 +84,27 @@ def test_a_provider_is_told_its_url_its_model_and_its_key(folder: Path) -> None:
     assert told["HEDGEROW_LLM_MAX_TOKENS_CAP"] == told["HEDGEROW_LLM_DEFAULT_MAX_TOKENS"] == "1000"
 
 
+def test_several_urls_of_a_model_are_its_replicas(folder: Path) -> None:
+    specs = specs_of("models:\n  m: {url: ['http://a/v1', 'http://b/v1'], replicas: 2}\n", folder)
+    names = ["llm-m-1-1", "llm-m-1-2", "llm-m-2-1", "llm-m-2-2"]
+    told = {name: json.loads(specs[name].environment["HEDGEROW_LLM_OPENAI"])["base_url"] for name in names}
+    assert list(told.values()) == ["http://a/v1", "http://a/v1", "http://b/v1", "http://b/v1"]
+    addresses = json.loads(specs["gateway"].environment["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
+    assert addresses == {"m": [specs[name].address for name in names]}
+
+
 def test_a_folder_is_told_to_vllm_with_its_options(folder: Path) -> None:
     told = specs_of(FULL, folder)["llm-local-2"].environment
     assert (told["HEDGEROW_LLM_ENGINE"], told["HEDGEROW_LLM_VLLM__MODEL"]) == ("vllm", str(folder / "model"))
     assert json.loads(told["HEDGEROW_LLM_VLLM"]) == {"enforce_eager": True}
     assert told["HEDGEROW_LLM_WARM_UP"] == "false"
+
+
+def test_an_engine_of_ones_own_is_given_the_settings_of_the_one_it_stands_for(folder: Path) -> None:
+    text = "models:\n  a: {url: 'http://a/v1', engine: 'mine.engine:start', options: {http_version: '2'}}\n"
+    told = specs_of(text, folder)["llm-a"].environment
+    assert told["HEDGEROW_LLM_ENGINE"] == "mine.engine:start"
+    assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {"base_url": "http://a/v1", "model": "a", "http_version": "2"}
 
 
 def test_the_gateway_finds_everybody_and_what_is_not_there_is_not_asked(folder: Path) -> None:
