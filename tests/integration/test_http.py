@@ -291,3 +291,17 @@ async def test_pages_of_named_origins_can_ask(start: Start, llm: ScriptedLlm) ->
         for origin, allowed in (("http://good.example", True), ("http://evil.example", False)):
             answer = await http.post(PATH, json=QUESTION, headers={"origin": origin})
             assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
+
+
+async def test_nothing_of_what_is_asked_is_in_the_log(
+    gateway: HttpGateway, http: httpx.AsyncClient, llm: ScriptedLlm
+) -> None:
+    mark = "zqxmarkerxqz"
+    asked = {"model": "m", "messages": [{"role": "user", "content": mark}]}
+    for body in (asked, {**asked, "model": mark}, {**asked, "temperature": mark}, {mark: mark}, [mark]):
+        assert (await http.post(PATH, json=body, headers={"x-request-id": mark})).status_code in (200, 400, 404)
+    await http.post(f"/v1/{mark}", content=mark)
+    answers(llm, *words(mark), Refusal("INTERNAL", "broke"))
+    assert (await http.post(PATH, json={**asked, "stream": True})).status_code == 200
+    assert mark not in gateway.process.log.read_text()
+    assert mark not in (await http.get("/metrics")).text
