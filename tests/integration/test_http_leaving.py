@@ -173,7 +173,7 @@ async def test_a_connection_serves_one_request_after_another(start: Start, llm: 
 async def test_before_it_stops_health_says_so_and_answers_in_flight_are_finished(
     start: Start, llm: ScriptedLlm
 ) -> None:
-    gateway = await start_http_gateway(start, llm, lame_duck_ms="600", grace_ms="20000")
+    gateway = await start_http_gateway(start, llm, lame_duck_ms="3000", grace_ms="20000")
     hold = Hold()
     llm.script = [*words("Par"), hold, *words("is"), end()]
     async with raw(gateway) as (reader, writer), httpx.AsyncClient(base_url=gateway.url) as http:
@@ -182,6 +182,7 @@ async def test_before_it_stops_health_says_so_and_answers_in_flight_are_finished
         assert (await http.get("/health")).status_code == 200
         gateway.process.signal(signal.SIGTERM)
         await until(lambda: _health(http), holds=lambda status: status == 503)
+        assert (await http.get("/v1/models")).headers["connection"] == "close"
         await until(lambda: _health(http), holds=lambda status: status == 0)  # it takes no more
         hold.release.set()
         assert (await asyncio.wait_for(_rest(reader), WAIT_S)).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")

@@ -16,12 +16,19 @@ from services.runtime.security.tls import caller_in
 PEER = "peer_identity"  # in a request's scope: the identity that its caller's certificate proves
 
 
+class State(ServerState):
+    """What all connections share. `leaving`: they are not to be kept any more."""
+
+    leaving = False
+
+
 class Connection(HttpToolsProtocol):
     """Closed where headers take too long or are too large, where a client reads nothing for too long, and where there
     are too many."""
 
-    def __init__(self, limits: HttpSettings, config: Config, state: ServerState):
+    def __init__(self, limits: HttpSettings, config: Config, state: State):
         super().__init__(config, state, {})
+        self._shared = state
         self._limits, self._in_head, self._head_bytes = limits, True, 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -62,6 +69,8 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._disarm("head")
         super().on_headers_complete()
+        if self._shared.leaving:
+            self.cycle.keep_alive = False
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -13,10 +13,9 @@ from functools import partial
 
 from starlette.types import ASGIApp
 from uvicorn.config import Config
-from uvicorn.server import ServerState
 
 from services.gateway.config import GatewaySettings
-from services.gateway.http.connection import Connection
+from services.gateway.http.connection import Connection, State
 from services.runtime.security import tls
 
 _BACKLOG = 2_048
@@ -47,11 +46,10 @@ def bind(settings: GatewaySettings) -> socket.socket | None:
 
 
 class HttpServer:
-    """A `serve.Door`. `leaving`: whether the process is about to stop."""
+    """A `serve.Door`."""
 
     def __init__(self) -> None:
-        self.leaving = False
-        self._state = ServerState()
+        self._state = State()
         self._bound: socket.socket | None = None
         self._server: asyncio.Server | None = None
 
@@ -88,9 +86,14 @@ class HttpServer:
                 each.cancel()
             await self.stop(0)
 
+    @property
+    def leaving(self) -> bool:
+        """Whether the process is about to stop."""
+        return self._state.leaving
+
     def leave(self) -> None:
-        """Health says 503 from now on."""
-        self.leaving = True
+        """From now on health says 503, and each answer ends its connection: who asks again then goes elsewhere."""
+        self._state.leaving = True
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests; those in flight have so long, and are then cut off, which their clients are told."""
