@@ -138,5 +138,5 @@ async def test_an_engine_is_named_by_its_place(package: str) -> None:
 
 @pytest.mark.parametrize("engine", ["theirs.nothing:start", "theirs.engine:nothing"])
 async def test_an_engine_that_is_not_there_is_refused_by_name(package: str, engine: str) -> None:
-    with pytest.raises(BadEngineSettings, match=f"engine: one of vllm, openai, or .* got {engine}"):
+    with pytest.raises(BadEngineSettings, match=f"engine: one of vllm, openai, anthropic, or .* got {engine}"):
         await engines.start(LlmSettings(engine=engine), print)
