@@ -52,7 +52,8 @@ def test_four_lines_are_a_mesh(folder: Path) -> None:
     file = file_of(SMALLEST, folder)
     assert file.models["gpt"].engine_used == "openai"
     assert (file.models["gpt"].tier, file.models["gpt"].replicas) == ("balanced", 1)
-    assert (file.gateway.address, file.gateway.http, file.cache.enabled) == ("127.0.0.1:50050", None, True)
+    assert (file.gateway.address, file.gateway.http_address) == ("127.0.0.1:50050", "127.0.0.1:50080")
+    assert file.cache.enabled
     assert (file.vision, file.audio, file.tracing, file.tenants) == (None, None, None, {})
 
 
@@ -79,6 +80,18 @@ def test_sections_have_a_short_form(folder: Path) -> None:
     assert file.tracing
     assert file.tracing.otlp_endpoint == "http://127.0.0.1:4317"
     assert file.tenants["acme"].key_env == ["CALLER_KEY"]
+
+
+def test_http_is_served_on_loopback_unless_it_is_said_otherwise(folder: Path) -> None:
+    for said, served in {
+        "6000": "127.0.0.1:6030",
+        "{http: off}": "",
+        "{http: 'off'}": "",
+        "{http: 8080}": "127.0.0.1:8080",
+        "{address: '0.0.0.0:50050'}": "",
+        "{address: '0.0.0.0:50050', http: '0.0.0.0:8080'}": "0.0.0.0:8080",
+    }.items():
+        assert file_of(f"{SMALLEST}gateway: {said}\n", folder).gateway.http_address == served
 
 
 def test_anchors_and_merged_keys_are_read(folder: Path) -> None:
