@@ -143,7 +143,7 @@ def _of_file(file: Path, state_dir: Path) -> _Plan:
 
     return _Plan(
         planned.specs,
-        lambda _: _file_steps(file, planned.read.file),
+        lambda _: _file_steps(file, planned.file),
         lambda: planned.write_files(state_dir),
         meanwhile=meanwhile,
     )

@@ -50,7 +50,7 @@ gateway: {http: 8080, workers: 2, settings: {hedge: {mode: fixed}}}
 
 
 def file_of(text: str) -> MeshFile:
-    return parse(text, "mesh.yaml", Surroundings(REPOSITORY, KEYS)).file
+    return parse(text, "mesh.yaml", Surroundings(REPOSITORY, KEYS)).whole()
 
 
 def as_compose(text: str) -> dict[str, Any]:

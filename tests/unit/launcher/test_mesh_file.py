@@ -35,12 +35,12 @@ def read_text(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONM
 
 
 def file_of(text: str, folder: Path) -> MeshFile:
-    return read_text(text, folder).file
+    return read_text(text, folder).whole()
 
 
 def problems(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> list[Problem]:
     with pytest.raises(BadMeshFile) as refused:
-        read_text(text, folder, environment)
+        read_text(text, folder, environment).whole()
     return list(refused.value.problems)
 
 
@@ -199,6 +199,22 @@ def test_all_problems_are_told_at_once_in_the_order_of_their_lines(folder: Path)
     assert [problem.line for problem in problems(text, folder)][-1] == 8
 
 
+def test_what_is_right_is_left_for_those_who_have_more_to_say_of_it(folder: Path) -> None:
+    text = (
+        "models:\n"
+        "  gone: {tier: fast, replicas: 0}\n"
+        "  left: {url: http://h/v1, tier: best, options: {http_version: 3}}\n"
+        "tracing: {ratio: 2}\n"
+        "colour: blue\n"
+    )
+    found = read_text(text, folder)
+    assert found.file
+    assert list(found.file.models) == ["left"]
+    assert (found.file.models["left"].options, found.file.tracing) == ({"http_version": 3}, None)
+    assert len(found.problems) == 6
+    assert read_text("colour: blue", folder).file is None
+
+
 KEYS_IN_PLAIN_TEXT = [
     f"models:\n  a: {{url: 'http://h/v1', key_env: {KEY}}}",
     f"models:\n  a: {{url: 'http://h/v1', key: {KEY}}}",
@@ -238,15 +254,17 @@ def test_a_key_file_must_hold_one_key(folder: Path) -> None:
 
 def test_providers_keys_need_not_be_there_for_what_runs_elsewhere_and_callers_must(folder: Path) -> None:
     text = SMALLEST + "tenants:\n  acme: {key_env: CALLER_KEY}\n"
-    assert read_text(text, folder, {"CALLER_KEY": "x"}, keys_needed=False).file.models["gpt"].key_env == "PROVIDER_KEY"
+    assert (
+        read_text(text, folder, {"CALLER_KEY": "x"}, keys_needed=False).whole().models["gpt"].key_env == "PROVIDER_KEY"
+    )
     with pytest.raises(BadMeshFile, match="CALLER_KEY is not set"):
-        read_text(text, folder, {}, keys_needed=False)
+        read_text(text, folder, {}, keys_needed=False).whole()
 
 
 def test_a_file_that_cannot_be_read_is_told_so(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(BadMeshFile, match=reason):
-            read(path)
+            read(path).whole()
     (tmp_path / "large.yaml").write_text("#" * 1_100_000)
     with pytest.raises(BadMeshFile, match="at most 1048576 bytes"):
-        read(tmp_path / "large.yaml")
+        read(tmp_path / "large.yaml").whole()
