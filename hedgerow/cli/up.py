@@ -143,7 +143,7 @@ def _of_file(file: Path, state_dir: Path) -> _Plan:
 
     return _Plan(
         planned.specs,
-        lambda _: _file_steps(file, planned.read.file),
+        lambda _: _file_steps(file, planned.file),
         lambda: planned.write_files(state_dir),
         meanwhile=meanwhile,
     )
@@ -211,7 +211,7 @@ def _file_steps(file: Path, said: MeshFile) -> str:
     variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
     key = f"HEDGEROW_API_KEY=${variable} " if variable not in ("", "HEDGEROW_API_KEY") else ""
     models = ", ".join(said.models)
-    http = f"\nOpenAI's clients: base_url=http://{said.gateway.http}/v1\n" if said.gateway.http else ""
+    http = f"\nOpenAI's clients: base_url=http://{said.gateway.http_address}/v1\n" if said.gateway.http_address else ""
     return f"""
 Models: {models}. Try, in another terminal:
   {key}hedgerow ask{where} "Who are you?"

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from launcher.meshfile.containers import HTTP_PORT, IMAGES, TENANTS, Container, containers, dump, is_loopback, port_of
+from launcher.meshfile.containers import HTTP_PORT, IMAGES, TENANTS, Container, containers, dump, port_of
+from launcher.meshfile.fields import is_loopback
 from launcher.meshfile.names import process_names
 from launcher.meshfile.parts import Key, Part, tenants_of
 from launcher.meshfile.schema import MeshFile
@@ -57,7 +58,7 @@ def compose_containers(file: MeshFile, images: str = IMAGES) -> list[Container]:
         return [f"{name}:{port_of(part)}" for name in process_names(part.name, part.replicas)]
 
     found = containers(file, addresses, images)
-    published = filter(None, (file.gateway.address, file.gateway.http))
+    published = filter(None, (file.gateway.address, file.gateway.http_address))
     if file.tenants or file.tenants_file or not all(map(is_loopback, published)):
         return found
     return [_opened(container) if container.part.service == "gateway" else container for container in found]
@@ -90,7 +91,7 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
         service["deploy"] = {"resources": {"reservations": {"devices": devices}}}
     if part.service == "gateway":
         service["ports"] = [f"{file.gateway.address}:{port_of(container.part)}"]
-        service["ports"] += [f"{file.gateway.http}:{HTTP_PORT}"] if file.gateway.http else []
+        service["ports"] += [f"{file.gateway.http_address}:{HTTP_PORT}"] if file.gateway.http_address else []
         if file.tenants or file.tenants_file:
             service["configs"] = [{"source": "tenants", "target": TENANTS}]
     return {**service, "environment": told, **({"volumes": mounts} if mounts else {})}

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from hedgerow.identities import SERVICES
+from launcher.meshfile.fields import LOOPBACK
 from launcher.meshfile.parts import Key, Part, as_text, gateway_finds, parts
 from launcher.meshfile.schema import MeshFile
 
@@ -25,7 +26,6 @@ MODELS = "/models"
 TENANTS = "/etc/hedgerow/tenants.yaml"
 DATA = "/var/lib/hedgerow"  # of the cache
 _UNFOLDED = 100_000  # columns: JSON in one line
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _STAND_INS = {"REDIS_URL": "redis://redis:6379/0"}  # of keys, for whoever reads settings without them
 
 
@@ -47,11 +47,6 @@ class Container:
         """The environment with something in the place of each key, and with what the image says."""
         keys = {self.part.prefixed(name): _STAND_INS.get(name, "key") for name in self.part.keys}
         return {**self.environment, **keys, self.part.prefixed("ADDRESS"): f"0.0.0.0:{port_of(self.part)}"}
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can connect to `host:port`."""
-    return address.rpartition(":")[0].strip("[]") in LOOPBACK
 
 
 def port_of(part: Part) -> int:
@@ -110,7 +105,7 @@ def _own(
     if part.service != "gateway":
         return {}
     told: dict[str, object] = dict(gateway_finds(found, addresses))
-    if file.gateway.http:
+    if file.gateway.http_address:
         told["HTTP_ADDRESS"] = f"0.0.0.0:{HTTP_PORT}"
     if file.tenants or file.tenants_file:
         told["TENANTS_FILE"] = TENANTS

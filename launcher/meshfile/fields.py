@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 _CREDENTIAL = re.compile(r"((^|[-_])(key|token|secret|password)|authorization)$", re.IGNORECASE)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+OFF = "off"
+LAST_PORT = 65_535
 _LONGEST_KEY_BYTES = 16 * 1024
 
 
@@ -144,9 +147,22 @@ def _is_address(address: str) -> str:
     host, _, port = address.rpartition(":")
     if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^\s:\[\]/]+)", host) or not re.fullmatch(r"\d{1,5}", port):
         raise ValueError("host:port, or a port on loopback, is needed")
-    if not 1 <= int(port) <= 65_535:
-        raise ValueError("a port from 1 to 65535 is needed")
+    if not 1 <= int(port) <= LAST_PORT:
+        raise ValueError(f"a port from 1 to {LAST_PORT} is needed")
     return address
+
+
+def _to_off(given: Any) -> Any:
+    return OFF if given is False else given  # as YAML reads the word
+
+
+def _is_address_or_off(address: str) -> str:
+    return address if address == OFF else _is_address(address)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can connect to `host:port`."""
+    return address.rpartition(":")[0].strip("[]") in LOOPBACK
 
 
 def _one_or_many(given: Any) -> Any:
@@ -157,6 +173,9 @@ HttpUrl = Annotated[str, AfterValidator(_is_http)]
 HttpUrls = Annotated[list[HttpUrl], BeforeValidator(_one_or_many)]
 RedisUrl = Annotated[str, AfterValidator(_is_redis)]
 Address = Annotated[str, BeforeValidator(_to_address), AfterValidator(_is_address)]
+AddressOrOff = Annotated[
+    str, BeforeValidator(_to_address), BeforeValidator(_to_off), AfterValidator(_is_address_or_off)
+]
 ExistingFolder = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_folder)]
 ExistingFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_file)]
 NewFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_can_be_made)]

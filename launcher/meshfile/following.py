@@ -23,28 +23,28 @@ Tell = Callable[[str], None]
 
 async def follow(path: Path, state_dir: Path, mesh: Mesh, current: Plan, tell: Tell) -> None:
     """Until cancelled. `tell` hears what was done, and what is wrong with a file that was refused."""
-    async for _ in _changes(path, current.read.text):
+    async for _ in _changes(path, current.text):
         try:
             wanted = await plan(path, state_dir, current.ports)
         except (BadMeshFile, MeshError) as error:
             tell(f"{error}\n{path} is refused; the mesh stays as it was")
             continue
-        if await _bring(mesh, current, wanted, state_dir, tell):
+        if await _bring(path, mesh, current, wanted, state_dir, tell):
             current = wanted
 
 
-async def _bring(mesh: Mesh, current: Plan, wanted: Plan, state_dir: Path, tell: Tell) -> bool:
+async def _bring(path: Path, mesh: Mesh, current: Plan, wanted: Plan, state_dir: Path, tell: Tell) -> bool:
     """Whether the mesh is as wanted now; where it cannot be, it is as it was."""
     try:
         wanted.write_files(state_dir)
         done = await bring(mesh, wanted.specs)
     except (MeshError, ServiceFailed) as error:
-        tell(f"{error}\n{wanted.read.name} is not followed; the mesh goes back to what it was")
+        tell(f"{error}\n{path} is not followed; the mesh goes back to what it was")
         with contextlib.suppress(MeshError, ServiceFailed):  # who cannot be started is told by `mesh` itself
             current.write_files(state_dir)
             await bring(mesh, current.specs)
         return False
-    tell(f"{wanted.read.name} is in force: {', '.join(done) or 'nothing had to start again'}")
+    tell(f"{path} is in force: {', '.join(done) or 'nothing had to start again'}")
     return True
 
 

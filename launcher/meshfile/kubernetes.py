@@ -105,7 +105,7 @@ def _ports_outside(container: Container) -> Iterator[int]:
 
 def _of(file: MeshFile, container: Container) -> Iterator[Manifest]:
     """All of one service."""
-    part, http = container.part, bool(file.gateway.http) and container.part.service == "gateway"
+    part, http = container.part, bool(file.gateway.http_address) and container.part.service == "gateway"
     labels = {"app.kubernetes.io/name": part.name}
     ports: list[Manifest] = [{"name": "grpc", "port": port_of(part), "targetPort": "grpc", "appProtocol": "grpc"}]
     ports += [{"name": "http", "port": HTTP_PORT, "targetPort": "http"}] if http else []

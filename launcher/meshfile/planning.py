@@ -9,34 +9,35 @@ from pathlib import Path
 
 from launcher.mesh import MeshError
 from launcher.meshfile.preflight import refused
-from launcher.meshfile.problems import BadMeshFile
 from launcher.meshfile.processes import Ports, ports_of, processes, write_tenants
-from launcher.meshfile.reading import Read, read
+from launcher.meshfile.reading import read
+from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A file that can be used, and the processes that it means, the gateway last."""
+    """A file that can be used, its text, and the processes that it means, the gateway last."""
 
-    read: Read
+    text: str
+    file: MeshFile
     specs: Sequence[ServiceSpec]
     ports: Ports
 
     def write_files(self, state_dir: Path) -> None:
         """What the services read beside their environment."""
-        write_tenants(self.read.file, state_dir, os.environ)
+        write_tenants(self.file, state_dir, os.environ)
 
 
 async def plan(path: Path, state_dir: Path, ports: Ports | None = None) -> Plan:
     """Read the file and ask the services' own code about it. With `ports`, processes that had one keep it. Raises
     `BadMeshFile`, and `MeshError` where a key is gone that was there a moment ago."""
     found = read(path)
-    ports = ports or ports_of(found.file)
+    file = found.file or found.whole()
+    ports = ports or ports_of(file)
     try:
-        planned = processes(found.file, ports, state_dir, os.environ)
+        planned = processes(file, ports, state_dir, os.environ)
     except (ValueError, KeyError) as error:
         raise MeshError(f"{path}: {error}") from None
-    if problems := await refused(found, [(process.part, process.spec.environment) for process in planned]):
-        raise BadMeshFile(str(path), problems)
-    return Plan(found, [process.spec for process in planned], ports)
+    found.refuse(await refused(found, [(process.part, process.spec.environment) for process in planned]))
+    return Plan(found.text, file, [process.spec for process in planned], ports)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,19 +19,21 @@ from launcher.meshfile.reading import Read
 
 _REFUSED = 2  # its exit code
 _AT_ONCE = 2
+_SAID = re.compile(r"\.(options|settings)\.")
 
 
 async def refused(read: Read, told: Iterable[tuple[Part, Mapping[str, str]]]) -> list[Problem]:
     """What services that are told this would refuse; nothing where they are not installed, as where manifests are
-    written alone."""
+    written alone. Of a file that has problems, only what it says itself: the rest may come of what was left out."""
     places = asyncio.Semaphore(_AT_ONCE)
     first = {part.name: (part, environment) for part, environment in told}  # replicas are told the same
     complaints = await asyncio.gather(*(_complaints(*each, places) for each in first.values()))
-    return [
+    found = [
         _problem(read, part, complaint)
         for (part, _), some in zip(first.values(), complaints, strict=True)
         for complaint in some
     ]
+    return [problem for problem in found if not read.problems or _SAID.search(problem.path)]
 
 
 async def _complaints(part: Part, environment: Mapping[str, str], places: asyncio.Semaphore) -> list[str]:
@@ -55,7 +58,7 @@ def _problem(read: Read, part: Part, complaint: str) -> Problem:
     steps = setting.removeprefix(part.prefixed("")).replace("__", ".").split(".")
     place = _place(part, steps)
     named = "" if str(place[-1]).lower() == steps[-1].lower() else f"{setting} of {part.name}: "
-    return read.problem(place, named + in_our_words(message))
+    return read.marked.problem(place, named + in_our_words(message))
 
 
 def _place(part: Part, steps: Sequence[str]) -> Steps:

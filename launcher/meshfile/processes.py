@@ -36,8 +36,8 @@ def ports_of(file: MeshFile) -> Ports:
     """Those from the file's `base_port` on, or from the gateway's own."""
     gateway = int(file.gateway.address.rpartition(":")[2])
     taken = {"gateway": gateway}
-    if file.gateway.http:
-        taken["gateway-http"] = int(file.gateway.http.rpartition(":")[2])
+    if file.gateway.http_address:
+        taken["gateway-http"] = int(file.gateway.http_address.rpartition(":")[2])
     return Ports(file.base_port or gateway + 1, taken)
 
 
@@ -80,8 +80,8 @@ class _Local:
         if part.service != "gateway":
             return {}
         found = {name: as_text(value) for name, value in gateway_finds(list(everybody), self._addresses).items()}
-        if self.file.gateway.http:
-            found["HTTP_ADDRESS"] = self.file.gateway.http
+        if self.file.gateway.http_address:
+            found["HTTP_ADDRESS"] = self.file.gateway.http_address
         if self.file.tenants:
             found["TENANTS_FILE"] = str(self.state_dir / TENANTS_FILE)
         return found

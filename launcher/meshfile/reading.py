@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,50 +20,79 @@ from launcher.meshfile.problems import BadMeshFile, Problem, Steps, got, in_our_
 from launcher.meshfile.schema import MeshFile
 
 _LARGEST_BYTES = 1024 * 1024
+_ROUNDS = 3  # in which what is wrong is left out, with what it leaves incomplete
 # What people write who do not know the file's own word.
 _MEANT = {"key": "key_env", "api_key": "key_env", "token": "key_env", "base_url": "url", "price": "prices"}
 
 
 @dataclass(frozen=True)
 class Read:
-    """A file as it was read: what it means, its text, and where what stands in it."""
+    """A file as it was read. Where there are `problems`, `file` is what it says without what is wrong, for whoever has
+    more to say of that; or None, where too little is left."""
 
     name: str  # as it was asked for
     text: str
-    file: MeshFile
     marked: Marked
+    file: MeshFile | None
+    problems: tuple[Problem, ...] = ()
 
-    def problem(self, path: Steps, message: str) -> Problem:
-        """One that stands at `path`."""
-        return self.marked.problem(path, message)
+    def refuse(self, more: Sequence[Problem] = ()) -> None:
+        """Raise `BadMeshFile` where there are problems, or `more`."""
+        if self.problems or more:
+            raise BadMeshFile(self.name, [*self.problems, *more])
+
+    def whole(self) -> MeshFile:
+        """The file. Raises `BadMeshFile` where anything is wrong."""
+        self.refuse()
+        assert self.file is not None
+        return self.file
 
 
-def read(path: Path, environment: Mapping[str, str] | None = None, *, keys_needed: bool = True) -> Read:
-    """The file at `path`. Raises `BadMeshFile` with all its problems."""
+def read(path: Path, *, keys_needed: bool = True) -> Read:
+    """The file at `path`."""
     try:
         text = _text(path)
     except (OSError, ValueError) as error:
         wrong = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadMeshFile(str(path), [Problem(1, 1, "", f"cannot be read: {wrong}")]) from None
-    surroundings = Surroundings(path.absolute().parent, os.environ if environment is None else environment, keys_needed)
-    return parse(text, str(path), surroundings)
+        return Read(str(path), "", Marked(), None, (Problem(1, 1, "", f"cannot be read: {wrong}"),))
+    return parse(text, str(path), Surroundings(path.absolute().parent, os.environ, keys_needed))
 
 
 def parse(text: str, name: str, surroundings: Surroundings) -> Read:
-    """The same of a text. Raises `BadMeshFile`."""
+    """The same of a text."""
     marked = read_marked(text)
-    wrong = list(marked.problems)
-    if not wrong and not isinstance(marked.content, dict):
-        wrong.append(Problem(1, 1, "", "keys and values are needed, `models:` at least"))
+    wrong, file = list(marked.problems), None
     if isinstance(marked.content, dict):
         wrong += _of_one_name(marked)
+        file, errors = _validated(marked.content, surroundings)
+        wrong += [_problem(marked, each) for each in errors]
+    elif not wrong:
+        wrong.append(Problem(1, 1, "", "keys and values are needed, `models:` at least"))
+    return Read(name, text, marked, file, tuple(wrong))
+
+
+def _validated(content: Any, surroundings: Surroundings) -> tuple[MeshFile | None, list[Any]]:
+    """(the file without what is wrong, what is wrong)."""
+    content, found = deepcopy(content), list[Any]()
+    for _ in range(_ROUNDS):
         try:
-            file = MeshFile.model_validate(marked.content, context=surroundings)
+            return MeshFile.model_validate(content, context=surroundings), found
         except ValidationError as error:
-            wrong += [_problem(marked, each) for each in error.errors()]
-    if wrong:
-        raise BadMeshFile(name, wrong)
-    return Read(name, text, file, marked)
+            errors = error.errors()
+        found = found or list(errors)  # what comes of leaving something out is nobody's fault
+        for members, name in [_at_fault(content, each["loc"]) for each in errors]:
+            members.pop(name, None)
+    return None, found
+
+
+def _at_fault(content: dict[str, Any], path: Steps) -> tuple[dict[str, Any], str]:
+    """(the section, the key in it) that stands nearest to `path`."""
+    section, key, inner = content, "", content
+    for step in path:
+        if not isinstance(inner, dict) or step not in inner:
+            break
+        section, key, inner = inner, str(step), inner[step]
+    return section, key
 
 
 def _text(path: Path) -> str:

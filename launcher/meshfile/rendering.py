@@ -9,15 +9,14 @@ from typing import Literal
 from launcher.meshfile import compose, kubernetes
 from launcher.meshfile.containers import elsewhere
 from launcher.meshfile.preflight import refused
-from launcher.meshfile.problems import BadMeshFile
 from launcher.meshfile.reading import read
 
 
 async def render(target: Literal["compose", "k8s"], path: Path, images: str) -> tuple[str, list[str]]:
     """(the text, what may not be meant). Raises `BadMeshFile`."""
     found = read(path, keys_needed=False)
-    planned = (compose.compose_containers if target == "compose" else kubernetes.pods)(found.file, images)
-    if problems := await refused(found, [(container.part, container.with_stand_ins()) for container in planned]):
-        raise BadMeshFile(str(path), problems)
+    file = found.file or found.whole()
+    planned = (compose.compose_containers if target == "compose" else kubernetes.pods)(file, images)
+    found.refuse(await refused(found, [(container.part, container.with_stand_ins()) for container in planned]))
     write = compose.render if target == "compose" else kubernetes.render
-    return write(found.file, os.environ, images), elsewhere(planned)
+    return write(file, os.environ, images), elsewhere(planned)

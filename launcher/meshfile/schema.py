@@ -14,8 +14,12 @@ from pydantic import (
     model_validator,
 )
 
+from launcher.mesh import HTTP_OFFSET
 from launcher.meshfile.fields import (
+    LAST_PORT,
+    OFF,
     Address,
+    AddressOrOff,
     Digests,
     ExistingFile,
     ExistingFolder,
@@ -26,6 +30,7 @@ from launcher.meshfile.fields import (
     RedisUrl,
     VariableName,
     is_folder,
+    is_loopback,
 )
 from launcher.meshfile.models import SERVICE_SETTINGS, Model, ModelName, Section, Settings, WithSettings
 
@@ -74,13 +79,23 @@ class Gateway(WithSettings):
     }
 
     address: Address = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port, or a port on loopback.")
-    http: Address | None = Field(
-        None, description="Where to serve HTTP for OpenAI's and Anthropic's clients, likewise. Without it: nowhere."
+    http: AddressOrOff = Field(
+        "",
+        description="Where to serve HTTP for OpenAI's and Anthropic's clients, likewise, or `off`. Without it, 30 "
+        "ports behind `address` where that is loopback, else nowhere.",
     )
     workers: int = Field(1, ge=1, le=256, description="Processes that share the port.")
     allow_anonymous: bool = Field(False, description="Let everybody in who can connect, also beyond loopback.")
     plaintext: bool = Field(False, description="Serve plain text beyond loopback: in a network that encrypts itself.")
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `default_budget_ms`.")
+
+    @property
+    def http_address(self) -> str:
+        """Where HTTP is served; empty: nowhere."""
+        host, _, port = self.address.rpartition(":")
+        http_port = int(port) + HTTP_OFFSET
+        usual = f"{host}:{http_port}" if is_loopback(self.address) and http_port <= LAST_PORT else ""
+        return "" if self.http == OFF else self.http or usual
 
 
 class Cache(WithSettings):

@@ -127,7 +127,7 @@ models:
 {tenants}
 gateway:
   address: 127.0.0.1:50050   # gRPC, for the SDK and `hedgerow ask`
-  http: 127.0.0.1:8080       # for OpenAI's and Anthropic's clients: http://127.0.0.1:8080/v1
+  http: 127.0.0.1:50080      # for OpenAI's and Anthropic's clients: base_url=http://127.0.0.1:50080/v1
   # workers: 2
 
 # cache: false               # no answer is kept

@@ -36,4 +36,4 @@ def test_the_examples_can_be_used(text: str, tmp_path: Path) -> None:
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "anthropic").write_text("a-key")
-    assert parse(text, "mesh.yaml", Surroundings(tmp_path, dict.fromkeys(VARIABLES, "a-key"))).file.models
+    assert parse(text, "mesh.yaml", Surroundings(tmp_path, dict.fromkeys(VARIABLES, "a-key"))).whole().models

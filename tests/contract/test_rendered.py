@@ -50,7 +50,7 @@ gateway: {http: 8080, workers: 2, settings: {hedge: {mode: fixed}}}
 
 
 def file_of(text: str) -> MeshFile:
-    return parse(text, "mesh.yaml", Surroundings(REPOSITORY, KEYS)).file
+    return parse(text, "mesh.yaml", Surroundings(REPOSITORY, KEYS)).whole()
 
 
 def as_compose(text: str) -> dict[str, Any]:
@@ -119,7 +119,8 @@ def test_addresses_in_compose_are_services(text: str) -> None:
         assert address.partition(":")[0] in services
     assert services["gateway"]["depends_on"].keys() == services.keys() - {"gateway"}
     published = [port for service in services.values() for port in service.get("ports", ())]
-    assert published == ["127.0.0.1:50050:50050", "127.0.0.1:8080:8080"][: len(published)]
+    http = "127.0.0.1:8080" if "http: 8080" in text else "127.0.0.1:50080"
+    assert published == ["127.0.0.1:50050:50050", f"{http}:8080"]
 
 
 @each_text

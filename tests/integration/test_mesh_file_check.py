@@ -68,6 +68,25 @@ async def test_the_pages_examples_are_settings_that_the_services_take(tmp_path: 
         assert (code, err) == (0, "")
 
 
+async def test_what_the_file_and_what_a_service_refuses_is_told_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    text = WRONG.replace("    options:\n", "    tier: best\n    options:\n").replace(
+        "gateway: {", "gateway: {address: '0.0.0.0:50050', plaintext: true, "
+    )
+    file.write_text(f"{text}tenants: {{acme: {{key_env: NOT_SET}}}}\n")
+    code, _, err = await run("check", str(file))
+    assert code == 2  # and nothing of the gateway, which would want a tenant
+    assert [line.partition(": ")[2].partition(":")[0] for line in err.splitlines()] == [
+        "models.remote.tier",
+        "models.remote.options.http_version",
+        "models.remote.options.colour",
+        "models.local.settings.warm",
+        "cache.settings.similarity_threshold",
+        "gateway.settings.hedge.mode",
+        "tenants.acme.key_env",
+    ]
+
+
 async def test_what_is_rendered_is_checked_first_and_needs_no_providers_key(tmp_path: Path) -> None:
     file, out = tmp_path / "mesh.yaml", tmp_path / "out.yaml"
     file.write_text(write(Answers("openai:gpt", "OPENAI_API_KEY", "keys")))

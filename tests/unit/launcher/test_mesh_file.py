@@ -35,12 +35,12 @@ def read_text(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONM
 
 
 def file_of(text: str, folder: Path) -> MeshFile:
-    return read_text(text, folder).file
+    return read_text(text, folder).whole()
 
 
 def problems(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> list[Problem]:
     with pytest.raises(BadMeshFile) as refused:
-        read_text(text, folder, environment)
+        read_text(text, folder, environment).whole()
     return list(refused.value.problems)
 
 
@@ -52,7 +52,8 @@ def test_four_lines_are_a_mesh(folder: Path) -> None:
     file = file_of(SMALLEST, folder)
     assert file.models["gpt"].engine_used == "openai"
     assert (file.models["gpt"].tier, file.models["gpt"].replicas) == ("balanced", 1)
-    assert (file.gateway.address, file.gateway.http, file.cache.enabled) == ("127.0.0.1:50050", None, True)
+    assert (file.gateway.address, file.gateway.http_address) == ("127.0.0.1:50050", "127.0.0.1:50080")
+    assert file.cache.enabled
     assert (file.vision, file.audio, file.tracing, file.tenants) == (None, None, None, {})
 
 
@@ -79,6 +80,18 @@ def test_sections_have_a_short_form(folder: Path) -> None:
     assert file.tracing
     assert file.tracing.otlp_endpoint == "http://127.0.0.1:4317"
     assert file.tenants["acme"].key_env == ["CALLER_KEY"]
+
+
+def test_http_is_served_on_loopback_unless_it_is_said_otherwise(folder: Path) -> None:
+    for said, served in {
+        "6000": "127.0.0.1:6030",
+        "{http: off}": "",
+        "{http: 'off'}": "",
+        "{http: 8080}": "127.0.0.1:8080",
+        "{address: '0.0.0.0:50050'}": "",
+        "{address: '0.0.0.0:50050', http: '0.0.0.0:8080'}": "0.0.0.0:8080",
+    }.items():
+        assert file_of(f"{SMALLEST}gateway: {said}\n", folder).gateway.http_address == served
 
 
 def test_anchors_and_merged_keys_are_read(folder: Path) -> None:
@@ -186,6 +199,22 @@ def test_all_problems_are_told_at_once_in_the_order_of_their_lines(folder: Path)
     assert [problem.line for problem in problems(text, folder)][-1] == 8
 
 
+def test_what_is_right_is_left_for_those_who_have_more_to_say_of_it(folder: Path) -> None:
+    text = (
+        "models:\n"
+        "  gone: {tier: fast, replicas: 0}\n"
+        "  left: {url: http://h/v1, tier: best, options: {http_version: 3}}\n"
+        "tracing: {ratio: 2}\n"
+        "colour: blue\n"
+    )
+    found = read_text(text, folder)
+    assert found.file
+    assert list(found.file.models) == ["left"]
+    assert (found.file.models["left"].options, found.file.tracing) == ({"http_version": 3}, None)
+    assert len(found.problems) == 6
+    assert read_text("colour: blue", folder).file is None
+
+
 KEYS_IN_PLAIN_TEXT = [
     f"models:\n  a: {{url: 'http://h/v1', key_env: {KEY}}}",
     f"models:\n  a: {{url: 'http://h/v1', key: {KEY}}}",
@@ -225,15 +254,17 @@ def test_a_key_file_must_hold_one_key(folder: Path) -> None:
 
 def test_providers_keys_need_not_be_there_for_what_runs_elsewhere_and_callers_must(folder: Path) -> None:
     text = SMALLEST + "tenants:\n  acme: {key_env: CALLER_KEY}\n"
-    assert read_text(text, folder, {"CALLER_KEY": "x"}, keys_needed=False).file.models["gpt"].key_env == "PROVIDER_KEY"
+    assert (
+        read_text(text, folder, {"CALLER_KEY": "x"}, keys_needed=False).whole().models["gpt"].key_env == "PROVIDER_KEY"
+    )
     with pytest.raises(BadMeshFile, match="CALLER_KEY is not set"):
-        read_text(text, folder, {}, keys_needed=False)
+        read_text(text, folder, {}, keys_needed=False).whole()
 
 
 def test_a_file_that_cannot_be_read_is_told_so(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(BadMeshFile, match=reason):
-            read(path)
+            read(path).whole()
     (tmp_path / "large.yaml").write_text("#" * 1_100_000)
     with pytest.raises(BadMeshFile, match="at most 1048576 bytes"):
-        read(tmp_path / "large.yaml")
+        read(tmp_path / "large.yaml").whole()

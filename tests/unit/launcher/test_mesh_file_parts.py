@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def file_of(text: str, folder: Path) -> MeshFile:
-    return parse(text, "mesh.yaml", Surroundings(folder, ENVIRONMENT)).file
+    return parse(text, "mesh.yaml", Surroundings(folder, ENVIRONMENT)).whole()
 
 
 def specs_of(text: str, folder: Path) -> dict[str, ServiceSpec]:

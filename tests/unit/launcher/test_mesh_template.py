@@ -28,7 +28,7 @@ def test_every_file_that_is_written_can_be_read(model: str, callers: Literal["lo
     (tmp_path / "model").mkdir()
     answers = Answers(model, usual_key(model), callers)
     environment = dict.fromkeys(answers.needed, "x")
-    file = parse(write(answers), "mesh.yaml", Surroundings(tmp_path, environment)).file
+    file = parse(write(answers), "mesh.yaml", Surroundings(tmp_path, environment)).whole()
     (written,) = file.models.values()
     assert (written.key_env or "") == usual_key(model)
     assert bool(file.tenants) == (callers == "keys")
@@ -43,7 +43,7 @@ def test_what_stands_in_comments_may_be_taken_out_of_them(model: str, tmp_path: 
     text = opened.replace("cache: false", "cache: true")
     environment = {"HEDGEROW_API_KEY": "x"}
     assert yaml.safe_load(text)["models"].keys() >= {"local"}
-    file = parse(text, "mesh.yaml", Surroundings(tmp_path, environment)).file
+    file = parse(text, "mesh.yaml", Surroundings(tmp_path, environment)).whole()
     assert file.vision
     assert file.audio
     assert file.tracing
