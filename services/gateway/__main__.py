@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Literal
@@ -68,7 +69,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         write_behind = WriteBehind(cache, router, l1, settings.write_behind_bytes)
         models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
         fallbacks = Fallbacks(settings.fallbacks, settings.template)
-        media = _media(settings, channels)
+        media = replace(_media(settings, channels), sees=routes.sees)
         backends = Backends(cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks)
         identity = _identity(settings)
         admission = AdmissionControl(

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
 from services.llm.provider_config import AnthropicSettings, OpenAISettings
+from services.runtime import limits
 from services.runtime.process.config import ServiceSettings
 
 
@@ -35,6 +36,7 @@ class VllmSettings(BaseModel):
     speculative_config: dict[str, Any] | None = Field(
         None, description='JSON, for example {"method": "draft_model", "model": "…", "num_speculative_tokens": 4}.'
     )
+    max_pixels: int = Field(limits.PICTURE_PIXELS, ge=1, description="Largest picture that a model that sees takes.")
     tool_parser: str = Field(
         "",
         description="vLLM's parser that finds the calls of tools in what the model writes, for example `hermes`. "
@@ -48,7 +50,7 @@ class VllmSettings(BaseModel):
 
     def engine_fields(self) -> dict[str, Any]:
         """What goes to `AsyncEngineArgs`, as it came."""
-        own = {"tool_parser", "cpu_kvcache_space_gib", "cpu_omp_threads_bind"}
+        own = {"max_pixels", "tool_parser", "cpu_kvcache_space_gib", "cpu_omp_threads_bind"}
         return {name: value for name, value in self.model_dump(exclude=own).items() if value is not None}
 
 

@@ -35,7 +35,7 @@ class OpenAIEngine(ProviderEngine):
         return {self._dialect.key_header: f"{self._dialect.key_prefix}{self._key}"} if self._key else {}
 
     def _body(self, request: Request, max_tokens: int) -> dict[str, Any]:
-        return to_body(request, self._own.model, max_tokens, self._own.max_tokens_field)
+        return to_body(request, self._own.model, max_tokens, self._own.max_tokens_field, self._dialect.of_calls)
 
     def _answer(self) -> OpenAIAnswer:
         return OpenAIAnswer()

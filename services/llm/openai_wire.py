@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from services.llm.engine import Constraint, Message, Part, Request, Tool, ToolCall, ToolChoice
@@ -28,16 +28,25 @@ class Dialect:
     key_header: str = "authorization"
     key_prefix: str = "Bearer "
     versioned_path: str = ""  # below the base URL, where there is an `api_version`
+    of_calls: Mapping[str, Any] = field(default_factory=dict)  # what each call of a conversation has besides
 
 
 DIALECTS: Mapping[str, Dialect] = {
     "openai": Dialect("https://api.openai.com/v1"),
     "azure": Dialect(key_header="api-key", key_prefix="", versioned_path="/deployments/{model}"),
     "openrouter": Dialect("https://openrouter.ai/api/v1"),
+    # Its models refuse calls that come back without the signature of the thought that made them. The word is the one
+    # for calls that have none: https://ai.google.dev/gemini-api/docs/thought-signatures
+    "gemini": Dialect(
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        of_calls={"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}},
+    ),
 }
 
 
-def to_body(request: Request, model: str, max_tokens: int, max_tokens_field: str) -> dict[str, Any]:
+def to_body(
+    request: Request, model: str, max_tokens: int, max_tokens_field: str, of_calls: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What is posted. Raises InvalidInput for what this API cannot express."""
     sampling = request.sampling
     begun = (Message("assistant", request.prefix),) if request.prefix else ()
@@ -55,7 +64,7 @@ def to_body(request: Request, model: str, max_tokens: int, max_tokens_field: str
     }
     return {
         "model": model,
-        "messages": to_messages((*request.messages, *begun)),
+        "messages": to_messages((*request.messages, *begun), of_calls),
         "stream": True,
         "stream_options": {"include_usage": True},
         max_tokens_field: max_tokens,
@@ -65,18 +74,21 @@ def to_body(request: Request, model: str, max_tokens: int, max_tokens_field: str
     }
 
 
-def to_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """A conversation as JSON."""
-    return [_to_message(f"messages[{index}]", message) for index, message in enumerate(messages)]
+def to_messages(messages: tuple[Message, ...], of_calls: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """A conversation as JSON. `of_calls` is what each call of a tool has besides."""
+    return [_to_message(f"messages[{index}]", message, of_calls or {}) for index, message in enumerate(messages)]
 
 
-def _to_message(where: str, message: Message) -> dict[str, Any]:
+def _to_message(where: str, message: Message, of_calls: Mapping[str, Any]) -> dict[str, Any]:
     content: Any = message.content
     if message.parts:
         content = [_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts)]
     said = {"role": message.role, "content": content}
     if message.tool_calls:
-        said |= {"content": content or None, "tool_calls": [_to_call(call) for call in message.tool_calls]}
+        said |= {
+            "content": content or None,
+            "tool_calls": [{**_to_call(call), **of_calls} for call in message.tool_calls],
+        }
     if message.role == "tool":
         said["tool_call_id"] = message.tool_call_id
     return said

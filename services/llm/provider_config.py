@@ -81,7 +81,7 @@ class ProviderSettings(BaseModel):
 class OpenAISettings(ProviderSettings):
     """A server that speaks OpenAI's chat completions."""
 
-    dialect: Literal["openai", "azure", "openrouter"] = Field(
+    dialect: Literal["openai", "azure", "openrouter", "gemini"] = Field(
         "openai",
         description="Whose: where it is, and how the credential is sent. Any other compatible server is `openai` with "
         "its `base_url`.",

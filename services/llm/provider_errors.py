@@ -57,7 +57,8 @@ def in_stream_status(event: str) -> int:
 def _explanation(body: str) -> tuple[str, str]:
     """(the parameter at fault, what the provider said), as far as it is OpenAI's error object, or Anthropic's."""
     try:
-        error = json.loads(body)["error"]
+        told = json.loads(body)
+        error = (told[0] if isinstance(told, list) else told)["error"]  # Gemini's are in a list
         return str(error.get("param") or "request"), " ".join(str(error.get("message") or "").split())
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return "request", "it did not say why"

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from services.llm import vllm_load
+from services.llm import vllm_load, vllm_pictures
 from services.llm.config import LlmSettings
 from services.llm.constraints import Constraints, Trial
 from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Tool
@@ -39,7 +39,7 @@ class VllmEngine:
 
         self._engine, self._stats = engine, stats
         self._model = _describe(engine, settings)
-        self._default_max_tokens = settings.default_max_tokens
+        self._default_max_tokens, self._max_pixels = settings.default_max_tokens, settings.vllm.max_pixels
         self._defaults: dict[str, Any] = engine.model_config.get_diff_sampling_param()
         # No limit here: ours can then say how long the prompt was. Special tokens are the template's business.
         self._tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=False)
@@ -126,6 +126,7 @@ class VllmEngine:
         size = characters(request.messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
         if size > longest:  # cannot fit, so do not spend seconds on counting its tokens
             raise InvalidInput("messages", f"at most {limit} tokens", f"{size} characters")
+        vllm_pictures.check(request.messages, self._max_pixels)
         prompt = await self._render(request.messages, request.prefix, tools, request.cache_salt)
         tokens = len(prompt["prompt_token_ids"])
         if tokens > limit:

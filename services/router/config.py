@@ -27,6 +27,7 @@ class ModelSettings(BaseModel):
     completion_usd_per_mtok: Dollars = Field(0, description="Price of a million generated tokens, in US dollars.")
     expected_ttft_ms: Milliseconds = Field(200, description="Expected time to first token.")
     expected_total_ms: Milliseconds = Field(1_000, description="Expected time to the last token.")
+    sees: bool = Field(False, description="Whether it takes pictures as they are; the others are told what they show.")
 
 
 class RouterSettings(ServiceSettings):

@@ -125,4 +125,5 @@ def _model(model: routing.Model) -> pb.Model:
         ttft=_latency(model.ttft),
         total=_latency(model.total),
         failure_rate=model.failure_rate,
+        sees=model.sees,
     )

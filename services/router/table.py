@@ -55,6 +55,7 @@ class _Row:
             ttft=self._ttft.latency() or _expected(settings.expected_ttft_ms),
             total=self._total.latency() or _expected(settings.expected_total_ms),
             failure_rate=self._failures.mean(),
+            sees=settings.sees,
         )
 
 

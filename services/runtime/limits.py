@@ -10,6 +10,7 @@ from hedgerow.channel import MAX_MESSAGE_BYTES
 
 CONTENT_BYTES = 256 * 1024  # of all messages of a request together
 PICTURES_BYTES = 4_000_000  # of all pictures of a request together; with the rest they fit one message
+PICTURE_PIXELS = 16_000_000  # of one, which takes up to 16 bytes for each while it is decoded
 STOPS, STOP_CHARACTERS = 8, 64  # the contract's
 TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 128, 300, 20  # the contract's
 

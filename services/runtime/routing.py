@@ -43,7 +43,8 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One row of the table. `failure_rate` is the share of recent requests that failed, 0 to 1."""
+    """One row of the table. `failure_rate` is the share of recent requests that failed, 0 to 1; `sees`: whether it
+    takes pictures as they are."""
 
     name: str
     tier: Tier
@@ -53,6 +54,7 @@ class Model:
     ttft: Latency
     total: Latency
     failure_rate: float = 0.0
+    sees: bool = False
 
     def cost_usd(self, prompt_tokens: int, completion_tokens: int) -> float:
         millionths = prompt_tokens * self.prompt_usd_per_mtok + completion_tokens * self.completion_usd_per_mtok

@@ -42,7 +42,7 @@ class VisionSettings(ServiceSettings):
     max_images: int = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
     max_image_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest encoded image taken, in bytes.")
     max_pixels: int = Field(
-        16_000_000,
+        limits.PICTURE_PIXELS,
         ge=1,
         description="Largest image taken, in pixels. Decoding one takes up to 16 bytes for each of them.",
     )

@@ -23,6 +23,8 @@ from launcher.processes import ServiceProcess, ServiceSpec, free_ports
 from tests.integration.scripted_gateway import ScriptedGateway
 from tests.waiting import until
 
+Endpoint = str | dict[str, Any]  # an address, or as the topology has it
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -46,7 +48,7 @@ class Edge:
 @asynccontextmanager
 async def edge_before(
     folder: Path,
-    gateways: Sequence[str],
+    gateways: Sequence[Endpoint],
     settings: dict[str, Any],
     *,
     control_tls_dir: Path | None = None,
@@ -73,8 +75,9 @@ async def edge_before(
         yield Edge(folder, port, admin, process)
 
 
-def _write_topology(folder: Path, gateways: Sequence[str], edge: dict[str, Any], mtls: bool) -> Path:
-    services = {"gateway": {"endpoints": [{"address": address} for address in gateways]}}
+def _write_topology(folder: Path, gateways: Sequence[Endpoint], edge: dict[str, Any], mtls: bool) -> Path:
+    endpoints = [{"address": each} if isinstance(each, str) else each for each in gateways]
+    services = {"gateway": {"endpoints": endpoints}}
     file = folder / "topology.yaml"
     file.write_text(yaml.safe_dump({"services": services, "edge": edge, "mtls": mtls}))
     return file

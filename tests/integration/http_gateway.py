@@ -9,9 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
+
 from launcher.processes import ServiceProcess, free_port
 from tests.conftest import Start
 from tests.integration.scripted_llm import ScriptedLlm
+from tests.waiting import until
 
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "What is the capital of France?"}]}
 
@@ -30,7 +33,7 @@ class HttpGateway:
 
 
 async def start_http_gateway(start: Start, llm: ScriptedLlm, **settings: str) -> HttpGateway:
-    """Without a cache, so that every question reaches the model."""
+    """Without a cache, so that every question reaches the model. It has found the model, unless it wants keys."""
     port = free_port()
     given = {
         "llm_addresses": json.dumps({"m": llm.target}),
@@ -39,7 +42,12 @@ async def start_http_gateway(start: Start, llm: ScriptedLlm, **settings: str) ->
         "http_address": f"127.0.0.1:{port}",
         **settings,
     }
-    return HttpGateway(await start("gateway", **given), llm, port)
+    gateway = HttpGateway(await start("gateway", **given), llm, port)
+    async with httpx.AsyncClient(base_url=gateway.url) as http:
+        await until(
+            lambda: http.post("/v1/messages/count_tokens", json=QUESTION), holds=lambda told: told.status_code != 503
+        )
+    return gateway
 
 
 @asynccontextmanager

@@ -208,6 +208,14 @@ async def test_anthropics_own_accumulator_takes_a_thought_and_a_call(
     assert json.loads(llm.requests[-1].messages[1].tool_calls[0].arguments) == {"a": 1}
 
 
+async def test_the_beginning_of_an_answer_is_gone_on_with(anthropic_: AsyncAnthropic, llm: ScriptedLlm) -> None:
+    llm.script = [*words(" is Paris."), end()]
+    history = [*MESSAGE["messages"], {"role": "assistant", "content": "It"}]
+    message = await anthropic_.messages.create(**{**MESSAGE, "messages": history})
+    assert message.content[0].text == " is Paris."
+    assert llm.requests[-1].prefix == "It"
+
+
 async def test_tokens_are_counted_by_the_model(anthropic_: AsyncAnthropic) -> None:
     counted = await anthropic_.messages.count_tokens(model="m", system="Be brief.", messages=MESSAGE["messages"])
     assert counted.input_tokens == 8

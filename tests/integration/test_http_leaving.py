@@ -21,6 +21,7 @@ from tests.waiting import until
 
 PATH = "/v1/chat/completions"
 WAIT_S = 20
+LEFT = 'hedgerow_http_seconds_count{route="/v1/chat/completions",status="499"}'
 
 
 @pytest.fixture
@@ -60,8 +61,29 @@ async def test_a_client_that_leaves_stops_the_model_and_frees_its_place(
     llm.script = [*words("Paris"), end()]
     async with httpx.AsyncClient(base_url=gateway.url) as http:
         await until(lambda: _answered(http))
-    assert await metric(gateway, 'hedgerow_http_seconds_count{route="/v1/chat/completions",status="499"}') == 1
+    assert await metric(gateway, LEFT) == 1
     assert "ERROR" not in gateway.process.log.read_text()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_while_it_waits_for_a_place_gives_up_its_turn(
+    start: Start, llm: ScriptedLlm, stream: bool
+) -> None:
+    limit = json.dumps({"algorithm": "fixed", "initial": 1, "min": 1, "queue_ms": 20_000})
+    gateway = await start_http_gateway(start, llm, limit=limit)
+    hold = Hold()
+    llm.script = [*words("Par"), hold, end()]
+    async with raw(gateway) as (reader, writer):
+        writer.write(post(PATH, {**QUESTION, "stream": True}))
+        await reader.readuntil(b"Par")
+        async with raw(gateway) as (_, waiting):
+            other = {"model": "m", "messages": [{"role": "user", "content": "Another?"}], "stream": stream}
+            waiting.write(post(PATH, other))
+            await until(lambda: metric(gateway, "hedgerow_waiting{"))
+        await until(lambda: metric(gateway, "hedgerow_waiting{"), holds=lambda waits: waits == 0)
+        hold.release.set()
+        assert b"[DONE]" in await reader.readuntil(b"0\r\n\r\n")
+    assert len(llm.requests) == 1
 
 
 async def _answered(http: httpx.AsyncClient) -> bool:
@@ -73,8 +95,7 @@ async def test_a_client_that_leaves_before_its_body_is_there_is_forgotten(start:
     async with raw(gateway) as (_, writer):
         writer.write(post(PATH, QUESTION)[:-10])
         await writer.drain()
-    name = 'hedgerow_http_seconds_count{route="/v1/chat/completions",status="499"}'
-    await until(lambda: metric(gateway, name))
+    await until(lambda: metric(gateway, LEFT))
     assert not llm.requests
 
 
@@ -119,7 +140,7 @@ async def test_a_body_that_is_too_large_is_refused(start: Start, llm: ScriptedLl
     assert b"body: at most 1024 bytes, got " in answer
 
 
-async def test_a_client_that_reads_nothing_is_cut_off_and_the_model_stops(start: Start, llm: ScriptedLlm) -> None:
+async def test_a_client_that_reads_nothing_is_cut_off(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, http='{"write_ms": 300}')
     llm.script = [*words("x" * 200_000) * 200, Hold()]
     connection = socket.socket()
@@ -128,8 +149,7 @@ async def test_a_client_that_reads_nothing_is_cut_off_and_the_model_stops(start:
     with connection:
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", gateway.port))
         await asyncio.get_running_loop().sock_sendall(connection, post(PATH, {**QUESTION, "stream": True}))
-        async with asyncio.timeout(WAIT_S):
-            await llm.cancelled.wait()
+        await until(lambda: metric(gateway, LEFT))
 
 
 async def test_what_is_no_http_is_refused_as_an_error(start: Start, llm: ScriptedLlm) -> None:

@@ -51,7 +51,7 @@ class Latency(_message.Message):
     def __init__(self, p50_ms: _Optional[float] = ..., p95_ms: _Optional[float] = ..., p99_ms: _Optional[float] = ..., samples: _Optional[int] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "tier", "context_tokens", "prompt_usd_per_mtok", "completion_usd_per_mtok", "ttft", "total", "failure_rate")
+    __slots__ = ("name", "tier", "context_tokens", "prompt_usd_per_mtok", "completion_usd_per_mtok", "ttft", "total", "failure_rate", "sees")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,7 @@ class Model(_message.Message):
     TTFT_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     FAILURE_RATE_FIELD_NUMBER: _ClassVar[int]
+    SEES_FIELD_NUMBER: _ClassVar[int]
     name: str
     tier: ModelTier
     context_tokens: int
@@ -68,7 +69,8 @@ class Model(_message.Message):
     ttft: Latency
     total: Latency
     failure_rate: float
-    def __init__(self, name: _Optional[str] = ..., tier: _Optional[_Union[ModelTier, str]] = ..., context_tokens: _Optional[int] = ..., prompt_usd_per_mtok: _Optional[float] = ..., completion_usd_per_mtok: _Optional[float] = ..., ttft: _Optional[_Union[Latency, _Mapping]] = ..., total: _Optional[_Union[Latency, _Mapping]] = ..., failure_rate: _Optional[float] = ...) -> None: ...
+    sees: bool
+    def __init__(self, name: _Optional[str] = ..., tier: _Optional[_Union[ModelTier, str]] = ..., context_tokens: _Optional[int] = ..., prompt_usd_per_mtok: _Optional[float] = ..., completion_usd_per_mtok: _Optional[float] = ..., ttft: _Optional[_Union[Latency, _Mapping]] = ..., total: _Optional[_Union[Latency, _Mapping]] = ..., failure_rate: _Optional[float] = ..., sees: _Optional[bool] = ...) -> None: ...
 
 class RouteRequest(_message.Message):
     __slots__ = ("tier", "question", "budget_ms", "prompt_tokens", "max_tokens", "max_cost_usd")

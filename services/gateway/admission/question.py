@@ -25,6 +25,7 @@ class Question:
     prompt_tokens: int = 0  # an estimate, of what is written
     seeing: Seeing | None = None  # where there are pictures to see
     hearing: Hearing | None = None  # where there is a recording to hear
+    pixels: bool = False  # whether a model gets the pictures as they are
 
     @property
     def shareable(self) -> bool:

@@ -33,26 +33,30 @@ _RANGES: Mapping[Literal["temperature", "top_p", "frequency_penalty", "presence_
 def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Media) -> Question:
     """What `request` asks, with what there is to see and hear it. Its parts become what they stand for, in place.
     Raises `InvalidInput` as `check` does."""
-    check(request, settings)
+    sees = media.sees(request.model)
+    check(request, settings, sees=sees)
+    pixels = sees and bool(request.images)
     return Question(
         request,
         recording_is(request),
         prompt_tokens(request.messages, request.tools),
-        media.seeing if request.images else None,
+        media.seeing if request.images and not pixels else None,
         media.hearing if request.HasField("audio") else None,
+        pixels,
     )
 
 
 def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings, media: Media) -> Hearing:
     """Who listens to a conversation. Raises `InvalidInput` for the first thing about it that cannot be served."""
-    check_conversation(options, settings)
+    check_conversation(options, settings, sees=media.sees(options.request.model))
     if media.hearing is None:
         raise InvalidInput("options", _NO_AUDIO, "one")
     return media.hearing
 
 
-def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
-    """Raise `InvalidInput` for the first thing about `request` that cannot be served; flatten its parts."""
+def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool = False) -> None:
+    """Raise `InvalidInput` for the first thing about `request` that cannot be served; flatten its parts. `sees`:
+    whether its model takes pictures as they are."""
     written = messages.check(request, settings.max_messages) + tools.check(request, settings.response_format)
     written += len(request.prefix.encode())
     if request.prefix and (request.HasField("response_format") or request.tools):
@@ -72,7 +76,7 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
         raise InvalidInput("attempt", "at least 0", request.attempt)
     _check_choices(request, settings)
     if request.images:
-        _check_images(request, settings)
+        _check_images(request, settings, sees=sees)
     if request.HasField("audio"):
         _check_audio(request, settings)
 
@@ -88,7 +92,7 @@ def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> No
         _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
 
 
-def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings) -> None:
+def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings, *, sees: bool = False) -> None:
     """Raise `InvalidInput` for the first thing about a spoken conversation that cannot be served."""
     if not settings.audio_address:
         raise InvalidInput("options", _NO_AUDIO, "one")
@@ -100,12 +104,12 @@ def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings) -
     asked = pb.GenerateRequest()
     asked.CopyFrom(options.request)
     asked.messages.add(role=chat_pb2.ROLE_USER, content="…")
-    check(asked, settings)
+    check(asked, settings, sees=sees)
 
 
-def _check_images(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
+def _check_images(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool) -> None:
     images = request.images
-    if not settings.vision_address:
+    if not (settings.vision_address or sees):
         raise InvalidInput("images", "none while no vision service is configured", f"{len(images)} images")
     if len(images) > settings.max_images:
         raise InvalidInput("images", f"at most {settings.max_images} images", len(images))

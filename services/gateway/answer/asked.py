@@ -14,7 +14,8 @@ _HEADER, _QUESTION = "Context:\n", "\n\nQuestion: "
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`context` are the lines that pictures and a recording make; `whole` is whether nothing is missing.
+    """`context` are the lines that pictures and a recording make; `whole` is whether nothing is missing. `pictures` are
+    those that the model gets as they are.
 
     What comes of them is put before the question as the model reads it, and into the question's `attachments` as the
     cache keys it: the wording of a question may vary, but never what its pictures show.
@@ -23,24 +24,36 @@ class Asked:
     messages: tuple[chat_pb2.Message, ...]
     context: tuple[str, ...] = ()
     whole: bool = True
+    pictures: tuple[bytes, ...] = ()
 
     def for_model(self) -> list[chat_pb2.Message]:
         """The conversation as a model reads it: the context before the last question."""
         messages = list(self.messages)
-        if not self.context:
+        if not (self.context or self.pictures):
             return messages
         place = _last_question(messages)
-        last = messages[place]
+        messages[place] = self._with_pictures(self._with_context(messages[place]))
+        return messages
+
+    def _with_pictures(self, last: chat_pb2.Message) -> chat_pb2.Message:
+        if not self.pictures:
+            return last
+        seen = [chat_pb2.Part(image=picture) for picture in self.pictures]
+        return chat_pb2.Message(role=last.role, parts=[*seen, chat_pb2.Part(text=last.content)])
+
+    def _with_context(self, last: chat_pb2.Message) -> chat_pb2.Message:
+        if not self.context:
+            return last
         lines = "\n".join(f"- {line}" for line in self.context)
         content = f"{_HEADER}{lines}{_QUESTION}{last.content}"
         if last.content.startswith(_HEADER):  # it brings context of its own
             content = f"{_HEADER}{lines}\n{last.content.removeprefix(_HEADER)}"
-        messages[place] = chat_pb2.Message(role=last.role, content=content)
-        return messages
+        return chat_pb2.Message(role=last.role, content=content)
 
     def attachments(self) -> list[str]:
-        """Digests of the context, for the cache."""
-        return [hashlib.sha256(line.encode()).hexdigest() for line in self.context]
+        """Digests of the context and the pictures, for the cache."""
+        shown = [*(line.encode() for line in self.context), *self.pictures]
+        return [hashlib.sha256(each).hexdigest() for each in shown]
 
 
 def _last_question(messages: Sequence[chat_pb2.Message]) -> int:

@@ -160,7 +160,8 @@ class Draft:
             messages = (*messages, chat_pb2.Message(role=chat_pb2.ROLE_USER, content=self.heard))
         elif self.heard:
             context.append(f"audio: {self.heard}")
-        return Asked(messages, tuple(context), whole=not self.missed)
+        pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
+        return Asked(messages, tuple(context), whole=not self.missed, pictures=pictures)
 
 
 def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:

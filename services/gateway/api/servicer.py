@@ -175,7 +175,7 @@ class GatewayServicer:
         request = question.request
         cached = self._backends.cache is not None and question.shareable
         plan = make_plan(
-            self._stages(cached=cached, images=bool(request.images), audio=question.recording),
+            self._stages(cached=cached, images=bool(request.images) and not question.pixels, audio=question.recording),
             budget_ms,
             floor_share=self._settings.floor_share,
             first_text_ms=self._first_text_ms(request),

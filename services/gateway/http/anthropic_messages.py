@@ -82,8 +82,8 @@ class MessageWriter:
         content: list[dict[str, Any]] = []
         if final.reasoning:
             content.append({"type": "thinking", "thinking": final.reasoning, "signature": ""})
-        if final.text:
-            content.append(_text(final.text))
+        if text := final.text.removeprefix(self._order.request.prefix):
+            content.append(_text(text))
         content += (_tool_use(call, _input(call.arguments)) for call in final.tool_calls)
         return {
             **self._message(final.model or self._order.model, _usage(final.usage)),

@@ -39,6 +39,9 @@ def read_messages(body: Fields, headers: Mapping[str, str], known: Collection[st
         sampling.top_p = top_p
     if "stop_sequences" in body:
         sampling.stop.extend(body.texts("stop_sequences"))
+    last = request.messages[-1] if request.messages else chat_pb2.Message()
+    if last.role == chat_pb2.ROLE_ASSISTANT and not last.tool_calls:
+        request.prefix = request.messages.pop().content  # the answer's beginning, put into the model's mouth
     if (output := body.object("output_config")) and (given := output.object("format")):
         take_format(request, given)
     take_options(order, headers, body)

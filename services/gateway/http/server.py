@@ -59,6 +59,7 @@ class HttpServer:
     async def serving(self, app: ASGIApp, bound: socket.socket, settings: GatewaySettings) -> AsyncIterator[None]:
         """Serve `app` inside."""
         limits = settings.http
+        logging.getLogger("uvicorn").setLevel("ERROR")  # it warns of what any stranger may send
         config = Config(
             app,
             lifespan="off",

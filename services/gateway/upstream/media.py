@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from services.gateway.policies.shared_breaker import SharedBreaker
@@ -28,7 +29,9 @@ class Hearing:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """What this gateway can do with pictures and recordings; None: nothing."""
+    """What this gateway can do with pictures and recordings; None: nothing. `sees`: whether a model, by its name, takes
+    pictures as they are; without a name, whether all do."""
 
     seeing: Seeing | None = None
     hearing: Hearing | None = None
+    sees: Callable[[str], bool] = lambda name: False

@@ -32,6 +32,11 @@ class Routes:
         """A model's row."""
         return self._by_name.get(name)
 
+    def sees(self, name: str) -> bool:
+        """Whether the model of this name takes pictures as they are; without a name, whether all do."""
+        models = [self._by_name.get(name)] if name else self._models
+        return bool(models) and all(model is not None and model.sees for model in models)
+
     async def arrived(self, timeout_s: float) -> bool:
         """Wait for the first table."""
         try:
@@ -64,6 +69,7 @@ def _model(row: router_pb2.Model) -> Model:
         _latency(row.ttft),
         _latency(row.total),
         row.failure_rate,
+        row.sees,
     )
 
 

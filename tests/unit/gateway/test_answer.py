@@ -57,6 +57,7 @@ class Scene:
     ):
         self.cache = cache
         self.budget_ms = 1_000.0
+        self.pixels = False  # whether pictures go to the model as they are
         self.billed: list[int] = []  # tokens, of each answer at its end
         self.llms = llms or {"small": ScriptedLlm(text("Pa"), 0.01, finish("ris.")), "large": ScriptedLlm()}
         self.near, self.write_behind, self.quotas = L1Cache(10, 30), NotedWriteBehind(), Quotas()
@@ -81,11 +82,16 @@ class Scene:
         stages = answer_stages(
             StageBudgets(),
             cached=self.cache is not None,
-            images=bool(request.images),
+            images=bool(request.images) and not self.pixels,
             audio=recording_is(request),
         )
         question = Question(
-            request, recording_is(request), prompt_tokens(request.messages), self.media.seeing, self.media.hearing
+            request,
+            recording_is(request),
+            prompt_tokens(request.messages),
+            self.media.seeing,
+            self.media.hearing,
+            self.pixels,
         )
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
         then = lambda over: self.billed.append(100 - over)  # noqa: E731

@@ -166,3 +166,15 @@ async def test_an_index_that_makes_no_sense_costs_nothing():
     )
     final = await scene.final(tools=TOOLS)
     assert [each.name for each in final.tool_calls] == ["clock", "weather"]
+
+
+async def test_a_model_that_sees_gets_the_pictures_as_they_are_and_no_labels():
+    scene = Scene(ScriptedCache(MISS))
+    scene.pixels = True
+    final = await scene.final(images=[pb.Image(data=b"1"), pb.Image(data=b"2")])
+    (asked,) = scene.llms["small"].requests
+    *pictures, question = asked.messages[-1].parts
+    assert ([part.image for part in pictures], question.text) == ([b"1", b"2"], "What is the capital of France?")
+    assert [stage.name for stage in final.stages] == ["router", "cache", "llm"]
+    (stored,) = scene.write_behind.stored
+    assert len(stored.question.attachments) == 2  # another picture is another question

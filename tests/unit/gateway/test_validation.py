@@ -4,8 +4,9 @@ import pytest
 
 from hedgerow.chat.v1.chat_pb2 import ROLE_ASSISTANT, ROLE_USER, Message, Sampling
 from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, ConverseOptions, GenerateRequest, Image
-from services.gateway.admission.validation import check, check_conversation
+from services.gateway.admission.validation import check, check_conversation, validate
 from services.gateway.config import GatewaySettings
+from services.gateway.upstream.media import Media
 from services.runtime.errors import InvalidInput
 
 SETTINGS = GatewaySettings(llm_addresses={"small": "127.0.0.1:1", "large": "127.0.0.1:2"}, max_content_bytes=1_000)
@@ -100,3 +101,13 @@ def test_a_conversation_that_cannot_be_held_is_refused(
 ):
     with pytest.raises(InvalidInput, match=message):
         check_conversation(options, settings)
+
+
+def test_pictures_go_to_a_model_that_sees_where_nobody_else_looks():
+    blind, seeing = Media(), Media(sees=lambda name: name == "small")
+    asked = request(model="small", images=[Image(data=b"x")])
+    assert validate(asked, SETTINGS, seeing).pixels
+    assert not validate(request(model="small"), SETTINGS, seeing).pixels
+    for media, name in ((blind, "small"), (seeing, "large"), (seeing, "")):
+        with pytest.raises(InvalidInput, match="images: none while no vision service is configured"):
+            validate(request(model=name, images=[Image(data=b"x")]), SETTINGS, media)

@@ -122,6 +122,19 @@ async def test_a_conversation_with_calls_results_pictures_and_recordings_is_sent
     ]
 
 
+async def test_gemini_is_told_that_nobody_has_kept_the_signature_of_a_call() -> None:
+    messages = (*HELLO, Message("assistant", tool_calls=(ToolCall("a", "clock", "{}"),)), *HELLO)
+    (call,) = (await body(Request(messages), dialect="gemini"))["messages"][1]["tool_calls"]
+    assert call["extra_content"] == {"google": {"thought_signature": "skip_thought_signature_validator"}}
+    (call,) = (await body(Request(messages)))["messages"][1]["tool_calls"]
+    assert call.keys() == {"id", "type", "function"}
+
+
+async def test_an_error_in_a_list_is_read_as_well() -> None:
+    with pytest.raises(InvalidInput, match=r"what the provider takes \(too many tools\)"):
+        await answer(SimulatedProvider(('[{"error": {"message": "too many tools"}}]',), 400))
+
+
 @pytest.mark.parametrize(("kind", "limit"), [("image", "PNG, JPEG or WebP"), ("audio", "WAV, FLAC, MP3 or Opus")])
 async def test_media_of_another_kind_are_refused_by_their_place(kind: Any, limit: str) -> None:
     with pytest.raises(InvalidInput, match=rf"messages\[0\].parts\[0\].{kind}: {limit}, got 4 bytes"):
@@ -224,6 +237,7 @@ async def test_extra_fields_and_headers_are_sent() -> None:
     [
         ({"dialect": "openrouter"}, "https://openrouter.ai/api/v1/chat/completions"),
         ({}, "https://api.openai.com/v1/chat/completions"),
+        ({"dialect": "gemini"}, "https://generativelanguage.googleapis.com/v1beta/openai/chat/completions"),
         (
             {"dialect": "azure", "base_url": "https://us.test/openai", "api_version": "2024-10-21"},
             "https://us.test/openai/deployments/big/chat/completions?api-version=2024-10-21",

@@ -1,0 +1,98 @@
+"""HTTP through the real Envoy, over HTTP/1.1 and HTTP/2: the same answers; who leaves has left behind it too."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.certificates import Certificates
+from tests.conftest import Start
+from tests.integration.edge import Edge, edge_before
+from tests.integration.http_gateway import QUESTION, start_http_gateway
+from tests.integration.scripted import Hold, Refusal
+from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.waiting import until
+
+PATH = "/v1/chat/completions"
+BODIES = {
+    PATH: QUESTION,
+    "/v1/completions": {"model": "m", "prompt": "What?"},
+    "/v1/responses": {"model": "m", "input": "What?"},
+    "/v1/messages": {**QUESTION, "max_tokens": 50},
+}
+
+pytestmark = pytest.mark.mesh
+
+
+@pytest.fixture
+async def llm() -> AsyncIterator[ScriptedLlm]:
+    async with scripted_llm() as scripted:
+        scripted.script = [*words("Paris", "."), end()]
+        yield scripted
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path / "certs")
+
+
+@pytest.fixture
+async def edge(start: Start, llm: ScriptedLlm, certificates: Certificates, tmp_path: Path) -> AsyncIterator[Edge]:
+    """TLS to callers, plain text to a gateway that serves both."""
+    gateway = await start_http_gateway(start, llm)
+    endpoint = {"address": gateway.process.spec.address, "http_port": gateway.port}
+    own = certificates.folder / "edge"
+    async with edge_before(tmp_path, [endpoint], {"tls": True}, edge_tls_dir=own) as running:
+        yield running
+
+
+@pytest.fixture(params=[False, True], ids=["http/1.1", "h2"])
+async def http(
+    request: pytest.FixtureRequest, edge: Edge, certificates: Certificates
+) -> AsyncIterator[httpx.AsyncClient]:
+    context = ssl.create_default_context(cadata=certificates.authority.pem().decode())
+    async with httpx.AsyncClient(
+        base_url=f"https://{edge.address}", verify=context, http2=request.param, timeout=20
+    ) as connected:
+        await until(lambda: _serves(connected))
+        yield connected
+
+
+async def _serves(http: httpx.AsyncClient) -> bool:
+    return (await http.get("/v1/models")).status_code == 200
+
+
+async def test_answers_come_through_streamed_and_whole(http: httpx.AsyncClient, llm: ScriptedLlm) -> None:
+    whole = await http.post(PATH, json=QUESTION)
+    assert whole.json()["choices"][0]["message"]["content"] == "Paris."
+    streamed = await http.post(PATH, json={**QUESTION, "stream": True})
+    assert streamed.text.endswith("data: [DONE]\n\n")
+    assert streamed.http_version == whole.http_version
+    llm.script = [Refusal("UNAVAILABLE", "gone")]
+    broken = await http.post(PATH, json=QUESTION)
+    assert (broken.status_code, broken.json()["error"]["type"]) == (503, "server_error")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("path", BODIES)
+async def test_a_client_that_leaves_stops_the_model(
+    http: httpx.AsyncClient, llm: ScriptedLlm, path: str, stream: bool
+) -> None:
+    llm.script = [Hold()]
+    with pytest.raises(httpx.ReadTimeout):
+        await http.post(path, json={**BODIES[path], "stream": stream}, timeout=httpx.Timeout(5, read=0.5))
+    await llm.cancelled.wait()
+
+
+async def test_a_client_that_leaves_in_mid_stream_stops_the_model(http: httpx.AsyncClient, llm: ScriptedLlm) -> None:
+    llm.script = [*words("Paris"), Hold()]
+    async with http.stream("POST", PATH, json={**QUESTION, "stream": True}) as answer:
+        lines = answer.aiter_lines()
+        while "Paris" not in await anext(lines):
+            pass
+        await answer.aclose()
+        await llm.cancelled.wait()

@@ -1,0 +1,41 @@
+"""What vLLM gets to decode."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import pytest
+from PIL import Image
+
+from services.llm.engine import Message, Part
+from services.llm.vllm_pictures import check
+from services.runtime.errors import InvalidInput
+
+
+def picture(width: int, height: int, form: str = "PNG") -> bytes:
+    Image.new("1" if form == "PNG" else "L", (width, height)).save(made := BytesIO(), form)
+    return made.getvalue()
+
+
+def asked(*data: bytes) -> tuple[Message, ...]:
+    parts = (Part("text", "What is this?"), *(Part("image", data=each) for each in data))
+    return (Message("system", "Be brief."), Message("user", parts=parts))
+
+
+def test_pictures_of_the_three_kinds_are_taken() -> None:
+    check(asked(picture(10, 10), picture(10, 10, "JPEG"), picture(10, 10, "WEBP")), 100)
+    check((Message("user", "Why?"),), 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"GIF89a", r"messages\[1\]\.parts\[1\]\.image: a PNG, JPEG or WebP, got 6 bytes of something else"),
+        (picture(10, 10)[:20], r"\.image: a PNG, JPEG or WebP"),
+        (picture(11, 10), r"\.image: at most 100 pixels, got 11 × 10"),
+        (picture(20_000, 20_000), r"\.image: (at most 100 pixels|a PNG)"),  # 50 KB that would take 400 MB
+    ],
+)
+def test_anything_else_is_refused_before_it_is_decoded(data: bytes, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        check(asked(data), 100)
