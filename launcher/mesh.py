@@ -195,18 +195,24 @@ class Mesh:
         for supervisor, task in zip(self.services, started, strict=True):
             self._keep(supervisor, task.result())
 
-    async def put(self, spec: ServiceSpec) -> None:
+    async def put(self, spec: ServiceSpec, *, insist: bool = False) -> None:
         """Start one more service, or in the place of the one of its name, which is stopped first. Returns when it
-        serves; raises `MeshError` or `ServiceFailed` when it does not, and there is none of its name then."""
+        serves. When it does not, it is started again and again if we `insist`; else there is none of its name then, and
+        `MeshError` or `ServiceFailed` is raised."""
         await self.remove(spec.name)
-        _refuse_busy_port(spec)
+        if not insist:
+            _refuse_busy_port(spec)
         supervisor = self._supervisor(spec)
         self.services.insert(len(self.services) - (spec.name != self._front), supervisor)
         try:
-            self._keep(supervisor, await supervisor.start())
+            process = await supervisor.start()
         except ServiceFailed:
-            await self.remove(spec.name)
-            raise
+            if not insist or supervisor.process is None:
+                await self.remove(spec.name)
+                raise
+            process = supervisor.process
+            await process.stop()
+        self._keep(supervisor, process)
 
     async def remove(self, name: str) -> None:
         """Stop the service of that name, if there is one."""

@@ -38,25 +38,25 @@ async def _bring(path: Path, mesh: Mesh, current: Plan, wanted: Plan, state_dir:
     try:
         wanted.write_files(state_dir)
         done = await bring(mesh, wanted.specs)
-    except (MeshError, ServiceFailed) as error:
+    except (MeshError, ServiceFailed, ValueError, OSError) as error:
         tell(f"{error}\n{path} is not followed; the mesh goes back to what it was")
-        with contextlib.suppress(MeshError, ServiceFailed):  # who cannot be started is told by `mesh` itself
+        with contextlib.suppress(ValueError, OSError):  # a key that is gone by now: the tenants stay as they are
             current.write_files(state_dir)
-            await bring(mesh, current.specs)
+        await bring(mesh, current.specs, insist=True)
         return False
     tell(f"{path} is in force: {', '.join(done) or 'nothing had to start again'}")
     return True
 
 
-async def bring(mesh: Mesh, wanted: Sequence[ServiceSpec]) -> list[str]:
+async def bring(mesh: Mesh, wanted: Sequence[ServiceSpec], *, insist: bool = False) -> list[str]:
     """Start what is new, then start again what has changed, the front last, then stop what is gone. Returns what was
-    done. Raises `MeshError` or `ServiceFailed`, and has then done a part of it."""
+    done. Raises `MeshError` or `ServiceFailed`, and has then done a part of it; unless we `insist` (see `Mesh.put`)."""
     running = {service.spec.name: service.spec for service in mesh.services}
     new = [spec for spec in wanted if spec.name not in running]
     changed = [spec for spec in wanted if spec.name in running and spec != running[spec.name]]
     gone = running.keys() - {spec.name for spec in wanted}
     for spec in (*new, *changed):
-        await mesh.put(spec)
+        await mesh.put(spec, insist=insist)
     for name in sorted(gone):
         await mesh.remove(name)
     return [

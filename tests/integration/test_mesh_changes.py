@@ -1,0 +1,81 @@
+"""A running mesh whose services change: one more, others in their place, fewer. The services are scripted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.mesh import MESH_FILE, Mesh, PortInUse
+from launcher.processes import ServiceFailed, ServiceSpec, check_health
+from tests.integration.test_supervision import Changes, scripted
+
+
+def failing(spec: ServiceSpec) -> ServiceSpec:
+    return replace(spec, environment={**spec.environment, "SCRIPTED_EXIT_CODE": "3"})
+
+
+def listed(state_dir: Path) -> list[str]:
+    return [each["name"] for each in json.loads((state_dir / MESH_FILE).read_text())["services"]]
+
+
+async def test_one_more_is_started_kept_running_and_stopped_after_the_front(tmp_path: Path) -> None:
+    changes, (back, front, more) = Changes(), scripted("back", "front", "more")
+    async with Mesh([back, front], tmp_path, changes) as mesh:
+        await mesh.put(more)
+        assert await check_health(more.address, 1) == "SERVING"
+        assert listed(tmp_path) == ["back", "more", "front"]
+        (running,) = [service.process for service in mesh.services if service.spec == more]
+        assert running
+        os.kill(running.pid, signal.SIGKILL)
+        await changes.reach("serving", 4)
+    assert changes.of("stopped")[0] == "front"
+    assert await check_health(more.address, 0.5) == "UNREACHABLE"
+
+
+async def test_another_takes_the_place_of_the_one_of_its_name_on_the_same_port(tmp_path: Path) -> None:
+    changes, specs = Changes(), scripted("back", "front")
+    async with Mesh(specs, tmp_path, changes) as mesh:
+        for spec in specs:  # the front stays the front
+            await mesh.put(replace(spec, environment={**spec.environment, "SCRIPTED_NEW": "1"}))
+        assert [await check_health(spec.address, 1) for spec in specs] == ["SERVING"] * 2
+        assert all("SCRIPTED_NEW" in service.spec.environment for service in mesh.services)
+        assert changes.of("stopped") == ["back", "front"]
+        assert changes.of("died") == []
+    assert changes.of("stopped")[2:] == ["front", "back"]
+
+
+async def test_what_is_removed_is_stopped_and_not_started_again(tmp_path: Path) -> None:
+    changes, specs = Changes(), scripted("back", "front")
+    async with Mesh(specs, tmp_path, changes) as mesh:
+        await mesh.remove("back")
+        await mesh.remove("nobody")
+        assert await check_health(specs[0].address, 0.5) == "UNREACHABLE"
+        assert listed(tmp_path) == ["front"]
+    assert changes.of("died") == []
+
+
+async def test_what_does_not_start_is_not_there_and_the_others_are(tmp_path: Path) -> None:
+    back, front, busy = scripted("back", "front", "busy")
+    async with Mesh([back, front], tmp_path) as mesh:
+        with pytest.raises(ServiceFailed, match="scripted to fail"):
+            await mesh.put(failing(back))
+        with pytest.raises(PortInUse):
+            await mesh.put(replace(busy, address=front.address))
+        assert listed(tmp_path) == ["front"]
+        await mesh.put(back)
+        assert await check_health(back.address, 1) == "SERVING"
+
+
+async def test_what_is_insisted_on_is_started_again_and_again(tmp_path: Path) -> None:
+    changes, (back, front) = Changes(), scripted("back", "front")
+    async with Mesh([back, front], tmp_path, changes) as mesh:
+        await mesh.put(failing(back), insist=True)
+        await changes.reach("died", 3)
+        assert len(mesh.services) == 2
+        await mesh.put(back)
+        assert await check_health(back.address, 1) == "SERVING"
