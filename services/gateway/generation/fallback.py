@@ -15,7 +15,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, NotSupported, ServiceError, TooLate, Unavailable
 
 _NOT_SENT = BreakerOpen  # no model has seen the request
-_MODELS = 2  # tried before the first text
+_MODELS = 3  # asked before the first text: a provider may be another's only way
 
 
 class Fallback:
@@ -25,16 +25,19 @@ class Fallback:
         self._inner = inner
 
     async def __call__(self, job: Job) -> TextStream:
-        models, problems = job.models[:_MODELS], list[ServiceError]()
-        for number, model in enumerate(models):
+        problems, asked = list[ServiceError](), 0
+        for number, model in enumerate(job.models):
+            if asked == _MODELS:
+                break
             if problems:
                 job = _give_way(job, problems[-1], model)
             try:
-                return await self._inner(replace(job, models=models[number:]))
+                return await self._inner(replace(job, models=job.models[number:]))
             except Shed:
                 raise
             except (Unavailable, Exhausted, TooLate, NotSupported) as problem:
                 problems.append(problem)
+                asked += not isinstance(problem, _NOT_SENT)
         raise _summary(problems)
 
 

@@ -109,6 +109,6 @@ def _stated(text: str) -> str:
 def test_no_two_texts_are_the_same_to_the_model_unless_they_are_the_same(pair: tuple[str, str]) -> None:
     asked, stored = map(normalized, pair)
     a, b = (tokens().ids(as_read(text)) for text in (asked, stored))
-    if a == b and _stated(asked) != _stated(stored):
+    if a is not None and a == b and _stated(asked) != _stated(stored):  # None: too long to be looked for
         assert tokens().unseen(asked, stored)
         assert tokens().unseen(stored, asked)

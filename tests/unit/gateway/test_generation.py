@@ -161,6 +161,27 @@ def test_a_request_for_a_single_attempt_is_neither_hedged_nor_retried_nor_given_
     assert calls(broken, other) == [1, 0]
 
 
+def test_three_models_are_asked_and_no_more():
+    """A provider may be another's only way, and then one fault takes two models."""
+    broken, last = [ScriptedLlm(GONE), ScriptedLlm(GONE)], says("last")
+    assert play(a=broken[0], b=broken[1], c=last).words == "last"
+    broken, last = [ScriptedLlm(GONE) for _ in range(3)], says("last")
+    scene = play(a=broken[0], b=broken[1], c=broken[2], d=last)
+    assert isinstance(scene.error, ModelUnavailable)
+    assert calls(*broken, last) == [1, 1, 1, 0]
+
+
+def test_who_may_not_be_called_takes_no_try_from_others():
+    async def main() -> Scene:
+        broken = {name: ScriptedLlm(GONE) for name in "abcd"}
+        behind = fleet(loop_clock, {"breaker": ALWAYS_OPEN}, **broken, e=says("well"))
+        for _ in range(2):  # three are asked, and are kept away from then on
+            scene = await Scene(behind).run()
+        return scene
+
+    assert on_paused_loop(main()).words == "well"
+
+
 def test_the_second_call_needs_budget():
     slow = [says("a", 1.0), says("b", 1.0)]
     scene = play(policies={"hedge": {**HEDGE, "max_share": 0.05}}, m=slow)
