@@ -105,6 +105,7 @@ class Model(WithSettings):
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
         None, description="The most tokens of an answer, also where a request does not say. Without it, 256 and 512."
     )
+    sees: bool = Field(False, description="Whether it takes pictures as they are; the others are told what they show.")
     expected_ttft_ms: Milliseconds | None = Field(
         None, description="Its usual time to the first token, which counts until there are measurements."
     )

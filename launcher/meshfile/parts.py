@@ -193,6 +193,8 @@ def _of_engine(name: str, model: Model, url: str) -> dict[str, Any]:
     """The engine's own settings that the file has words for."""
     if url:
         said: dict[str, Any] = {"base_url": url, "model": model.model or name}
+        if model.sees and model.engine_used == "openai":  # which takes none unless it is told to
+            said["features"] = ["tools", "logprobs", "logit_bias", "images"]
         return said | ({"context_tokens": model.context_tokens} if model.context_tokens else {})
     said = {"model": model.hub} if model.hub else {}
     return said | ({"max_model_len": model.context_tokens} if model.context_tokens else {})
@@ -207,6 +209,8 @@ def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
         "prompt_usd_per_mtok": model.prices.input,
         "completion_usd_per_mtok": model.prices.output,
     }
+    if model.sees:
+        said["sees"] = True
     expected = {"expected_ttft_ms": model.expected_ttft_ms, "expected_total_ms": model.expected_total_ms}
     return said | {key: value for key, value in expected.items() if value is not None}
 
