@@ -87,23 +87,12 @@ def generate_request(
     set_fields(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_budget_ms)
     set_fields(request, "", realtime=realtime, attempt=attempt, single_attempt=single_attempt)
     set_fields(request, "", max_cost_usd=max_cost_usd, parallel_tool_calls=parallel_tool_calls)
-    for index, tool in enumerate(tools):
-        schema = tool.parameters if isinstance(tool.parameters, str) else json.dumps(tool.parameters)
-        given = {"name": tool.name, "description": tool.description, "parameters": schema, "strict": tool.strict}
-        set_fields(request.tools.add(), f"tools[{index}].", **given)
-    if tool_choice is not None:
-        mode = _MODES.get(tool_choice)
-        set_fields(request.tool_choice, "tool_choice.", mode=mode, name=None if mode else tool_choice)
-    set_fields(
-        request.sampling,
-        "",
-        frequency_penalty=frequency_penalty,
-        presence_penalty=presence_penalty,
-        top_logprobs=top_logprobs,
-    )
+    _set_tools(request, tools, tool_choice)
+    set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    set_fields(request.sampling, "", frequency_penalty=frequency_penalty, presence_penalty=presence_penalty)
+    set_fields(request.sampling, "", top_logprobs=top_logprobs)
     for token, bias in logit_bias.items():
         set_fields(request.sampling.logit_bias.add(), f"logit_bias[{token}].", token=token, bias=bias)
-    set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     with _field("stop"):
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
     set_fields(request.response_format, "", json_schema=_as_json(json_schema), regex=regex)
@@ -117,6 +106,16 @@ def _set_turn(turn: chat_pb2.Message, path: str, message: Message) -> None:
     for index, call in enumerate(message.tool_calls):
         given = {"id": call.id, "name": call.name, "arguments": call.arguments}
         set_fields(turn.tool_calls.add(), f"{path}tool_calls[{index}].", **given)
+
+
+def _set_tools(request: pb.GenerateRequest, tools: Sequence[Tool], choice: str | None) -> None:
+    for index, tool in enumerate(tools):
+        schema = tool.parameters if isinstance(tool.parameters, str) else json.dumps(tool.parameters)
+        given = {"name": tool.name, "description": tool.description, "parameters": schema, "strict": tool.strict}
+        set_fields(request.tools.add(), f"tools[{index}].", **given)
+    if choice is not None:
+        mode = _MODES.get(choice)
+        set_fields(request.tool_choice, "tool_choice.", mode=mode, name=None if mode else choice)
 
 
 def audio_format(given: AudioFormat) -> audio_pb2.AudioFormat:

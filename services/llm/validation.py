@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 from services.llm.engine import Message, Part, Request, Sampling, Tool, ToolChoice
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
-from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOOLS, TOP_LOGPROBS
+from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOOL_NAME, TOOLS, TOP_LOGPROBS
 
 MAX_SALT_CHARACTERS = 64
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check(request: Request) -> None:
@@ -88,7 +86,7 @@ def _check_tools(tools: tuple[Tool, ...]) -> None:
         raise InvalidInput("tools", f"at most {TOOLS}", len(tools))
     names = set[str]()
     for index, tool in enumerate(tools):
-        if not _TOOL_NAME.fullmatch(tool.name):
+        if not TOOL_NAME.fullmatch(tool.name):
             raise InvalidInput(f"tools[{index}].name", "1 to 64 letters, digits, _ and -", repr(tool.name))
         if tool.name in names:
             raise InvalidInput(f"tools[{index}].name", "one tool of each name", tool.name)

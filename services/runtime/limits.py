@@ -6,6 +6,8 @@ look like a broken service (tests/contract/test_limits.py). Who raises a limit o
 
 from __future__ import annotations
 
+import re
+
 from hedgerow.channel import MAX_MESSAGE_BYTES
 
 CONTENT_BYTES = 256 * 1024  # of all messages of a request together
@@ -13,6 +15,7 @@ PICTURES_BYTES = 4_000_000  # of all pictures of a request together; with the re
 PICTURE_PIXELS = 16_000_000  # of one, which takes up to 16 bytes for each while it is decoded
 STOPS, STOP_CHARACTERS = 8, 64  # the contract's
 TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 128, 300, 20  # the contract's
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # likewise
 
 CONSTRAINT_BYTES = 32 * 1024  # of a JSON Schema
 CONSTRAINT_DEPTH = 32  # vLLM takes 64 levels

@@ -13,6 +13,7 @@ import hedgerow
 from launcher.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
 from launcher.processes import free_ports
 from tests.integration.collector import Collector, collecting
+from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 
@@ -31,6 +32,14 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
     """A real Redis of the test's own."""
     async with redis_server(tmp_path) as running:
         yield running
+
+
+@pytest.fixture
+async def llm() -> AsyncIterator[ScriptedLlm]:
+    """A scripted model of the test's own, which knows the capital of France."""
+    async with scripted_llm() as scripted:
+        scripted.script = [*words("Paris", "."), end()]
+        yield scripted
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

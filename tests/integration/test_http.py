@@ -17,16 +17,9 @@ from hedgerow.llm.v1 import llm_pb2 as pb
 from tests.conftest import Start
 from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
 from tests.integration.scripted import Hold, Refusal
-from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.integration.scripted_llm import ScriptedLlm, end, words
 
 PATH = "/v1/chat/completions"
-
-
-@pytest.fixture
-async def llm() -> AsyncIterator[ScriptedLlm]:
-    async with scripted_llm() as scripted:
-        scripted.script = [*words("Paris", "."), end()]
-        yield scripted
 
 
 @pytest.fixture

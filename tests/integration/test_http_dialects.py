@@ -16,18 +16,11 @@ from hedgerow.llm.v1 import llm_pb2 as pb
 from tests.conftest import Start
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted import Hold, Refusal
-from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.integration.scripted_llm import ScriptedLlm, end, words
 
 ASKED = "What is the capital of France?"
 MESSAGE = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": ASKED}]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
-
-
-@pytest.fixture
-async def llm() -> AsyncIterator[ScriptedLlm]:
-    async with scripted_llm() as scripted:
-        scripted.script = [*words("Paris", "."), end()]
-        yield scripted
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.conftest import Start
 from tests.integration.edge import Edge, edge_before
 from tests.integration.http_gateway import QUESTION, start_http_gateway
 from tests.integration.scripted import Hold, Refusal
-from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.integration.scripted_llm import ScriptedLlm, words
 from tests.waiting import until
 
 PATH = "/v1/chat/completions"
@@ -26,13 +26,6 @@ BODIES = {
 }
 
 pytestmark = pytest.mark.mesh
-
-
-@pytest.fixture
-async def llm() -> AsyncIterator[ScriptedLlm]:
-    async with scripted_llm() as scripted:
-        scripted.script = [*words("Paris", "."), end()]
-        yield scripted
 
 
 @pytest.fixture

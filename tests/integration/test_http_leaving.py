@@ -7,7 +7,6 @@ import json
 import signal
 import socket
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -16,19 +15,12 @@ import pytest
 from tests.conftest import Start
 from tests.integration.http_gateway import QUESTION, HttpGateway, post, raw, start_http_gateway
 from tests.integration.scripted import Hold
-from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.integration.scripted_llm import ScriptedLlm, end, words
 from tests.waiting import until
 
 PATH = "/v1/chat/completions"
 WAIT_S = 20
 LEFT = 'hedgerow_http_seconds_count{route="/v1/chat/completions",status="499"}'
-
-
-@pytest.fixture
-async def llm() -> AsyncIterator[ScriptedLlm]:
-    async with scripted_llm() as scripted:
-        scripted.script = [*words("Paris", "."), end()]
-        yield scripted
 
 
 async def metric(gateway: HttpGateway, name: str) -> float:

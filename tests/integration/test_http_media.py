@@ -16,18 +16,11 @@ from tests.conftest import Start
 from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
 from tests.integration.scripted import Heard, Hold
 from tests.integration.scripted_audio import ScriptedAudio, recording, segment, serve_audio, word
-from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.integration.scripted_llm import ScriptedLlm
 from tests.waiting import until
 
 SPOKEN = ("speech.wav", b"RIFF....WAVE", "audio/wav")
 PATH = "/v1/audio/transcriptions"
-
-
-@pytest.fixture
-async def llm() -> AsyncIterator[ScriptedLlm]:
-    async with scripted_llm() as scripted:
-        scripted.script = [*words("Paris", "."), end()]
-        yield scripted
 
 
 @pytest.fixture

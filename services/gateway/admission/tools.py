@@ -3,7 +3,6 @@ has to call one makes a grammar of them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from hedgerow.chat.v1 import chat_pb2
@@ -11,9 +10,8 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import constraint
 from services.gateway.config import ConstraintSettings
 from services.runtime.errors import InvalidInput
-from services.runtime.limits import TOOLS
+from services.runtime.limits import TOOL_NAME, TOOLS
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MODES = frozenset(chat_pb2.ToolMode.values())
 
 
@@ -23,7 +21,7 @@ def check(request: pb.GenerateRequest, limits: ConstraintSettings) -> int:
     if len(tools) > TOOLS:
         raise InvalidInput("tools", f"at most {TOOLS}", len(tools))
     for index, tool in enumerate(tools):
-        if not _NAME.fullmatch(tool.name):
+        if not TOOL_NAME.fullmatch(tool.name):
             raise InvalidInput(f"tools[{index}].name", "1 to 64 letters, digits, _ and -", repr(tool.name))
         if tool.name in names:
             raise InvalidInput(f"tools[{index}].name", "one tool of each name", tool.name)
