@@ -14,6 +14,7 @@ CONTENT_BYTES = 256 * 1024  # of all messages of a request together
 PICTURES_BYTES = 4_000_000  # of all pictures of a request together; with the rest they fit one message
 PICTURE_PIXELS = 16_000_000  # of one, which takes up to 16 bytes for each while it is decoded
 STOPS, STOP_CHARACTERS = 8, 64  # the contract's
+PARTS, TOOL_CALLS = 256, 128  # of one message: each is looked at on the event loop, and may be a few bytes
 TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 128, 300, 20  # the contract's
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # likewise
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.runtime.errors import InvalidInput
+from services.runtime.limits import PARTS, TOOL_CALLS
 
 _ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
 _MEDIA = ("image", "audio")
@@ -24,6 +25,7 @@ def check(request: pb.GenerateRequest, most: int) -> int:
         where = f"messages[{index}]"
         if message.role not in _ROLES:
             raise InvalidInput(f"{where}.role", "a Role, 1 to 4", message.role)
+        _check_counts(where, message)
         _check_content(where, message)
         _check_parts(where, message, last=index == last)
         _check_calls(where, message, called)
@@ -65,6 +67,13 @@ def flatten(request: pb.GenerateRequest) -> None:
         del message.parts[:]
     if request.messages and not request.messages[-1].content and request.messages[-1].role == chat_pb2.ROLE_USER:
         del request.messages[-1]  # the recording is the question
+
+
+def _check_counts(where: str, message: chat_pb2.Message) -> None:
+    if len(message.parts) > PARTS:
+        raise InvalidInput(f"{where}.parts", f"at most {PARTS}", len(message.parts))
+    if len(message.tool_calls) > TOOL_CALLS:
+        raise InvalidInput(f"{where}.tool_calls", f"at most {TOOL_CALLS}", len(message.tool_calls))
 
 
 def _check_content(where: str, message: chat_pb2.Message) -> None:

@@ -43,6 +43,11 @@ def test_a_tool_is_called_and_its_result_told():
         ([Message(role=ROLE_ASSISTANT, tool_calls=[ToolCall(id="1")]), ASKED], r"tool_calls\[0\]\.name: 1 or more"),
         ([Message(role=ROLE_ASSISTANT), ASKED], r"messages\[0\]\.content: text that is not blank, got ''"),
         ([Message(role=ROLE_USER, content="?", parts=[Part(text="?")])], r"messages\[0\]\.parts: none beside content"),
+        ([parts(*[Part(text="x")] * 257)], r"messages\[0\]\.parts: at most 256, got 257"),
+        (
+            [Message(role=ROLE_ASSISTANT, tool_calls=CALLED.tool_calls[:] * 129), ASKED],
+            r"messages\[0\]\.tool_calls: at most 128, got 129",
+        ),
         ([parts(Part())], r"messages\[0\]\.parts\[0\]: text, image or audio, got nothing"),
         ([parts(Part(text="?"), Part(image=b""))], r"messages\[0\]\.parts\[1\]\.image: 1 or more bytes, got 0"),
         ([parts(Part(image=b"x"))], r"messages\[0\]\.parts: text that is not blank, or a recording, got image"),
