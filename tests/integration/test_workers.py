@@ -127,15 +127,15 @@ async def test_a_worker_that_dies_is_replaced_and_the_others_go_on(gateway: Laun
 async def test_told_to_stop_all_finish_what_they_have_and_none_is_left(gateway: Launch) -> None:
     mesh = await gateway(tokens=40, each_ms=25, grace_ms="30000")
     processes = workers(mesh)
-    begun = asyncio.Semaphore(0)
+    begun = [asyncio.Event() for _ in range(12)]
 
-    async def one() -> Any:
+    async def one(first: asyncio.Event) -> Any:
         async with hedgerow.AsyncClient(mesh.spec.address) as client:
-            return await client.ask(QUESTION, on_token=lambda _: begun.release())
+            return await client.ask(QUESTION, on_token=lambda _: first.set())
 
-    asked = [asyncio.create_task(one()) for _ in range(12)]
-    for _ in asked:
-        await asyncio.wait_for(begun.acquire(), WAIT_S)
+    asked = [asyncio.create_task(one(each)) for each in begun]
+    for each in begun:
+        await asyncio.wait_for(each.wait(), WAIT_S)
     mesh.signal(signal.SIGTERM)
     told = await asyncio.gather(*asked)
     assert {answer.finish_reason for answer in told} == {"stop"}
