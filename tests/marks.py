@@ -19,6 +19,7 @@ MARKS = {
     "redis": "starts a real Redis",
     "engine": "loads a model that answers: vLLM, Whisper, a vision network (the cache's small embedder does not count)",
     "mesh": "starts several services",
+    "paused": "runs on a loop whose time moves only when nothing else is left to do; it serves no I/O and no threads",
 }
 _FOLDERS = ("integration", "fault", "contract", "unit")  # those whose tests take longest first
 _ALONE = "alone"  # the fault tests: they measure, and run last, when the other workers have nothing left to do

@@ -3,11 +3,14 @@ belongs in tests/integration."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from tests.clock import PausedLoop
 
 _ENGINES = {"onnxruntime", "sentence_transformers", "tensorrt", "torch", "transformers", "vllm"}
 _PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
@@ -21,6 +24,11 @@ def _no_io() -> Iterator[None]:
     _watched = True
     yield
     _watched = False
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests marked `paused` take no time, and no busy machine comes between two of their steps."""
+    return {"paused": PausedLoop} if item.get_closest_marker("paused") else {"asyncio": asyncio.new_event_loop}
 
 
 def _audit(event: str, told: tuple[Any, ...]) -> None:

@@ -15,6 +15,8 @@ from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
 from tests.clock import PausedClock
 
+pytestmark = pytest.mark.paused
+
 
 def due(*times_s: float) -> list[Arrival]:
     return [Arrival(at_s, b"") for at_s in times_s]

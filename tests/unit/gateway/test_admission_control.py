@@ -20,6 +20,8 @@ from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedState
 from tests.clock import loop_clock, on_paused_loop
 
+pytestmark = pytest.mark.paused
+
 
 def tenant(premium: bool = False, **allowance: float) -> Tenant:
     return Tenant("acme", premium, 1.0, Allowance(**allowance), 0)

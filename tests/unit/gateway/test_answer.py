@@ -36,6 +36,8 @@ from tests.unit.gateway.scripted import (
     text,
 )
 
+pytestmark = pytest.mark.paused
+
 MISS = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, similarity=0.4)
 STORED = cache_pb2.Answer(text="Paris.", model="large", finish_reason=chat_pb2.FINISH_REASON_STOP)
 EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", similarity=1, ttl_ms=9_000)

@@ -17,6 +17,8 @@ from services.gateway.errors import Idle, KeyUnknown
 from services.runtime.errors import InvalidInput, Unavailable
 from tests.unit.gateway.scripted import Said, ScriptedAudio
 
+pytestmark = pytest.mark.paused
+
 
 def partial(words: str, confirmed: int = 0) -> Said:
     return Said(partial=audio_pb2.Partial(text=words, confirmed=confirmed))

@@ -39,6 +39,8 @@ from services.runtime.errors import InvalidInput
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet
 from tests.unit.gateway.test_answer import ACME, Scene
 
+pytestmark = pytest.mark.paused
+
 POLICY = '''
 from services.runtime.errors import InvalidInput
 

@@ -13,6 +13,8 @@ from services.runtime.errors import Unavailable
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene
 
+pytestmark = pytest.mark.paused
+
 KINDS = {
     "a hit": lambda: Scene(ScriptedCache(EXACT)),
     "a generated answer": lambda: Scene(ScriptedCache(MISS), small=ScriptedLlm(text("Pa"), finish("ris."))),

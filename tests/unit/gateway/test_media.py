@@ -15,6 +15,8 @@ from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, ScriptedLlm, ScriptedVision, finish, senses, text
 from tests.unit.gateway.test_answer import MISS, Scene, outcomes
 
+pytestmark = pytest.mark.paused
+
 PICTURE = pb.Image(data=b"a picture")
 RECORDING = pb.Audio(data=b"a recording")
 CIRCLE = [("red circle", 0.974)]

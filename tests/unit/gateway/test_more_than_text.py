@@ -15,6 +15,8 @@ from services.runtime.errors import NotSupported, Unavailable
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import Scene
 
+pytestmark = pytest.mark.paused
+
 TOOLS = [chat_pb2.Tool(name="clock", parameters='{"type": "object"}'), chat_pb2.Tool(name="weather")]
 CALLS = chat_pb2.FINISH_REASON_TOOL_CALLS
 MISS = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS)

@@ -15,6 +15,8 @@ from services.runtime.errors import Unavailable
 from tests.clock import PausedClock
 from tests.waiting import until
 
+pytestmark = pytest.mark.paused
+
 
 class HeldCache:
     """Keeps what it is given when it is let go."""

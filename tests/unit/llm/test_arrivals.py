@@ -9,6 +9,8 @@ import pytest
 
 from services.llm.arrivals import together
 
+pytestmark = pytest.mark.paused
+
 
 async def numbers(*groups: list[int], pause: asyncio.Event) -> AsyncIterator[int]:
     for group in groups:

@@ -7,6 +7,8 @@ import pytest
 from services.llm.scheduler import Scheduler
 from services.runtime.errors import ShareUsed
 
+pytestmark = pytest.mark.paused
+
 
 class Workers:
     """Work that goes on until it is told to end; `order` is who was let in."""

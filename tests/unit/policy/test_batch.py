@@ -14,6 +14,8 @@ from services.runtime.errors import Exhausted, TooLate, Unavailable
 from services.runtime.policy.batch import Batcher
 from tests.clock import PausedClock
 
+pytestmark = pytest.mark.paused
+
 FOREVER_S = 3_600.0
 
 

@@ -19,6 +19,8 @@ from services.gateway.policies.ticket import Shed, Ticket
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock
 
+pytestmark = pytest.mark.paused
+
 HIGH, NORMAL, LOW = 75, 0, -50
 
 
