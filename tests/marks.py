@@ -22,7 +22,15 @@ MARKS = {
     "paused": "runs on a loop whose time moves only when nothing else is left to do; it serves no I/O and no threads",
 }
 _FOLDERS = ("integration", "fault", "contract", "unit")  # those whose tests take longest first
-_ALONE = "alone"  # the fault tests: they measure, and run last, when the other workers have nothing left to do
+_ALONE = "alone"  # the fault tests that measure: they run last, when the other workers have nothing left to do
+# The others: they count answers, bytes and connections, and ask nobody how long it took.
+_COUNTING = {
+    f"tests/fault/test_{what}.py"
+    for what in (
+        *("cache_memory", "closed_by_default", "identity", "malformed", "markers", "memory", "model_files", "pictures"),
+        *("provider_connections", "proxy", "report", "single_flight", "token_quotas", "unknown_words"),
+    )
+}
 _TOGETHER = {
     # vLLM takes both cores while it loads; what waits has the other workers meanwhile.
     "vLLM": (
@@ -60,7 +68,8 @@ def mark(items: list[pytest.Item]) -> None:
 def together(nodeid: str) -> str:
     """Whose tests run in one worker, one after the other: those of a file, or of the files in `_TOGETHER`."""
     file = nodeid.partition("::")[0]
-    return _ALONE if file.startswith("tests/fault/") else _GROUPS.get(file, file)
+    measures = file.startswith("tests/fault/") and file not in _COUNTING
+    return _ALONE if measures else _GROUPS.get(file, file)
 
 
 def order(items: list[pytest.Item]) -> None:
