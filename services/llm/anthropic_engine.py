@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.llm.anthropic_answer import AnthropicAnswer
-from services.llm.anthropic_wire import to_body, to_conversation
+from services.llm.anthropic_wire import to_body, to_conversation, to_tools
 from services.llm.config import LlmSettings
-from services.llm.engine import Message, Progress, Request
+from services.llm.engine import Message, Progress, Request, Tool
 from services.llm.provider_engine import ProviderEngine
 from services.llm.transport.wire import Wire
 from services.runtime.deadline import Deadline
@@ -24,8 +24,8 @@ class AnthropicEngine(ProviderEngine):
         own = self._own = settings.anthropic
         super().__init__("anthropic", own, own.base_url.get_secret_value() or _BASE_URL, settings, wire)
 
-    async def count_tokens(self, messages: tuple[Message, ...], deadline: Deadline) -> int:
-        body = to_conversation(messages, self._own.model)
+    async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
+        body = to_conversation(messages, self._own.model) | ({"tools": to_tools(tools)} if tools else {})
         return await self._count(self._address("messages/count_tokens"), body, "input_tokens", deadline)
 
     def _headers(self) -> Mapping[str, str]:

@@ -28,7 +28,7 @@ def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, A
     body = {**to_conversation(request.messages, model), "max_tokens": max_tokens, "stream": True}
     body |= _to_sampling(request.sampling)
     if request.tools:
-        body["tools"] = [_to_tool(index, tool) for index, tool in enumerate(request.tools)]
+        body["tools"] = to_tools(request.tools)
         body["tool_choice"] = _to_choice(request.tool_choice, parallel=request.parallel_tool_calls)
     if request.constraint:
         body["output_config"] = {"format": _to_format(request.constraint)}
@@ -98,6 +98,11 @@ def _to_sampling(sampling: Sampling) -> dict[str, Any]:
         "stop_sequences": list(sampling.stop) or None,
     }
     return {name: value for name, value in optional.items() if value is not None}
+
+
+def to_tools(tools: tuple[Tool, ...]) -> list[dict[str, Any]]:
+    """Definitions of tools as JSON."""
+    return [_to_tool(index, tool) for index, tool in enumerate(tools)]
 
 
 def _to_tool(index: int, tool: Tool) -> dict[str, Any]:

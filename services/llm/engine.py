@@ -211,8 +211,8 @@ class Engine(Protocol):
         """
         ...
 
-    async def count_tokens(self, messages: tuple[Message, ...], deadline: Deadline) -> int:
-        """The tokens of a conversation, template included."""
+    async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
+        """The tokens of a conversation and of what may be called in it, template included."""
         ...
 
     def describe(self) -> Model:

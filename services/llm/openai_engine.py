@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote, urljoin
 
 from services.llm.config import LlmSettings
-from services.llm.engine import Message, Progress, Request
+from services.llm.engine import Message, Progress, Request, Tool
 from services.llm.openai_answer import OpenAIAnswer
-from services.llm.openai_wire import DIALECTS, to_body, to_messages
+from services.llm.openai_wire import DIALECTS, to_body, to_messages, to_tools
 from services.llm.provider_engine import ProviderEngine
 from services.llm.transport.wire import Wire
 from services.runtime.deadline import Deadline
@@ -25,10 +25,10 @@ class OpenAIEngine(ProviderEngine):
         super().__init__("openai", own, own.base_url.get_secret_value() or self._dialect.base_url, settings, wire)
         self._model = replace(self._model, continues=own.continues)
 
-    async def count_tokens(self, messages: tuple[Message, ...], deadline: Deadline) -> int:
+    async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         """vLLM's servers count at `/tokenize`; the API itself has no such method."""
         url = urljoin(f"{self._url}/", "../tokenize")  # beside /v1, not below it
-        body = {"model": self._own.model, "messages": to_messages(messages)}
+        body = {"model": self._own.model, "messages": to_messages(messages), **({"tools": to_tools(tools)} if tools else {})}
         return await self._count(url, body, "count", deadline)
 
     def _headers(self) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from services.llm.answer import Answer
 from services.llm.arrivals import together
 from services.llm.config import LlmSettings
-from services.llm.engine import Chunk, Load, Message, Model, Progress, Request
+from services.llm.engine import Chunk, Load, Message, Model, Progress, Request, Tool
 from services.llm.errors import BadEngineSettings, EngineDown
 from services.llm.provider_config import ProviderSettings
 from services.llm.provider_errors import in_stream_status, to_error
@@ -68,7 +68,7 @@ class ProviderEngine(ABC):
         """The URL of a method. Nothing: that of an answer."""
 
     @abstractmethod
-    async def count_tokens(self, messages: tuple[Message, ...], deadline: Deadline) -> int:
+    async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         """As `Engine` has it."""
 
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:

@@ -10,7 +10,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.llm import features, validation
 from services.llm.engine import Engine
 from services.llm.genai import Recorder
-from services.llm.translate import FEATURES, to_messages, to_request, to_response
+from services.llm.translate import FEATURES, to_messages, to_request, to_response, to_tools
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
 
@@ -38,7 +38,8 @@ class LLMServicer:
         messages = to_messages(request.messages)
         validation.check_messages(messages)
         features.check_messages(messages, self._engine.describe())
-        return llm_pb2.CountTokensResponse(tokens=await self._engine.count_tokens(messages, call.deadline))
+        tokens = await self._engine.count_tokens(messages, to_tools(request.tools), call.deadline)
+        return llm_pb2.CountTokensResponse(tokens=tokens)
 
     async def GetModel(self, request: llm_pb2.GetModelRequest, call: Call) -> llm_pb2.GetModelResponse:
         model, load = self._engine.describe(), self._engine.load()

@@ -62,10 +62,15 @@ def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
         request.prefix,
         request.cache_salt,
         tenant,
-        tuple(Tool(tool.name, tool.description, tool.parameters, tool.strict) for tool in request.tools),
+        to_tools(request.tools),
         _to_tool_choice(request.tool_choice),
         request.parallel_tool_calls if request.HasField("parallel_tool_calls") else True,
     )
+
+
+def to_tools(tools: Iterable[chat_pb2.Tool]) -> tuple[Tool, ...]:
+    """What may be called."""
+    return tuple(Tool(tool.name, tool.description, tool.parameters, tool.strict) for tool in tools)
 
 
 def to_messages(messages: Iterable[chat_pb2.Message]) -> tuple[Message, ...]:

@@ -86,8 +86,8 @@ class VllmEngine:
                 raise EngineDown(f"the engine failed: {type(error).__name__}") from None
             yield tally.interrupted()
 
-    async def count_tokens(self, messages: tuple[Message, ...], deadline: Deadline) -> int:
-        return len((await self._render(messages))["prompt_token_ids"])
+    async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
+        return len((await self._render(messages, tools=tools))["prompt_token_ids"])
 
     def describe(self) -> Model:
         return self._model

@@ -17,6 +17,13 @@ class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TIER_BALANCED: _ClassVar[Tier]
     TIER_QUALITY: _ClassVar[Tier]
 
+class Diet(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DIET_UNSPECIFIED: _ClassVar[Diet]
+    DIET_OFF: _ClassVar[Diet]
+    DIET_SYSTEM: _ClassVar[Diet]
+    DIET_ALL: _ClassVar[Diet]
+
 class StageOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STAGE_OUTCOME_UNSPECIFIED: _ClassVar[StageOutcome]
@@ -38,6 +45,10 @@ TIER_UNSPECIFIED: Tier
 TIER_FAST: Tier
 TIER_BALANCED: Tier
 TIER_QUALITY: Tier
+DIET_UNSPECIFIED: Diet
+DIET_OFF: Diet
+DIET_SYSTEM: Diet
+DIET_ALL: Diet
 STAGE_OUTCOME_UNSPECIFIED: StageOutcome
 STAGE_OUTCOME_OK: StageOutcome
 STAGE_OUTCOME_OVERRUN: StageOutcome
@@ -72,7 +83,7 @@ class Audio(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix")
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +102,7 @@ class GenerateRequest(_message.Message):
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     audio: Audio
@@ -109,7 +121,18 @@ class GenerateRequest(_message.Message):
     tool_choice: _chat_pb2.ToolChoice
     parallel_tool_calls: bool
     prefix: str
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ...) -> None: ...
+    prompt: PromptPolicy
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ...) -> None: ...
+
+class PromptPolicy(_message.Message):
+    __slots__ = ("diet", "whole", "system")
+    DIET_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    diet: Diet
+    whole: bool
+    system: str
+    def __init__(self, diet: _Optional[_Union[Diet, str]] = ..., whole: _Optional[bool] = ..., system: _Optional[str] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("events",)
@@ -244,7 +267,7 @@ class Decision(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., at_ms: _Optional[float] = ...) -> None: ...
 
 class Final(_message.Message):
-    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd", "transcript", "sights", "tool_calls", "reasoning", "logprobs")
+    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd", "transcript", "sights", "tool_calls", "reasoning", "logprobs", "prompt")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -263,6 +286,7 @@ class Final(_message.Message):
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     REASONING_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
     text: str
     finish_reason: _chat_pb2.FinishReason
     model: str
@@ -281,7 +305,26 @@ class Final(_message.Message):
     tool_calls: _containers.RepeatedCompositeFieldContainer[_chat_pb2.ToolCall]
     reasoning: str
     logprobs: _containers.RepeatedCompositeFieldContainer[_chat_pb2.TokenLogprob]
-    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ..., transcript: _Optional[str] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ...) -> None: ...
+    prompt: PromptReport
+    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ..., transcript: _Optional[str] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., prompt: _Optional[_Union[PromptReport, _Mapping]] = ...) -> None: ...
+
+class PromptReport(_message.Message):
+    __slots__ = ("tokens_before", "tokens_after", "estimated", "dropped_turns", "summary", "diet", "system")
+    TOKENS_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_AFTER_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_TURNS_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    DIET_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    tokens_before: int
+    tokens_after: int
+    estimated: bool
+    dropped_turns: int
+    summary: str
+    diet: _containers.RepeatedScalarFieldContainer[str]
+    system: str
+    def __init__(self, tokens_before: _Optional[int] = ..., tokens_after: _Optional[int] = ..., estimated: _Optional[bool] = ..., dropped_turns: _Optional[int] = ..., summary: _Optional[str] = ..., diet: _Optional[_Iterable[str]] = ..., system: _Optional[str] = ...) -> None: ...
 
 class ConverseRequest(_message.Message):
     __slots__ = ("options", "audio", "interrupt")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import messages
+from services.gateway.admission import messages, tools
 from services.gateway.http.aside import Admitted, Aside
 from services.gateway.http.exchange import Exchange
 from services.gateway.http.messages_request import read_prompt
@@ -13,7 +13,7 @@ from services.runtime.errors import InvalidInput
 
 
 class Counting:
-    """Serves `/v1/messages/count_tokens`. Tools, pictures and recordings are not counted."""
+    """Serves `/v1/messages/count_tokens`. Pictures and recordings are not counted."""
 
     def __init__(self, aside: Aside, fleet: Fleet):
         self._aside, self._fleet = aside, fleet
@@ -31,11 +31,14 @@ class Counting:
         replica = next((each for each in pool.replicas if each.breaker.would_admit(admitted.tenant)), None)
         if replica is None:
             raise pool.refusal(admitted.tenant)
-        return await replica.llm.count_tokens(request.messages, admitted.timeout_s, admitted.metadata)
+        return await replica.llm.count_tokens(
+            request.messages, admitted.timeout_s, admitted.metadata, request.tools
+        )
 
     def _check(self, request: pb.GenerateRequest) -> None:
         settings = self._aside.settings
         written, most = messages.check(request, settings.max_messages), settings.max_content_bytes
+        written += tools.check(request, settings.response_format)
         messages.flatten(request)
         if written > most:
             raise InvalidInput("messages", f"at most {most} bytes of content", f"{written} bytes")

@@ -91,10 +91,16 @@ class Llm:
         self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
         self._channel, self._model = channel, model
 
-    async def count_tokens(self, messages: Iterable[chat_pb2.Message], timeout_s: float, metadata: Metadata) -> int:
-        """How long a conversation is as the model reads it."""
+    async def count_tokens(
+        self,
+        messages: Iterable[chat_pb2.Message],
+        timeout_s: float,
+        metadata: Metadata,
+        tools: Iterable[chat_pb2.Tool] = (),
+    ) -> int:
+        """How long a conversation is as the model reads it, with the tools it may call."""
         count: Any = self._channel.unary_unary("/hedgerow.llm.v1.LLMService/CountTokens")
-        request = llm_pb2.CountTokensRequest(messages=messages).SerializeToString()
+        request = llm_pb2.CountTokensRequest(messages=messages, tools=tools).SerializeToString()
         try:
             reply = await count(request, timeout=timeout_s, metadata=metadata)
             return llm_pb2.CountTokensResponse.FromString(reply).tokens

@@ -333,7 +333,7 @@ async def test_what_the_api_cannot_express_is_refused_by_name_and_not_sent(
 
 async def test_tokens_are_counted() -> None:
     simulated = SimulatedProvider(('{"input_tokens": 12}',), headers={"content-type": "application/json"})
-    assert await engine(simulated).count_tokens((Message("system", "Be brief."), *HELLO), Deadline.never()) == 12
+    assert await engine(simulated).count_tokens((Message("system", "Be brief."), *HELLO), (), Deadline.never()) == 12
     assert simulated.requests[-1].url == "http://provider.test/v1/messages/count_tokens"
     assert simulated.body.keys() == {"model", "messages", "system"}
 

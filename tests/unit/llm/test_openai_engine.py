@@ -187,10 +187,10 @@ async def test_closing_the_stream_stops_the_provider() -> None:
 
 async def test_tokens_are_counted_where_the_provider_can() -> None:
     provider = SimulatedProvider(('{"count": 12}',), headers={"content-type": "application/json"})
-    assert await provider.engine().count_tokens(HELLO, Deadline.never()) == 12
+    assert await provider.engine().count_tokens(HELLO, (), Deadline.never()) == 12
     assert provider.requests[-1].url == "http://provider.test/tokenize"
     with pytest.raises(NotSupported, match="count_tokens"):
-        await refusing(404).engine().count_tokens(HELLO, Deadline.never())
+        await refusing(404).engine().count_tokens(HELLO, (), Deadline.never())
 
 
 @pytest.mark.parametrize("provider", [SimulatedProvider(("{}",)), refusing(401)])
