@@ -12,6 +12,7 @@ from hedgerow._events import (
     Decision,
     Patch,
     PlannedStage,
+    PromptReport,
     ReasoningDelta,
     Sights,
     StageReport,
@@ -103,6 +104,19 @@ def answer(message: pb.Final, timings: Timings) -> Answer:
         tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls),
         reasoning=message.reasoning,
         logprobs=_logprobs(message.logprobs),
+        prompt=_prompt(message.prompt) if message.HasField("prompt") else None,
+    )
+
+
+def _prompt(message: pb.PromptReport) -> PromptReport:
+    return PromptReport(
+        message.tokens_before,
+        message.tokens_after,
+        message.estimated,
+        message.dropped_turns,
+        message.summary,
+        tuple(message.diet),
+        message.system,
     )
 
 

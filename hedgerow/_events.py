@@ -130,6 +130,19 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptReport:
+    """What became of the prompt before a model read it."""
+
+    tokens_before: int  # as it came, template included
+    tokens_after: int  # as the model read it
+    estimated: bool  # whether nobody has counted
+    dropped_turns: int  # the oldest, left out
+    summary: str  # what stands for them: `none`, `kept`, `ordered`; empty where none was left out
+    diet: tuple[str, ...]  # what was left out of single messages: `spaces`, `repeats`, `phrases`, `examples`
+    system: str  # the gateway's own system prompt, for example `support@3 (simple)`
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """What the client itself measured, from sending the request. None where there was nothing to measure."""
 
@@ -162,6 +175,7 @@ class Answer:
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""  # what the model thought before it answered
     logprobs: tuple[TokenLogprob, ...] = ()  # of the text's tokens, where `top_logprobs` asks for them
+    prompt: PromptReport | None = None  # None where it was as it came
 
 
 @dataclass(frozen=True, slots=True)

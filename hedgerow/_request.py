@@ -34,6 +34,7 @@ _MODES = {
 }
 _TIERS = {"fast": pb.TIER_FAST, "balanced": pb.TIER_BALANCED, "quality": pb.TIER_QUALITY}
 _CACHE = {"use": False, "bypass": True}
+_DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 _BLOCK_BYTES = 64 * 1024  # whole samples of every PCM encoding
 _ENCODINGS = {
     "pcm_s16le": audio_pb2.ENCODING_PCM_S16LE,
@@ -73,6 +74,9 @@ def generate_request(
     presence_penalty: float | None = None,
     logit_bias: Mapping[int, float] = MappingProxyType({}),
     top_logprobs: int | None = None,
+    diet: str | None = None,
+    whole: bool = False,
+    system_prompt: str | None = None,
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
     if json_schema is not None and regex is not None:
@@ -98,6 +102,7 @@ def generate_request(
     set_fields(request.response_format, "", json_schema=_as_json(json_schema), regex=regex)
     request.cache.bypass = _CACHE[one_of("cache", cache, _CACHE)]
     set_fields(request.cache, "", min_similarity=min_similarity)
+    _set_prompt(request, diet, whole=whole, system=system_prompt)
     return request
 
 
@@ -106,6 +111,12 @@ def _set_turn(turn: chat_pb2.Message, path: str, message: Message) -> None:
     for index, call in enumerate(message.tool_calls):
         given = {"id": call.id, "name": call.name, "arguments": call.arguments}
         set_fields(turn.tool_calls.add(), f"{path}tool_calls[{index}].", **given)
+
+
+def _set_prompt(request: pb.GenerateRequest, diet: str | None, *, whole: bool, system: str | None) -> None:
+    if diet is not None:
+        request.prompt.diet = _DIETS[one_of("diet", diet, _DIETS)]
+    set_fields(request.prompt, "prompt.", whole=whole or None, system=system)
 
 
 def _set_tools(request: pb.GenerateRequest, tools: Sequence[Tool], choice: str | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hedgerow import Answer, Decision, Label
+from hedgerow import Answer, Decision, Label, PromptReport
 from hedgerow.cli.waterfall import short
 
 
@@ -18,12 +18,23 @@ def account_lines(answer: Answer) -> list[str]:
     return [
         *heard,
         *saw,
+        *_prompt(answer.prompt),
         *(f"calls  {call.name}({call.arguments})" for call in answer.tool_calls),
         *decisions,
         " · ".join(_what(answer)),
         " · ".join(_how_fast(answer)),
         f"trace {answer.trace_id}",
     ]
+
+
+def _prompt(report: PromptReport | None) -> Iterator[str]:
+    if report is None:
+        return
+    about = "about " if report.estimated else ""
+    told = [f"{about}{report.tokens_before} → {report.tokens_after} tokens", *report.diet]
+    if report.dropped_turns:
+        told.append(f"{report.dropped_turns} turns left out (summary: {report.summary})")
+    yield "prompt  " + " · ".join([*told, *([report.system] if report.system else [])])
 
 
 def label_text(labels: Sequence[Label]) -> str:

@@ -50,6 +50,9 @@ def ask(
     max_cost_usd: Annotated[
         float | None, typer.Option(metavar="USD", help="Ask only models whose answer cannot cost more.")
     ] = None,
+    diet: options.DietOf = None,
+    whole: options.Whole = False,
+    system_prompt: options.SystemPrompt = None,
     schema: options.Schema = None,
     tool: options.Tools = None,
     tool_choice: options.ToolChoice = None,
@@ -100,6 +103,9 @@ def ask(
         "first_token_budget_ms": first_token_ms,
         "realtime": realtime,
         "max_cost_usd": max_cost_usd,
+        "diet": diet.value if diet else None,
+        "whole": whole,
+        "system_prompt": system_prompt,
         "json_schema": options.json_text(schema, "--schema") if schema else None,
         "tools": [options.read_tool(each) for each in tool or []],
         "tool_choice": tool_choice,

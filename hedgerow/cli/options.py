@@ -20,6 +20,14 @@ class TierName(StrEnum):
     QUALITY = "quality"
 
 
+class DietName(StrEnum):
+    """Whose messages are put on a diet."""
+
+    OFF = "off"
+    SYSTEM = "system"
+    ALL = "all"
+
+
 class PolicyName(StrEnum):
     """When a word that is being spoken counts as sure."""
 
@@ -60,6 +68,18 @@ BudgetMs = Annotated[int | None, typer.Option(metavar="N", help="The whole time 
 System = Annotated[str | None, typer.Option(metavar="TEXT", help="Instructions for the model.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout, also on errors.")]
 StateDir = Annotated[Path, typer.Option(metavar="DIR", help="Where logs, the cache's database and mesh.json are kept.")]
+DietOf = Annotated[
+    DietName | None,
+    typer.Option(
+        "--diet", help="Whose messages are shortened where they say nothing. Without it, the gateway chooses."
+    ),
+]
+SystemPrompt = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A system prompt that the gateway keeps, by its name.")
+]
+Whole = Annotated[
+    bool, typer.Option("--whole", help="Leave no turn out: what is longer than the model's context is an error.")
+]
 Schema = Annotated[
     str | None, typer.Option(metavar="JSON|FILE", help="A JSON Schema, or a file with one: the answer matches it.")
 ]

@@ -19,11 +19,13 @@ from hedgerow.gateway.v1 import gateway_pb2
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import BadTenants, Identity
 from services.gateway.admission.pressure import Pressure
-from services.gateway.answer.draft import Backends, Fallbacks
+from services.gateway.answer.draft import Backends, Fallbacks, Prompts
 from services.gateway.answer.l1_cache import L1Cache
+from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
+from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
 from services.gateway.http.app import Parts, make_app
 from services.gateway.http.server import HttpServer, bind
@@ -70,7 +72,8 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
         fallbacks = Fallbacks(settings.fallbacks, settings.template)
         media = replace(_media(settings, channels), sees=routes.sees)
-        backends = Backends(cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks)
+        prompts = _prompts(settings, models, stack)
+        backends = Backends(cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks, prompts)
         identity = _identity(settings)
         admission = AdmissionControl(
             settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges))
@@ -104,6 +107,15 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                         await open_doors.enter_async_context(http.serving(app, bound, settings))
                     yield serve.Assembled({_SERVICE: servicer}, doors)
                 await write_behind.settle(_SETTLE_S)
+
+
+def _prompts(settings: GatewaySettings, models: Shared, stack: AsyncExitStack) -> Prompts:
+    """What prompts are made with, until `stack` is left."""
+    if not settings.prompt.summary_model:
+        return Prompts(settings.prompt, settings.system_prompts)
+    summaries = Summaries(settings.prompt, models)
+    stack.push_async_callback(summaries.close)
+    return Prompts(settings.prompt, settings.system_prompts, summaries)
 
 
 def _targets(settings: GatewaySettings) -> dict[str, str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime import limits
@@ -147,6 +147,48 @@ class ShedSettings(_Group):
     retry_after_ms: float = Field(
         1_000, ge=1, le=600_000, description="What refused callers are told to wait, at least."
     )
+
+
+class PromptSettings(_Group):
+    """What becomes of prompts before a model reads them. A request may ask for less."""
+
+    diet: Literal["off", "system", "all"] = Field(
+        "system",
+        description="Which messages are put on a diet: those that instruct, or the user's too, which may hold data.",
+    )
+    diet_from_bytes: int = Field(1_000, ge=1, description="Prompts from this size on.")
+    diet_to_bytes: int = Field(
+        16_384, ge=0, le=65_536, description="The most of a prompt's messages; those after it stay as they are."
+    )
+    max_examples: int = Field(4, ge=0, description="Examples a message keeps, one of each answer first. 0: all.")
+    reserved_tokens: int = Field(
+        256,
+        ge=1,
+        description="Kept of a context for an answer without `max_tokens`; half of it at most.",
+    )
+    summary_model: str = Field(
+        "", description="Who sums up the turns that do not fit a context, beside the answer. Empty: they are left out."
+    )
+    summary_tokens: int = Field(128, ge=1, le=4_096, description="The most tokens of such a summary.")
+    summary_ms: int = Field(10_000, ge=1, le=600_000, description="The longest it may take.")
+
+
+class SystemPromptSettings(_Group):
+    """A system prompt that requests name, in variants by how hard a question looks."""
+
+    version: str = Field("1", min_length=1, max_length=64, description="Told in the account of every answer.")
+    default: str = Field(min_length=1, description="For questions that nobody has judged, and in place of the others.")
+    simple: str = Field("", description="For simple questions.")
+    complex: str = Field("", description="For complex ones.")
+    max_tokens: int = Field(1_000, ge=1, description="The most each variant may have, at 4 bytes a token.")
+
+    @model_validator(mode="after")
+    def _within_its_length(self) -> Self:
+        for name in ("default", "simple", "complex"):
+            tokens = -(-len(getattr(self, name).encode()) // 4)
+            if tokens > self.max_tokens:
+                raise ValueError(f"{name}: at most {self.max_tokens} tokens, got about {tokens}")
+        return self
 
 
 class ConstraintSettings(_Group):
@@ -311,9 +353,13 @@ class GatewaySettings(ServiceSettings):
     l1_cache_ttl_ms: int = Field(
         30_000, ge=1, description="How long one is kept before the cache is asked again, which keeps it from eviction."
     )
-    max_messages: int = Field(64, ge=1, description="The most messages a conversation may have.")
+    max_messages: int = Field(256, ge=1, description="The most messages a conversation may have.")
     max_content_bytes: int = Field(
         limits.CONTENT_BYTES, ge=1, description="The most bytes all messages may have together."
+    )
+    prompt: PromptSettings = Field(PromptSettings(), description="What becomes of prompts before a model reads them.")
+    system_prompts: dict[str, SystemPromptSettings] = Field(
+        {}, description="System prompts kept here, as JSON by the name under which requests ask for them."
     )
     response_format: ConstraintSettings = Field(ConstraintSettings(), description="What answers may be constrained to.")
     max_images: int = Field(8, ge=1, le=64, description="The most pictures a request may have.")
@@ -323,7 +369,11 @@ class GatewaySettings(ServiceSettings):
     vision_model: str = Field("", description="The model that looks at pictures. Empty: the vision service's default.")
     labels_per_image: int = Field(1, ge=1, le=100, description="How many labels of a picture the model is told.")
     conversation_turns: int = Field(
-        8, ge=1, le=30, description="How many earlier turns of a spoken conversation go along with a question."
+        100,
+        ge=1,
+        le=100,
+        description="How many earlier turns of a spoken conversation go along with a question, as far as the model's "
+        "context holds them.",
     )
     conversation_idle_ms: int = Field(
         20_000,

@@ -29,6 +29,10 @@ class Degraded(Label):
     QUOTA_LOCAL = "quota:local", "Redis was away: this gateway alone decided on the quota"
     ROUTER_UNAVAILABLE = "router:unavailable", "no table from the router yet: the first model was taken"
     ROUTER_FALLBACK = "router:fallback", "no model met the demand: the fastest was taken"
+    PROMPT_SHORTENED = (
+        "prompt:shortened",
+        "the oldest turns are left out: the model's context does not hold them",
+    )
     LLM_BUDGET = "llm:budget", "the text was cut off at the budget"
     LLM_INTERRUPTED = "llm:interrupted", "the model broke in mid-answer, and no other could go on"
     LLM_REPLACED = "llm:replaced", "another model than the one chosen has answered"
@@ -54,6 +58,7 @@ class Policy(StrEnum):
     SINGLE_FLIGHT = "single_flight"
     BUDGET = "budget"
     PREFIX = "prefix"
+    PROMPT = "prompt"
     DRILL = "drill"
     TARGET = "target"
 
@@ -141,6 +146,15 @@ class Act(Enum):
         "The replica was sent this prompt's beginning before, by this tenant or its `prefix_group`, and may have it in "
         "its key-value cache.",
         "`balance`, `tenants`",
+    )
+    PROMPT_DIETED = Said(
+        Policy.PROMPT, "dieted", "What costs tokens and says nothing was left out of the prompt.", "`prompt.diet`"
+    )
+    PROMPT_SHORTENED = Said(
+        Policy.PROMPT,
+        "shortened",
+        "The oldest turns were left out, or a summary stands for them: the model's context does not hold them.",
+        "`prompt.reserved_tokens`, `prompt.summary_model`",
     )
     DRILL_DROPPED = Said(
         Policy.DRILL, "dropped", "A drill refuses a share of the calls on purpose.", "the topology's `drill`"

@@ -28,7 +28,11 @@ class OpenAIEngine(ProviderEngine):
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         """vLLM's servers count at `/tokenize`; the API itself has no such method."""
         url = urljoin(f"{self._url}/", "../tokenize")  # beside /v1, not below it
-        body = {"model": self._own.model, "messages": to_messages(messages), **({"tools": to_tools(tools)} if tools else {})}
+        body = {
+            "model": self._own.model,
+            "messages": to_messages(messages),
+            **({"tools": to_tools(tools)} if tools else {}),
+        }
         return await self._count(url, body, "count", deadline)
 
     def _headers(self) -> Mapping[str, str]:

@@ -49,6 +49,7 @@ EXPORTED = [
     "Patch",
     "PermissionDenied",
     "PlannedStage",
+    "PromptReport",
     "ReasoningDelta",
     "Recording",
     "Request",

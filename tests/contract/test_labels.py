@@ -22,4 +22,12 @@ def test_the_contract_names_every_policy() -> None:
 
 def test_a_label_is_said_once_and_names_its_stage() -> None:
     assert len({(act.value.policy, act.value.action) for act in Act}) == len(Act)
-    assert {label.split(":")[0] for label in Degraded} == {"audio", "vision", "cache", "quota", "router", "llm"}
+    assert {label.split(":")[0] for label in Degraded} == {
+        "audio",
+        "vision",
+        "cache",
+        "quota",
+        "router",
+        "prompt",
+        "llm",
+    }

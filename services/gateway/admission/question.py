@@ -28,6 +28,11 @@ class Question:
     pixels: bool = False  # whether a model gets the pictures as they are
 
     @property
+    def most_bytes(self) -> int:
+        """As many as are written at the most."""
+        return (self.prompt_tokens + 1) * _BYTES_PER_TOKEN
+
+    @property
     def shareable(self) -> bool:
         """Whether its answer may be another's, of an equal question: as text is, and calls of tools are not."""
         request = self.request

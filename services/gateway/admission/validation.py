@@ -21,6 +21,7 @@ from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOP_LO
 _Range = tuple[float, float]
 _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
+_DIETS = frozenset(pb.Diet.values())
 _RANGES: Mapping[Literal["temperature", "top_p", "frequency_penalty", "presence_penalty", "top_logprobs"], _Range] = {
     "temperature": (0, 2),
     "top_p": (0, 1),
@@ -84,12 +85,21 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
 def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
     if request.model and request.model not in settings.llm_addresses:
         raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
+    _check_prompt(request.prompt, settings)
     if request.HasField("max_cost_usd") and not 0 < request.max_cost_usd < math.inf:
         raise InvalidInput("max_cost_usd", "above 0", f"{request.max_cost_usd:g}")
     if request.tier not in _TIERS:
         raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
     if request.cache.HasField("min_similarity"):
         _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
+
+
+def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:
+    if policy.diet not in _DIETS:
+        raise InvalidInput("prompt.diet", "a Diet, 0 to 3", policy.diet)
+    if policy.system and policy.system not in settings.system_prompts:
+        known = ", ".join(sorted(settings.system_prompts)) or "none is kept here"
+        raise InvalidInput("prompt.system", f"one of {known}", policy.system)
 
 
 def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings, *, sees: bool = False) -> None:

@@ -15,7 +15,7 @@ _HEADER, _QUESTION = "Context:\n", "\n\nQuestion: "
 @dataclass(frozen=True, slots=True)
 class Asked:
     """`context` are the lines that pictures and a recording make; `whole` is whether nothing is missing. `pictures` are
-    those that the model gets as they are.
+    those that the model gets as they are; `system` is the gateway's own system prompt, by name and version.
 
     What comes of them is put before the question as the model reads it, and into the question's `attachments` as the
     cache keys it: the wording of a question may vary, but never what its pictures show.
@@ -25,6 +25,7 @@ class Asked:
     context: tuple[str, ...] = ()
     whole: bool = True
     pictures: tuple[bytes, ...] = ()
+    system: str = ""
 
     def for_model(self) -> list[chat_pb2.Message]:
         """The conversation as a model reads it: the context before the last question."""
@@ -51,8 +52,9 @@ class Asked:
         return chat_pb2.Message(role=last.role, content=content)
 
     def attachments(self) -> list[str]:
-        """Digests of the context and the pictures, for the cache."""
-        shown = [*(line.encode() for line in self.context), *self.pictures]
+        """Digests of all that is put before the question, for the cache."""
+        told = [f"system: {self.system}"] if self.system else []
+        shown = [*(line.encode() for line in (*told, *self.context)), *self.pictures]
         return [hashlib.sha256(each).hexdigest() for each in shown]
 
 

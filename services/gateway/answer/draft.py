@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hedgerow.cache.v1 import cache_pb2
@@ -14,8 +14,9 @@ from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked, picture_lines
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind
-from services.gateway.config import TEMPLATE
+from services.gateway.config import TEMPLATE, PromptSettings, SystemPromptSettings
 from services.gateway.generation.shared import Generation, Shared
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
@@ -37,6 +38,15 @@ class Fallbacks:
 
 
 @dataclass(frozen=True, slots=True)
+class Prompts:
+    """What prompts are made with. `kept`: the gateway's own system prompts."""
+
+    settings: PromptSettings = field(default_factory=PromptSettings)
+    kept: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
+    summaries: Summaries | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Backends:
     """What answers are made from. `models` has the stack of policies before them."""
 
@@ -48,6 +58,7 @@ class Backends:
     write_behind: WriteBehind
     models: Shared
     fallbacks: Fallbacks = Fallbacks()
+    prompts: Prompts = Prompts()
 
 
 @dataclass(slots=True)
@@ -70,6 +81,7 @@ class Draft:
     key: bytes = b""  # of equal questions, as the cache has it; empty where none is equal to it
     known: Known = field(default_factory=Known)
     stale: cache_pb2.Answer | None = None
+    prompt: Sequence[chat_pb2.Message] | None = None  # what the model reads, where that is not all that was asked
     generation: Generation | None = None
     working: set[asyncio.Task[None]] = field(default_factory=set)  # stages that work beside others
     _asked: Asked | None = None
@@ -95,6 +107,10 @@ class Draft:
         if self._asked is None:
             self._asked = self._put_together()
         return self._asked
+
+    def for_model(self) -> Sequence[chat_pb2.Message]:
+        """The conversation as a model reads it."""
+        return self.asked.for_model() if self.prompt is None else self.prompt
 
     @property
     def prompt_tokens(self) -> int:
@@ -161,7 +177,9 @@ class Draft:
         elif self.heard:
             context.append(f"audio: {self.heard}")
         pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
-        return Asked(messages, tuple(context), whole=not self.missed, pictures=pictures)
+        kept = self.backends.prompts.kept.get(request.prompt.system)
+        system = f"{request.prompt.system}@{kept.version}" if kept else ""
+        return Asked(messages, tuple(context), whole=not self.missed, pictures=pictures, system=system)
 
 
 def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:

@@ -82,6 +82,7 @@ class Ledger:
     model: str = ""
     billed_tokens: int = 0  # prompt and completion, that the tenant's quota is charged for
     cost_usd: float = 0.0
+    prompt: pb.PromptReport | None = None  # what became of the prompt
     transcript: str = ""  # what the request's recording said
     sights: pb.Sights | None = None  # what its pictures showed
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
@@ -188,6 +189,8 @@ class Ledger:
         self.total_s = self.elapsed()
         self.usage.completion_tokens = self.usage.completion_tokens or self.written.tokens
         self._compare_with_targets()
+        if self.prompt:
+            self._close_prompt(self.prompt)
         return pb.Final(
             text=self.written.whole_text,
             finish_reason=self.finish_reason,
@@ -207,7 +210,14 @@ class Ledger:
             tool_calls=self.written.calls,
             reasoning="".join(self.written.reasoning),
             logprobs=self.written.logprobs,
+            prompt=self.prompt,
         )
+
+    def _close_prompt(self, report: pb.PromptReport) -> None:
+        """The engine has counted what it read. What came before is as long, unless somebody has counted that too."""
+        report.tokens_after = self.usage.prompt_tokens
+        report.estimated = report.estimated or not (report.tokens_before and report.tokens_after)
+        report.tokens_before = report.tokens_before or report.tokens_after
 
     def failed(self, error: ServiceError) -> None:
         """There is no answer: the error tells why."""

@@ -25,6 +25,7 @@ from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import answer_stages
+from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.answer.targets import Targets
 from services.gateway.api.batch import Allowed, Batch
 from services.gateway.api.conversation import Conversation
@@ -175,7 +176,12 @@ class GatewayServicer:
         request = question.request
         cached = self._backends.cache is not None and question.shareable
         plan = make_plan(
-            self._stages(cached=cached, images=bool(request.images) and not question.pixels, audio=question.recording),
+            self._stages(
+                cached=cached,
+                images=bool(request.images) and not question.pixels,
+                audio=question.recording,
+                prompt=is_needed(question, self._settings.prompt, self._backends.routes.least_context),
+            ),
             budget_ms,
             floor_share=self._settings.floor_share,
             first_text_ms=self._first_text_ms(request),

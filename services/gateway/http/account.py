@@ -45,6 +45,8 @@ def account(final: pb.Final) -> dict[str, Any]:
         "stages": [_stage(stage) for stage in final.stages],
         "decisions": [_decision(made) for made in final.decisions],
     }
+    if final.HasField("prompt"):
+        told["prompt"] = _prompt(final.prompt)
     if final.transcript:
         told["transcript"] = final.transcript
     if final.HasField("sights"):
@@ -72,6 +74,18 @@ def _cache(report: pb.CacheReport) -> dict[str, Any]:
     if report.key:
         told["key"] = report.key
     return told
+
+
+def _prompt(report: pb.PromptReport) -> dict[str, Any]:
+    return {
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+        "estimated": report.estimated,
+        "dropped_turns": report.dropped_turns,
+        "summary": report.summary,
+        "diet": list(report.diet),
+        "system": report.system,
+    }
 
 
 def _stage(stage: pb.Stage) -> dict[str, Any]:

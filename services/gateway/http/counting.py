@@ -28,11 +28,8 @@ class Counting:
     async def _count(self, request: pb.GenerateRequest, admitted: Admitted) -> int:
         """By a replica of the model, or of the first where the router would choose."""
         pool = self._fleet.pools[request.model or next(iter(self._aside.settings.llm_addresses))]
-        replica = next((each for each in pool.replicas if each.breaker.would_admit(admitted.tenant)), None)
-        if replica is None:
-            raise pool.refusal(admitted.tenant)
-        return await replica.llm.count_tokens(
-            request.messages, admitted.timeout_s, admitted.metadata, request.tools
+        return await pool.count_tokens(
+            request.messages, request.tools, admitted.tenant, admitted.timeout_s, admitted.metadata
         )
 
     def _check(self, request: pb.GenerateRequest) -> None:

@@ -29,9 +29,14 @@ _OPTIONS = frozenset(
         "tier",
         "max_cost_usd",
         "single_attempt",
+        "diet",
+        "whole",
+        "system_prompt",
     }
 )
 _NUMBERS = ("_ms", "_usd", "_similarity")
+_FLAGS = ("single_attempt", "whole")
+_DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
 
 @dataclass(slots=True)
@@ -86,6 +91,16 @@ def _take(order: Order, options: Fields) -> None:
         request.max_cost_usd = cost
     if (single := options.flag("single_attempt")) is not None:
         request.single_attempt = single
+    _take_prompt(request.prompt, options)
+
+
+def _take_prompt(policy: pb.PromptPolicy, options: Fields) -> None:
+    if (diet := options.one_of("diet", _DIETS)) is not None:
+        policy.diet = diet
+    if (whole := options.flag("whole")) is not None:
+        policy.whole = whole
+    if (system := options.text("system_prompt")) is not None:
+        policy.system = system
 
 
 def _take_times(order: Order, options: Fields) -> None:
@@ -112,7 +127,7 @@ def _header(name: str) -> str:
 
 def _parsed(name: str, value: str) -> str | float | bool:
     """A header's text as JSON would have it."""
-    if name == "single_attempt":
+    if name in _FLAGS:
         return {"true": True, "false": False}.get(value, value)
     if not name.endswith(_NUMBERS):
         return value

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from hedgerow.chat.v1 import chat_pb2
 from services.gateway.config import BreakerSettings, GatewaySettings, LimitSettings
 from services.gateway.policies.breaker import Breaker, BreakerOpen
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
@@ -25,6 +26,7 @@ from services.gateway.upstream.drill import Drill
 from services.gateway.upstream.prefix import Blocks, Prefixes
 from services.runtime.deadline import Clock
 from services.runtime.routing import Model
+from services.runtime.telemetry import Metadata
 
 _LOOK_AGAIN_S = 1.0  # for a model without replicas: nobody knows when one comes
 
@@ -96,6 +98,20 @@ class Pool:
     def is_open(self, tenant: str = "", avoid: Collection[Replica] = ()) -> bool:
         """Whether no replica, apart from those to `avoid`, may be called for `tenant` now."""
         return not any(each.breaker.would_admit(tenant) for each in self.replicas if each not in avoid)
+
+    async def count_tokens(
+        self,
+        messages: Iterable[chat_pb2.Message],
+        tools: Iterable[chat_pb2.Tool],
+        tenant: str,
+        timeout_s: float,
+        metadata: Metadata,
+    ) -> int:
+        """How long a prompt is as the model reads it, by a replica that is well. Raises `ServiceError`."""
+        replica = next((each for each in self.replicas if each.breaker.would_admit(tenant)), None)
+        if replica is None:
+            raise self.refusal(tenant)
+        return await replica.llm.count_tokens(messages, timeout_s, metadata, tools)
 
     def refusal(self, tenant: str = "") -> BreakerOpen:
         """The error while no replica may be called: that of the first that may be again."""

@@ -22,6 +22,7 @@ class Routes:
         self._models: list[Model] = []
         self._by_name: dict[str, Model] = {}
         self._arrived = asyncio.Event()
+        self.least_context = 0  # tokens, of any model; 0 while there is no table
         self.live = False  # whether the router is there to renew it
 
     def choose(self, demand: Demand) -> Choice | None:
@@ -51,6 +52,7 @@ class Routes:
             async for table in router.tables():
                 self._models = rank(_model(row) for row in table.models if row.name in self._known)
                 self._by_name = {model.name: model for model in self._models}
+                self.least_context = min((model.context_tokens for model in self._models), default=0)
                 for model in self._models:
                     self._tell(model)
                 self.live = True

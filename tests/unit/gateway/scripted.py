@@ -94,12 +94,22 @@ class ScriptedLlm:
         self._scripts = list(scripts) or [script]
         self.calls: list[ScriptedCompletion] = []
         self.requests: list[llm_pb2.GenerateRequest] = []
+        self.counts: list[Sequence[chat_pb2.Message]] = []  # conversations whose tokens were counted
+        self.uncounted: ServiceError | None = None  # why nothing is counted
 
     def generate(self, request, timeout_s, metadata) -> ScriptedCompletion:
         script = self._scripts[min(len(self.calls), len(self._scripts) - 1)]
         self.requests.append(request)
         self.calls.append(ScriptedCompletion(script, timeout_s))
         return self.calls[-1]
+
+    async def count_tokens(self, messages, timeout_s, metadata, tools=()) -> int:
+        """A token for each word, and three for each message."""
+        self.counts.append(list(messages))
+        await asyncio.sleep(0)
+        if self.uncounted:
+            raise self.uncounted
+        return words(messages)
 
 
 def fleet(clock: Clock = time.monotonic, settings: Mapping[str, object] | None = None, **llms: object) -> Fleet:
@@ -118,6 +128,11 @@ class _InOrder(random.Random):
 
     def random(self) -> float:
         return 0.0
+
+
+def words(messages: Sequence[chat_pb2.Message]) -> int:
+    """The tokens of a conversation, as `ScriptedLlm` counts them."""
+    return sum(3 + len(message.content.split()) for message in messages)
 
 
 class ScriptedLookup:
@@ -157,6 +172,7 @@ class ScriptedRoutes:
     names: Sequence[str] = ("small", "large")
     live: bool = True
     expected: bool = True
+    least_context: int = 2_048
 
     def choose(self, demand: Demand) -> Choice | None:
         models = [_model(name) for name in self.names]

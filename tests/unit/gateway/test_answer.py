@@ -14,11 +14,12 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.admission.quota import Allowance, Quotas
 from services.gateway.answer.answer import Answer
-from services.gateway.answer.draft import Backends, Draft, Fallbacks
+from services.gateway.answer.draft import Backends, Draft, Fallbacks, Prompts
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import answer_stages
+from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
@@ -55,6 +56,7 @@ class Scene:
         routes: ScriptedRoutes | None = None,
         fallbacks: Fallbacks = Fallbacks(),  # noqa: B008  # it is frozen
         senses: Media = Media(),  # noqa: B008  # it is frozen
+        prompts: Prompts | None = None,
         **llms: ScriptedLlm,
     ):
         self.cache = cache
@@ -75,18 +77,13 @@ class Scene:
             self.write_behind,
             make_stack(self.fleet, self.write_behind.observe),
             fallbacks,
+            prompts or Prompts(),
         )
         self.media = senses
 
     def answer(self, **fields: object) -> Answer:
         asked = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")
         request = pb.GenerateRequest(**({"messages": [asked]} | fields))
-        stages = answer_stages(
-            StageBudgets(),
-            cached=self.cache is not None,
-            images=bool(request.images) and not self.pixels,
-            audio=recording_is(request),
-        )
         question = Question(
             request,
             recording_is(request),
@@ -94,6 +91,13 @@ class Scene:
             self.media.seeing,
             self.media.hearing,
             self.pixels,
+        )
+        stages = answer_stages(
+            StageBudgets(),
+            cached=self.cache is not None,
+            images=bool(request.images) and not self.pixels,
+            audio=recording_is(request),
+            prompt=is_needed(question, self.backends.prompts.settings, self.backends.routes.least_context),
         )
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
         then = lambda over: self.billed.append(100 - over)  # noqa: E731

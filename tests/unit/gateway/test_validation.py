@@ -23,8 +23,8 @@ def test_a_plain_question_is_admitted():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (GenerateRequest(), "messages: 1 to 64 messages, got 0"),
-        (GenerateRequest(messages=request().messages[:] * 65), "messages: 1 to 64 messages, got 65"),
+        (GenerateRequest(), "messages: 1 to 256 messages, got 0"),
+        (GenerateRequest(messages=request().messages[:] * 257), "messages: 1 to 256 messages, got 257"),
         (request("  "), r"messages\[0\]\.content: text that is not blank, got '  '"),
         (request("a" * 1_001), "messages: at most 1000 bytes of content, got 1001 bytes"),
         (GenerateRequest(messages=[Message(content="hi")]), r"messages\[0\]\.role: a Role, 1 to 4, got 0"),
@@ -72,7 +72,7 @@ def test_a_recording_may_be_the_question(before: list[Message]):
         (request(images=[Image(data=b"x")] * 3), "images: at most 2 images, got 3"),
         (request(images=[Image(data=b"x"), Image()]), r"images\[1\].data: an encoded picture, got 0 bytes"),
         (request(audio=Audio()), "audio.data: an encoded recording, got 0 bytes"),
-        (GenerateRequest(images=[Image(data=b"x")]), "messages: 1 to 64 messages, got 0"),
+        (GenerateRequest(images=[Image(data=b"x")]), "messages: 1 to 256 messages, got 0"),
     ],
 )
 def test_bad_pictures_and_recordings_are_refused(bad: GenerateRequest, message: str):

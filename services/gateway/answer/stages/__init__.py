@@ -13,12 +13,13 @@ from services.gateway.answer.plan import Stage
 from services.gateway.answer.stages.cache import CacheStage
 from services.gateway.answer.stages.llm import LlmStage
 from services.gateway.answer.stages.media import AudioStage, VisionStage
+from services.gateway.answer.stages.prompt import PromptStage
 from services.gateway.answer.stages.router import RouterStage
 from services.gateway.answer.stages.stage import AnswerStage, Needs
 from services.gateway.config import StageBudgets
 
 STAGES: Mapping[str, type[AnswerStage]] = {
-    stage.name: stage for stage in (AudioStage, VisionStage, CacheStage, RouterStage, LlmStage)
+    stage.name: stage for stage in (AudioStage, VisionStage, CacheStage, RouterStage, PromptStage, LlmStage)
 }
 
 
@@ -28,6 +29,7 @@ def answer_stages(
     cached: bool,
     images: bool = False,
     audio: Recording = "",
+    prompt: bool = False,
     known: Mapping[str, type[AnswerStage]] = STAGES,
 ) -> tuple[Stage, ...]:
     """The stages of an answer: without the cache where the request leaves it out, with the media it brings.
@@ -35,7 +37,7 @@ def answer_stages(
     A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
     The cache waits for both, because what they find is a part of its key.
     """
-    needs = Needs(cached, images, audio)
+    needs = Needs(cached, images, audio, prompt)
     wanted = [stage for stage in known.values() if stage.wanted(needs)]
     names = {stage.name for stage in wanted}
     return tuple(_claim(stage, needs, budgets, names) for stage in wanted)

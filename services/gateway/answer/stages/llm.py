@@ -28,7 +28,7 @@ _COALESCING_S = 0.002  # how long the plan waits for a first token to travel wit
 class LlmStage(AnswerStage):
     """Reads a generation, its own or an equal question's."""
 
-    name, after = "llm", ("audio", "vision", "cache", "router")
+    name, after = "llm", ("audio", "vision", "cache", "router", "prompt")
 
     @classmethod
     def required(cls, needs: Needs) -> bool:
@@ -110,7 +110,7 @@ class LlmStage(AnswerStage):
         draft, ledger, tenant = self.draft, self.draft.ledger, self.draft.tenant
         request = draft.question.request
         question = llm_pb2.GenerateRequest(
-            messages=draft.asked.for_model(),
+            messages=draft.for_model(),
             sampling=request.sampling if request.HasField("sampling") else None,
             response_format=request.response_format if request.HasField("response_format") else None,
             prefix=request.prefix,
@@ -194,7 +194,7 @@ class LlmStage(AnswerStage):
         ledger = self.draft.ledger
         if not report.calls:
             return 0
-        prompt = ledger.usage.prompt_tokens or prompt_tokens(self.draft.asked.for_model())
+        prompt = ledger.usage.prompt_tokens or prompt_tokens(self.draft.for_model())
         cost = prompt * report.prompts + max(ledger.written.tokens, ledger.usage.completion_tokens)
         due, report.paid = max(cost - report.paid, 0), max(cost, report.paid)
         return due

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -19,7 +18,7 @@ from hedgerow.vision.v1 import vision_pb2
 from services.gateway.answer.asked import picture_lines
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.answer.stages.stage import BesideStage, Needs, retrieve
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.media import Hearing, Seeing
@@ -29,24 +28,11 @@ from services.runtime.errors import InvalidInput, ServiceError, TooLate
 T = TypeVar("T")
 
 
-class _MediaStage(AnswerStage):
-    """A stage that works beside others."""
+class _MediaStage(BesideStage):
+    """What it brings is a convenience, unless it is the question itself."""
 
     late: Degraded
     gone: Degraded
-
-    def __init__(self, draft: Draft):
-        super().__init__(draft)
-        self._work: asyncio.Task[None] | None = None
-
-    def begin(self, work: Any) -> None:
-        self._work = asyncio.create_task(work)
-        self._work.add_done_callback(_retrieve)
-        self.draft.working.add(self._work)
-
-    def leave(self) -> None:
-        if self._work:
-            self._work.cancel()
 
     async def attempt(
         self, breaker: SharedBreaker, work: Callable[[Running], Awaitable[T]]
@@ -104,8 +90,8 @@ class AudioStage(_MediaStage):
         if self.draft.has_news:
             yield
         try:
-            if self._work:
-                await self.draft.done(self._work)
+            if self.work:
+                await self.draft.done(self.work)
         except TooLate as problem:
             self._end_unheard(problem)
         if heard := self.draft.heard:
@@ -160,8 +146,8 @@ class VisionStage(_MediaStage):
     async def run(self) -> AsyncGenerator[None, None]:
         if self.draft.has_news:
             yield
-        if self._work:
-            await self.draft.done(self._work)
+        if self.work:
+            await self.draft.done(self.work)
         if self.draft.sights:
             self.draft.outbox.append(pb.Event(sights=self.draft.sights))
             yield
@@ -184,7 +170,7 @@ class VisionStage(_MediaStage):
             metadata, left_s = telemetry.propagate(stage.span), self.draft.ledger.remaining()
             call = seeing.client.classify(self._wanted(seeing), left_s, metadata)
             self._look = asyncio.create_task(_reply(call.reply()))
-            self._look.add_done_callback(_retrieve)
+            self._look.add_done_callback(retrieve)
             done, _ = await asyncio.wait({self._look}, timeout=stage.budget_s)
             if not done:
                 raise TooLate(f"vision: longer than its {stage.budget_s * 1000:.0f} ms")
@@ -209,9 +195,3 @@ class VisionStage(_MediaStage):
 
 async def _reply(reply: Awaitable[T]) -> T:
     return await reply
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """It may fail when nobody waits for it any more."""
-    with suppress(asyncio.CancelledError):
-        task.exception()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.labels import Degraded
+from services.gateway.prompt import window
 from services.runtime.routing import Choice, Complexity, Demand, Tier, affordable
 
 
@@ -27,6 +31,8 @@ class RouterStage(AnswerStage):
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{request.model}: asked for by name"
             return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
         choice = routes.choose(demand)
+        if choice and choice.fallback and (least := self._least_tokens()) < demand.prompt_tokens:
+            choice = routes.choose(replace(demand, prompt_tokens=least))
         if choice is None:
             return self.fallback(stage)
         away = "" if routes.live else " (the router is away: its last table)"
@@ -44,6 +50,14 @@ class RouterStage(AnswerStage):
         else:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{first}: there is no router"
         return Choice(first, tuple(others), Complexity.UNSPECIFIED, fallback=True, reason=stage.detail)
+
+    def _least_tokens(self) -> int:
+        """An estimate of what of a conversation no model can do without."""
+        draft = self.draft
+        if draft.question.request.prompt.whole or not draft.asked.messages:
+            return draft.prompt_tokens
+        conversation = window.parts(draft.asked.messages)
+        return prompt_tokens([*conversation.head, *conversation.question], draft.question.request.tools)
 
     def _demand(self) -> Demand:
         request, messages = self.draft.question.request, self.draft.asked.messages

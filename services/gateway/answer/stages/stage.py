@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import ClassVar, NamedTuple
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import suppress
+from typing import Any, ClassVar, NamedTuple
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import Recording
@@ -12,11 +14,13 @@ from services.gateway.config import StageBudget
 
 
 class Needs(NamedTuple):
-    """What decides on the stages of a request: whether the cache may be asked, and what it brings besides text."""
+    """What decides on the stages of a request: whether the cache may be asked, what it brings besides text, and whether
+    its prompt is for a model as it is."""
 
     cached: bool
     images: bool = False
     audio: Recording = ""
+    prompt: bool = False  # whether anything is to become of the prompt before a model reads it
 
 
 class AnswerStage:
@@ -56,3 +60,26 @@ class AnswerStage:
 
     def leave(self) -> None:
         """Nobody waits any more."""
+
+
+class BesideStage(AnswerStage):
+    """A stage whose `work`, a task of the draft's, goes on beside others."""
+
+    def __init__(self, draft: Draft):
+        super().__init__(draft)
+        self.work: asyncio.Task[None] | None = None
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self.work = asyncio.create_task(work)
+        self.work.add_done_callback(retrieve)
+        self.draft.working.add(self.work)
+
+    def leave(self) -> None:
+        if self.work:
+            self.work.cancel()
+
+
+def retrieve(task: asyncio.Task[Any]) -> None:
+    """It may fail when nobody waits for it any more."""
+    with suppress(asyncio.CancelledError):
+        task.exception()

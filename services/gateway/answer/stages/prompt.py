@@ -1,0 +1,224 @@
+"""The prompt, before a model reads it: the gateway's own system prompt, a diet, a conversation that fits the context.
+
+It works beside the cache's lookup, and only where there is something to do: a short prompt has no such stage. Where the
+context may be too small the model's own tokens are counted; a prompt that is only put on a diet waits for no count, and
+its account has the one that comes meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.question import Question
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.stages.stage import BesideStage, Needs, retrieve
+from services.gateway.answer.summaries import NOTE
+from services.gateway.config import PromptSettings, StageBudget
+from services.gateway.labels import Act, Degraded
+from services.gateway.prompt import window
+from services.gateway.prompt.diet import diet
+from services.runtime import telemetry
+from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.routing import Complexity
+
+_VARIANTS = {Complexity.SIMPLE: "simple", Complexity.COMPLEX: "complex"}
+_DIETED: Mapping[str, tuple[int, ...]] = {
+    "off": (),
+    "system": (chat_pb2.ROLE_SYSTEM,),
+    "all": (chat_pb2.ROLE_SYSTEM, chat_pb2.ROLE_USER),
+}
+_LONG_RECORDING_BYTES = 65_536  # more than a minute, where it is compressed as far as can be
+_BYTES_PER_PICTURE = 100  # of its labels
+_DIETS = {pb.DIET_OFF: "off", pb.DIET_SYSTEM: "system", pb.DIET_ALL: "all"}
+
+
+def is_needed(question: Question, settings: PromptSettings, least_context: int) -> bool:
+    """Whether there may be something to do for a prompt: little work for what is short. `least_context`: of any model,
+    in tokens; 0 where nobody knows."""
+    request = question.request
+    if request.prompt.system or _is_wordy(question, settings):
+        return True
+    if not least_context:
+        return False
+    if len(request.audio.data) > _LONG_RECORDING_BYTES:  # nobody knows how much will be said
+        return True
+    reserved = request.sampling.max_tokens or settings.reserved_tokens
+    seen = _BYTES_PER_PICTURE * len(request.images)
+    return window.bound(question.most_bytes + seen, len(request.messages), reserved) > least_context
+
+
+def _is_wordy(question: Question, settings: PromptSettings) -> bool:
+    """Whether a diet may find something."""
+    if question.most_bytes < settings.diet_from_bytes:
+        return False
+    roles = _dieted(question.request, settings)
+    return any(message.role in roles for message in question.request.messages)
+
+
+def _dieted(request: pb.GenerateRequest, settings: PromptSettings) -> tuple[int, ...]:
+    """Whose messages are put on a diet."""
+    return _DIETED[_DIETS.get(request.prompt.diet, settings.diet)]
+
+
+class PromptStage(BesideStage):
+    """Makes the prompt what the model reads."""
+
+    name, after, budget = "prompt", ("audio", "vision", "router"), StageBudget(share=0.1, cap_ms=100)
+
+    def __init__(self, draft: Draft):
+        super().__init__(draft)
+        self._counting: asyncio.Task[int] | None = None  # of the prompt as it came
+        self._left_out: Sequence[window.Messages] = ()
+
+    @classmethod
+    def wanted(cls, needs: Needs) -> bool:
+        return needs.prompt
+
+    @classmethod
+    def required(cls, needs: Needs) -> bool:
+        return True
+
+    def start(self) -> None:
+        question, came, limit = self.draft.question, self.draft.asked.for_model(), self._limit()
+        long = 0 < limit < window.most_tokens(came, self._tools_bytes)
+        if long or question.request.prompt.system or _is_wordy(question, self.draft.backends.prompts.settings):
+            self.begin(self._prepare(came, limit))
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        if self.draft.has_news and self.work and not self.work.done():
+            yield
+        if self.work:
+            await self.draft.done(self.work)
+
+    def after_final(self, final: pb.Final) -> None:
+        """The next question finds a summary of what this one was asked without."""
+        summaries = self.draft.backends.prompts.summaries
+        if summaries and final.prompt.summary == "ordered":
+            self.draft.ledger.billed_tokens += summaries.order(self.draft.tenant, self._left_out)
+
+    def leave(self) -> None:
+        super().leave()
+        if self._counting:
+            self._counting.cancel()
+
+    async def _prepare(self, came: Sequence[chat_pb2.Message], limit: int) -> None:
+        draft = self.draft
+        with draft.ledger.stage(self.name) as stage:
+            report = pb.PromptReport()
+            asked = self._dieted(self._with_system(draft.asked.messages, report), report)
+            prompt = replace(draft.asked, messages=tuple(asked)).for_model()
+            long = 0 < limit < window.most_tokens(prompt, self._tools_bytes)
+            if not (report.diet or report.system or long):
+                stage.detail = "as it came"
+                return
+            if report.diet:
+                stage.detail = ", ".join(report.diet)
+                draft.ledger.decide(Act.PROMPT_DIETED, self.name, stage.detail)
+            draft.ledger.prompt = report
+            self._count_before(came, report, stage)
+            draft.prompt = await self._fitted(prompt, limit, report, stage) if long else prompt
+
+    def _with_system(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
+        """The system prompt that is asked for by name first, in its variant."""
+        draft = self.draft
+        if not (name := draft.question.request.prompt.system):
+            return messages
+        kept = draft.backends.prompts.kept[name]
+        variant = _VARIANTS.get(draft.choice.complexity, "default") if draft.choice else "default"
+        text: str = getattr(kept, variant) or kept.default
+        report.system = f"{name}@{kept.version} ({variant if getattr(kept, variant) else 'default'})"
+        return (chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=text), *messages)
+
+    def _dieted(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
+        """The messages that shall be, on a diet. The first ones of a long prompt alone: it is work for this process."""
+        draft = self.draft
+        settings = draft.backends.prompts.settings
+        roles, left = _dieted(draft.question.request, settings), settings.diet_to_bytes
+        found: dict[str, None] = {}
+        thinner = []
+        for message in messages:
+            left -= len(message.content) if message.role in roles else 0
+            if message.role in roles and left >= 0:
+                shorter = diet(message.content, most_examples=settings.max_examples)
+                found.update(dict.fromkeys(shorter.rules))
+                if shorter.rules:
+                    message = chat_pb2.Message(role=message.role, content=shorter.text)
+            thinner.append(message)
+        report.diet.extend(found)
+        return thinner
+
+    def _limit(self) -> int:
+        """The most tokens the prompt may have; 0 where nobody knows or nothing may be left out."""
+        draft, request = self.draft, self.draft.question.request
+        model = draft.backends.routes.model(draft.choice.model) if draft.choice else None
+        if model is None or not model.context_tokens or request.prompt.whole or draft.asked.pictures:
+            return 0
+        reserved = request.sampling.max_tokens or draft.backends.prompts.settings.reserved_tokens
+        return model.context_tokens - min(reserved + len(request.prefix.encode()), model.context_tokens // 2)
+
+    async def _fitted(
+        self, prompt: list[chat_pb2.Message], limit: int, report: pb.PromptReport, stage: Running
+    ) -> list[chat_pb2.Message]:
+        """The prompt within `limit` tokens. Raises `InvalidInput` where the question alone is more."""
+        conversation, step = window.parts(prompt), window.step_bytes(limit)
+        tokens = await self._count(prompt, report, stage)
+        steps = -(-max(0, tokens - limit) * window.size(prompt) // max(1, tokens) // step)
+        while tokens > limit:
+            dropped = window.cut(conversation.turns, steps, step)
+            prompt = list(conversation.without(dropped, self._note(conversation.turns[:dropped], report)))
+            tokens = await self._count(prompt, report, stage)
+            if tokens > limit and dropped == len(conversation.turns):
+                raise InvalidInput("messages", f"at most {limit} tokens for this model and answer", f"{tokens} tokens")
+            report.dropped_turns, steps = dropped, steps + 1
+        if report.dropped_turns:
+            self._left_out = conversation.turns[: report.dropped_turns]
+            said = f"{report.dropped_turns} of {len(conversation.turns)} turns left out: {tokens} of {limit} tokens"
+            stage.detail = "; ".join(filter(None, [stage.detail, said]))
+            self.draft.ledger.decide(Act.PROMPT_SHORTENED, self.name, said)
+            self.draft.ledger.degraded.append(Degraded.PROMPT_SHORTENED)
+        return prompt
+
+    def _note(self, turns: Sequence[window.Messages], report: pb.PromptReport) -> window.Messages:
+        """What stands for turns that are left out."""
+        summaries = self.draft.backends.prompts.summaries
+        found = summaries.find(self.draft.tenant, turns) if summaries else ""
+        report.summary = "kept" if found else "ordered" if summaries else "none"
+        return (chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=f"{NOTE}{found}"),) if found else ()
+
+    async def _count(self, prompt: Sequence[chat_pb2.Message], report: pb.PromptReport, stage: Running) -> int:
+        """By the model's own tokens; by its bytes where it does not count, or not in time."""
+        try:
+            if report.estimated:
+                raise TimeoutError
+            return await self._counted(prompt, stage)
+        except (ServiceError, TimeoutError):
+            report.estimated = True
+            return window.estimated_tokens(prompt, self._tools_bytes)
+
+    async def _counted(self, prompt: Sequence[chat_pb2.Message], stage: Running) -> int:
+        draft = self.draft
+        if draft.choice is None:
+            raise TimeoutError
+        pool, request = draft.backends.fleet.pools[draft.choice.model], draft.question.request
+        metadata = telemetry.propagate(stage.span)
+        return await pool.count_tokens(prompt, request.tools, draft.tenant.name, stage.budget_s, metadata)
+
+    def _count_before(self, came: Sequence[chat_pb2.Message], report: pb.PromptReport, stage: Running) -> None:
+        """For the account, while everything else goes on."""
+
+        def note(counted: asyncio.Task[int]) -> None:
+            if not counted.cancelled() and not counted.exception():
+                report.tokens_before = counted.result()
+
+        self._counting = asyncio.create_task(self._counted(came, stage))
+        self._counting.add_done_callback(retrieve)
+        self._counting.add_done_callback(note)
+
+    @property
+    def _tools_bytes(self) -> int:
+        return sum(tool.ByteSize() for tool in self.draft.question.request.tools)

@@ -1,0 +1,130 @@
+"""Summaries of the turns that do not fit a model's context: made beside an answer for the next question, and kept under
+a checksum of what they stand for.
+
+A summary is a convenience. It is made by a batch's right alone: last in line, one attempt, a bounded time, a few at
+once, and the tenant that caused it pays for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.identity import Tenant
+from services.gateway.config import PromptSettings
+from services.gateway.decisions import Decisions
+from services.gateway.generation.job import Job, Report
+from services.gateway.generation.shared import Shared
+from services.gateway.policies.priority import score
+from services.gateway.policies.ticket import Ticket
+from services.gateway.prompt import window
+from services.runtime.deadline import Deadline
+from services.runtime.errors import ServiceError
+from services.runtime.policy.fair_lru import FairLru
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 4
+_KEPT_BYTES = 1 << 22
+_OVERHEAD_BYTES = 300  # of a summary beside its text
+_TOLD_BYTES = 4_096  # of the turns, the newest first: a small model reads no more with profit
+_ORDER = "Summarize this conversation in at most five short sentences. Keep names, numbers and decisions."
+_NAMES = {chat_pb2.ROLE_USER: "User", chat_pb2.ROLE_ASSISTANT: "Assistant", chat_pb2.ROLE_TOOL: "Tool"}
+NOTE = "Earlier in this conversation: "
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    text: str
+    tenant: str
+
+    @property
+    def size(self) -> int:
+        return sys.getsizeof(self.text) + _OVERHEAD_BYTES
+
+
+class Summaries:
+    """Ask `find`, and `order` what is not there."""
+
+    def __init__(self, settings: PromptSettings, models: Shared):
+        self._settings, self._models = settings, models
+        self._kept: FairLru[tuple[str, bytes], _Summary] = FairLru(_KEPT_BYTES)
+        self._making: dict[bytes, asyncio.Task[None]] = {}
+
+    def find(self, tenant: Tenant, turns: Sequence[window.Messages]) -> str:
+        """The summary of these turns; empty where there is none yet."""
+        found = self._kept.get((tenant.name, _checksum(tenant, turns)))
+        return found.text if found else ""
+
+    def order(self, tenant: Tenant, turns: Sequence[window.Messages]) -> int:
+        """Have them summed up. Returns the most tokens that will cost; 0 where nobody has the time."""
+        key = _checksum(tenant, turns)
+        if key in self._making or len(self._making) >= _AT_ONCE:
+            return 0
+        messages = _asked(turns)
+        self._making[key] = task = asyncio.create_task(self._make(tenant, key, messages))
+        task.add_done_callback(lambda _: self._making.pop(key, None))
+        return window.estimated_tokens(messages) + self._settings.summary_tokens
+
+    async def close(self) -> None:
+        """Give up what is being made."""
+        making = list(self._making.values())
+        for task in making:
+            task.cancel()
+        if making:
+            await asyncio.wait(making)
+
+    async def _make(self, tenant: Tenant, key: bytes, messages: window.Messages) -> None:
+        settings = self._settings
+        deadline = Deadline.after(settings.summary_ms / 1000)
+        request = llm_pb2.GenerateRequest(
+            messages=messages,
+            sampling=chat_pb2.Sampling(max_tokens=settings.summary_tokens, temperature=0),
+            cache_salt=tenant.prefix_salt,
+        )
+        rank = score(premium=False, realtime=False, attempt=0, batch=True)
+        ticket = Ticket(rank, tenant.name, tenant.weight, deadline, placed=lambda: None)
+        job = Job(request, (settings.summary_model,), deadline, ticket, deadline, Report(Decisions()), once=True)
+        reader = self._models.read(b"", job, deadline.remaining()).reader
+        text = ""
+        try:
+            while items := await reader.take():
+                text += "".join(item.text for item in items)
+                if items[-1].HasField("finish"):
+                    break
+        except ServiceError as error:
+            _log.info("no summary: %s", error.outline)
+            return
+        finally:
+            reader.leave()
+        if text.strip():
+            self._kept.replace((tenant.name, key), _Summary(text.strip(), tenant.name))
+
+
+def _asked(turns: Sequence[window.Messages]) -> window.Messages:
+    said = "\n".join(
+        f"{_NAMES.get(message.role, 'System')}: {message.content}"
+        for turn in turns
+        for message in turn
+        if message.content
+    )
+    told = window.shortened(said, _TOLD_BYTES) or said[-_TOLD_BYTES // 4 :]
+    return (
+        chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=_ORDER),
+        chat_pb2.Message(role=chat_pb2.ROLE_USER, content=told),
+    )
+
+
+def _checksum(tenant: Tenant, turns: Sequence[window.Messages]) -> bytes:
+    """Of what a summary stands for, and whose it is."""
+    digest = hashlib.sha256(tenant.prefix_salt.encode())
+    for turn in turns:
+        for message in turn:
+            told = message.SerializeToString(deterministic=True)
+            digest.update(len(told).to_bytes(8, "big") + told)
+    return digest.digest()

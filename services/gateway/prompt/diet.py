@@ -1,0 +1,170 @@
+"""A diet for a prompt: what costs tokens and says nothing goes.
+
+    spaces     runs of blanks, blanks at the ends of lines, more than one empty line
+    phrases    wordy phrases become short ones (`phrases.py`)
+    repeats    a sentence that stands in the same message already, word for word
+    examples   examples that are there already, and more than a few of them: every answer keeps one
+
+A message comes out the same whatever stands before and after it, so the prompts of one conversation go on beginning
+alike, and their prefix stays in the engine's key-value cache. What is protected (`protected.py`) is never touched, and
+a sentence or example that holds any of it never goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from services.gateway.prompt.phrases import PHRASES
+from services.gateway.prompt.protected import pieces
+
+_MOST = 200  # protected pieces, and examples; a text with more is data
+_LEAST_WORDS = 4  # of a sentence that is looked for again: shorter ones may be labels
+_MARK, _CAPITAL = "\ue000", "\ue001"  # a protected piece; a capital to come. Nothing is done to a text that has one
+_BLANKS = re.compile(r"(?<=\S)[ \t]{2,}(?=\S)")
+_LINE_ENDS = re.compile(r"(?<![ \t])[ \t]+(?=\n)")
+_EMPTY_LINES = re.compile(r"\n{3,}")
+_WORDY = re.compile(
+    r"\b(?:" + "|".join(re.escape(phrase).replace(r"\ ", r"[ ]") for phrase in sorted(PHRASES, key=len)[::-1]) + r")\b"
+    r",?[ ]?",
+    re.IGNORECASE,
+)
+_MOVED_UP = re.compile(f"{_CAPITAL}+(.?)", re.DOTALL)
+_SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+")
+_WORD = re.compile(r"\w+")
+_EXAMPLE = re.compile(r"^(?:#+ *)?(?:example|sample|case)\b[^\n]{0,20}?:?[ ]*$|^(?:example|sample) *\d*:", re.I | re.M)
+_ASKED = re.compile(r"^(?:input|question|q|user|text|review)[ ]?\d*:", re.I | re.M)
+_ANSWERED = re.compile(
+    r"^(?:output|answer|a|assistant|label|result|sentiment)[ ]?\d*:[ ]*(?P<answer>[^\n]*)", re.I | re.M
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dieted:
+    """What is left of a text, and which rules found something."""
+
+    text: str
+    rules: tuple[str, ...] = ()
+
+
+def diet(text: str, *, most_examples: int = 4) -> Dieted:
+    """Put a text on a diet. `most_examples` of 0 leaves examples as they are."""
+    if _MARK in text or _CAPITAL in text:
+        return Dieted(text)
+    kept: list[str] = []
+    prose = "".join(_masked(text, kept))
+    if len(kept) > _MOST:
+        return Dieted(text)
+    found = []
+    for rule, shorter in (
+        ("spaces", _without_spaces),
+        ("phrases", _without_phrases),
+        ("repeats", _without_repeats),
+        ("examples", lambda prose: _without_examples(prose, most_examples, kept)),
+    ):
+        changed = shorter(prose)
+        if changed != prose and changed.strip():
+            prose = changed
+            found.append(rule)
+    return Dieted(_unmasked(prose, kept), tuple(found)) if found else Dieted(text)
+
+
+def _masked(text: str, kept: list[str]) -> Iterator[str]:
+    for piece, protected in pieces(text):
+        if len(kept) > _MOST:
+            return
+        if protected:
+            kept.append(piece)
+        yield f"{_MARK}{len(kept) - 1}{_MARK}" if protected else piece
+
+
+def _unmasked(prose: str, kept: Sequence[str]) -> str:
+    parts = prose.split(_MARK)
+    return "".join(kept[int(part)] if index % 2 else part for index, part in enumerate(parts))
+
+
+def _without_spaces(prose: str) -> str:
+    return _EMPTY_LINES.sub("\n\n", _LINE_ENDS.sub("", _BLANKS.sub(" ", prose))).strip()
+
+
+def _without_phrases(prose: str) -> str:
+    return _MOVED_UP.sub(lambda found: found[1].upper(), _WORDY.sub(_shorter, prose))
+
+
+def _shorter(found: re.Match[str]) -> str:
+    """A phrase's replacement, with the capital that it had; where there is none, for what follows it."""
+    phrase = found[0].rstrip(", ")
+    short = PHRASES[phrase.lower()]
+    capital = _CAPITAL if phrase[0].isupper() else ""
+    return f"{capital}{short}{found[0][len(phrase) :] if short else ''}"
+
+
+def _without_repeats(prose: str) -> str:
+    """Without the sentences that have been said; a line of nothing else goes with them."""
+    seen: set[str] = set()
+    lines = []
+    for line in prose.split("\n"):
+        sentences = _sentences(line)
+        said = [sentence for sentence in sentences if not _is_repeat(sentence, seen)]
+        left = "".join(said).rstrip() if len(said) < len(sentences) else line
+        if left.strip() or not line.strip():
+            lines.append(left)
+    return _EMPTY_LINES.sub("\n\n", "\n".join(lines)).strip()
+
+
+def _sentences(line: str) -> list[str]:
+    """A line's sentences, each with the blanks after it."""
+    begins = [0, *(found.end() for found in _SENTENCE_END.finditer(line))]
+    ends = [*begins[1:], len(line)]
+    return [line[begin:end] for begin, end in zip(begins, ends, strict=True)]
+
+
+def _is_repeat(sentence: str, seen: set[str]) -> bool:
+    words = _WORD.findall(sentence.casefold())
+    if _MARK in sentence or len(words) < _LEAST_WORDS or not sentence.rstrip().endswith((".", "!", "?")):
+        return False
+    said = " ".join(words)
+    repeated = said in seen
+    seen.add(said)
+    return repeated
+
+
+def _without_examples(prose: str, most: int, kept: Sequence[str]) -> str:
+    """With `most` examples, the first of each answer before others of the same."""
+    starts = [found.start() for found in (_EXAMPLE if len(_EXAMPLE.findall(prose)) > 1 else _ASKED).finditer(prose)]
+    if not (most and 1 < len(starts) <= _MOST):
+        return prose
+    ends = [*starts[1:], _end_of_last(prose, starts[-1])]
+    examples = [prose[begin:end] for begin, end in zip(starts, ends, strict=True)]
+    if not all(_ANSWERED.search(example) for example in examples):
+        return prose  # questions that nobody has answered are no examples
+    staying = _staying(examples, most, kept)
+    left = "".join(example for index, example in enumerate(examples) if index in staying)
+    return prose[: starts[0]] + left.rstrip() + prose[ends[-1] :]
+
+
+def _staying(examples: Sequence[str], most: int, kept: Sequence[str]) -> set[int]:
+    """Which examples stay: what is protected in one stays with it, and with it the example."""
+    first, others, texts = list[int](), list[int](), set[str]()
+    answers = set[str]()
+    for index, example in enumerate(examples):
+        if _MARK in example:
+            first.append(index)
+            continue
+        text = " ".join(_WORD.findall(example.casefold().partition(":")[2]))
+        if text in texts:
+            continue
+        texts.add(text)
+        found = _ANSWERED.search(example)
+        answer = found["answer"].strip().casefold() if found else ""
+        (others if answer in answers else first).append(index)
+        answers.add(answer)
+    return {*first, *others[: max(0, most - len(first))]}
+
+
+def _end_of_last(prose: str, start: int) -> int:
+    """The last example ends with the first empty line behind its answer."""
+    found = _ANSWERED.search(prose, start)
+    end = prose.find("\n\n", found.end() if found else start)
+    return len(prose) if end < 0 else end

@@ -1,0 +1,78 @@
+"""Wordy phrases and what says the same: a table, and nothing that changes what is asked.
+
+Each phrase stands in prose alone (see `protected.py`), is a whole phrase, and its replacement has the same place in the
+sentence. Left side: words with one blank between them, in lower case. Right side: empty where nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PHRASES: Mapping[str, str] = {
+    # Longer conjunctions and prepositions.
+    "in order to": "to",
+    "so as to": "to",
+    "due to the fact that": "because",
+    "owing to the fact that": "because",
+    "because of the fact that": "because",
+    "in view of the fact that": "because",
+    "despite the fact that": "although",
+    "in spite of the fact that": "although",
+    "in the event that": "if",
+    "under the circumstances in which": "when",
+    "at this point in time": "now",
+    "at the present time": "now",
+    "prior to": "before",
+    "subsequent to": "after",
+    "with regard to": "about",
+    "with respect to": "about",
+    "in relation to": "about",
+    "for the purpose of": "for",
+    "in the case of": "for",
+    "a large number of": "many",
+    "a majority of": "most",
+    "each and every": "every",
+    "first and foremost": "first",
+    "in a situation in which": "when",
+    "until such time as": "until",
+    "whether or not": "whether",
+    "has the ability to": "can",
+    "have the ability to": "can",
+    "is able to": "can",
+    "are able to": "can",
+    "it is possible that": "perhaps",
+    # Instructions that only insist.
+    "it is very important that you": "",
+    "it is extremely important that you": "",
+    "it is important that you": "",
+    "it is important to note that": "",
+    "it should be noted that": "",
+    "please note that": "",
+    "please be advised that": "",
+    "please be aware that": "",
+    "keep in mind that": "",
+    "please keep in mind that": "",
+    "please make sure that you": "",
+    "please make sure to": "",
+    "make sure that you": "",
+    "make sure to": "",
+    "please ensure that you": "",
+    "be sure to": "",
+    "you should always": "always",
+    "you must always": "always",
+    "you should never": "never",
+    "you must never": "never",
+    "i would like you to": "",
+    "i want you to": "",
+    "i would appreciate it if you could": "",
+    "could you please": "",
+    "would you please": "",
+    "would you be so kind as to": "",
+    "your task is to": "",
+    "your job is to": "",
+    "as an ai language model": "",
+    "as a large language model": "",
+    "take a deep breath and": "",
+    "to the best of your ability": "",
+    "please kindly": "please",
+}

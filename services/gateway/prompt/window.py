@@ -1,0 +1,95 @@
+"""What of a conversation a model's context holds: the instructions and the question always, of the turns before it the
+newest.
+
+How many of the oldest turns go moves in steps of a quarter of the context: for as long as a conversation grows within
+one, the same ones are left out, and its prompt goes on beginning as the one before did. That needs no memory, so every
+gateway cuts at the same place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from hedgerow.chat.v1 import chat_pb2
+
+Messages = tuple[chat_pb2.Message, ...]
+_STEPS = 4  # of a context
+_STEP_BYTES_PER_TOKEN = 4  # as English has
+_BYTES_PER_TOKEN = 3  # where nobody counts: other languages have fewer
+_TEMPLATE_BYTES = 16  # the most tokens that a template adds to a message
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation in its parts: system messages first, then turns, each from a user's message to the next, and the
+    last of these, which is the question with what tools gave back to it."""
+
+    head: Messages
+    turns: tuple[Messages, ...]
+    question: Messages
+
+    def without(self, turns: int, note: Messages = ()) -> Messages:
+        """All but the oldest `turns`; `note` in their place."""
+        kept = [message for turn in self.turns[turns:] for message in turn]
+        return (*self.head, *note, *kept, *self.question)
+
+
+def parts(messages: Sequence[chat_pb2.Message]) -> Conversation:
+    """A conversation that is not empty, in its parts."""
+    head = tuple(takewhile(lambda message: message.role == chat_pb2.ROLE_SYSTEM, messages))
+    rest = messages[len(head) :]
+    begins = [index for index, message in enumerate(rest) if message.role == chat_pb2.ROLE_USER or index == 0]
+    turns = [tuple(rest[begin:end]) for begin, end in zip(begins, [*begins[1:], len(rest)], strict=True)]
+    return Conversation(head, tuple(turns[:-1]), turns[-1] if turns else ())
+
+
+def most_tokens(messages: Sequence[chat_pb2.Message], more_bytes: int = 0) -> int:
+    """As many as no prompt of these exceeds: a token is a byte at least. Microseconds, and enough for a short one."""
+    return bound(size(messages), len(messages), more_bytes)
+
+
+def bound(written: int, messages: int, reserved: int) -> int:
+    """The most tokens of that many bytes in so many messages, and of the answer."""
+    return written + _TEMPLATE_BYTES * (messages + 1) + reserved
+
+
+def estimated_tokens(messages: Sequence[chat_pb2.Message], more_bytes: int = 0) -> int:
+    """Where nobody counts."""
+    return -(-(size(messages) + more_bytes) // _BYTES_PER_TOKEN) + len(messages)
+
+
+def size(messages: Sequence[chat_pb2.Message]) -> int:
+    """Of what is written, in bytes of UTF-8."""
+    return sum(
+        len(message.content.encode())
+        + sum(len(part.text.encode()) for part in message.parts)
+        + sum(len(call.name) + len(call.arguments.encode()) for call in message.tool_calls)
+        for message in messages
+    )
+
+
+def step_bytes(limit_tokens: int) -> int:
+    """How much of the oldest turns goes at once."""
+    return max(1, limit_tokens * _STEP_BYTES_PER_TOKEN // _STEPS)
+
+
+def cut(turns: Sequence[Messages], steps: int, step: int) -> int:
+    """How many of the oldest turns make up `steps` steps."""
+    gone = 0
+    for index, turn in enumerate(turns):
+        if gone >= steps * step:
+            return index
+        gone += size(turn)
+    return len(turns)
+
+
+def shortened(text: str, most_bytes: int) -> str:
+    """The end of a text, from the beginning of a sentence on; of one that is longer than that, nothing."""
+    if len(text.encode()) <= most_bytes:
+        return text
+    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
+    return next((text[end:] for end in ends if len(text[end:].encode()) <= most_bytes), "")

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.gateway.prompt.diet import diet
+from services.gateway.prompt.phrases import PHRASES
+from services.gateway.prompt.protected import pieces
+
+PROTECTED = [
+    "```\nx  =  1\n\n\n\nin order to\n```",
+    "~~~\na   b\n~~~",
+    "`a  b`",
+    '"In order to  quote"',
+    "“in  order to”",
+    "«a  b»",
+    "'keep  this'",
+    '{"a":  [1,  2], "in order to": "}"}',
+    "[1,   [2,  3]]",
+    "<data>in order to   keep</data>",
+    "| a  | b   |",
+    "> said   so",
+    "    indented   code",
+    "https://example.org/in-order-to??a==b",
+]
+PROSE = [
+    "Please make sure to  answer in order to help.",
+    "Answer in one short sentence only.",
+    "Answer in one short sentence only.",
+    "It is   important to note that you should always cite.",
+    "Don't do it; it's fine.   ",
+    "",
+    "",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "rules"),
+    [
+        ("Be  brief.\n\n\n\nNow.  ", "Be brief.\n\nNow.", ("spaces",)),
+        ("Do it in order to help.", "Do it to help.", ("phrases",)),
+        ("In order to help, do it.", "To help, do it.", ("phrases",)),
+        ("Please make sure to answer.", "Answer.", ("phrases",)),
+        ("It is important to note that you should always cite.", "Always cite.", ("phrases",)),
+        ("Answer in English only. Be kind. Answer in English only.", "Answer in English only. Be kind.", ("repeats",)),
+        ("Answer in English only.\nanswer in english  only.\nBe kind.", "Answer in English only.\nBe kind.", None),
+        ("Yes. Yes. Yes.", "Yes. Yes. Yes.", ()),
+        ("Say what it is in ordering terms.", "Say what it is in ordering terms.", ()),
+    ],
+)
+def test_what_says_nothing_goes(text: str, left: str, rules: tuple[str, ...] | None):
+    dieted = diet(text)
+    assert dieted.text == left
+    assert rules is None or dieted.rules == rules
+
+
+EXAMPLES = "\n\n".join(
+    f"Example {number}:\nInput: {asked}\nOutput: {answer}"
+    for number, (asked, answer) in enumerate(
+        [
+            *(("good", "positive"), ("bad", "negative"), ("great", "positive"), ("Good", "positive")),
+            *(("fine", "positive"), ("so so", "neutral"), ("lovely", "positive"), ("nice", "positive")),
+        ]
+    )
+)
+
+
+def test_of_many_examples_a_few_stay_and_every_answer_keeps_one():
+    dieted = diet(f"Classify reviews.\n\n{EXAMPLES}\n\nNow classify.", most_examples=4)
+    assert dieted.rules == ("examples",)
+    assert [line for line in dieted.text.splitlines() if line.startswith("Input")] == [
+        *("Input: good", "Input: bad", "Input: great", "Input: so so")
+    ]
+    assert dieted.text.startswith("Classify reviews.")
+    assert dieted.text.endswith("Now classify.")
+    assert diet(EXAMPLES, most_examples=0).text == EXAMPLES
+
+
+def test_questions_that_nobody_has_answered_are_no_examples():
+    text = "\n\n".join(f"Question: which is the {word} one of them?" for word in ("first", "second", "third") * 4)
+    assert "examples" not in diet(text, most_examples=1).rules
+
+
+@given(st.lists(st.sampled_from(PROTECTED + PROSE * 2), min_size=1, max_size=20))
+def test_what_is_protected_stays_as_it_is_and_in_its_order(lines: list[str]):
+    left = diet("\n\n".join(lines)).text
+    at = 0
+    for line in lines:
+        if line in PROTECTED:
+            at = left.index(line.strip(), at) + len(line.strip())
+
+
+@given(st.text(alphabet=" \n\t.!?\"'`“”«»{}[]<>/|abIn~:-", max_size=200))
+def test_any_text_comes_in_pieces_that_make_it_up(text: str):
+    assert "".join(piece for piece, _ in pieces(text)) == text
+
+
+@given(st.lists(st.sampled_from([*PROTECTED, *PROSE, EXAMPLES, "{", '"', "<a>", "`", "'x"]), max_size=12))
+def test_no_diet_makes_a_text_longer_or_empty_and_the_same_text_always_comes_out_the_same(lines: list[str]):
+    text = "\n".join(lines)
+    left = diet(text).text
+    assert len(left) <= len(text)
+    assert bool(left.strip()) == bool(text.strip())
+    assert diet(text).text == left
+
+
+def test_a_text_that_holds_the_marks_of_a_diet_is_left_alone():
+    for mark in "\ue000\ue001":
+        assert diet(f"In  order to {mark}0{mark} help.").text == f"In  order to {mark}0{mark} help."
+
+
+def test_a_phrase_becomes_a_shorter_one_that_is_none_itself():
+    for wordy, short in PHRASES.items():
+        assert len(short) < len(wordy)
+        assert wordy == wordy.lower().strip()
+        assert short not in PHRASES

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.prompt import window
+
+
+def said(role: str, content: str) -> chat_pb2.Message:
+    return chat_pb2.Message(role=chat_pb2.Role.Value(f"ROLE_{role.upper()}"), content=content)
+
+
+def conversation(turns: int, length: int = 100) -> list[chat_pb2.Message]:
+    spoken = [
+        message
+        for turn in range(turns)
+        for message in (said("user", f"{turn}?" + "x" * length), said("assistant", f"{turn}." + "y" * length))
+    ]
+    return [said("system", "Be brief."), *spoken, said("user", "And now?")]
+
+
+def test_a_conversation_has_instructions_turns_and_a_question():
+    parts = window.parts(conversation(2))
+    assert [message.content for message in parts.head] == ["Be brief."]
+    assert [[message.content[:2] for message in turn] for turn in parts.turns] == [["0?", "0."], ["1?", "1."]]
+    assert [message.content for message in parts.question] == ["And now?"]
+
+
+def test_what_tools_gave_back_belongs_to_the_question():
+    asked = [said("user", "Time?"), said("assistant", "a call"), said("tool", "noon")]
+    assert window.parts([*conversation(1)[:-1], *asked]).question == tuple(asked)
+
+
+def test_while_a_conversation_grows_the_same_turns_stay_out_until_a_step_is_full():
+    step, room, kept = window.step_bytes(1_000), 2_000, []
+    for turns in range(10, 60):
+        parts = window.parts(conversation(turns))
+        total = sum(window.size(turn) for turn in parts.turns)
+        dropped = window.cut(parts.turns, -(-max(0, total - room) // step), step)
+        assert sum(window.size(turn) for turn in parts.turns[dropped:]) <= room
+        kept.append(dropped)
+    assert kept == sorted(kept)
+    assert len(set(kept)) <= 1 + (60 - 10) * 204 // step + 1
+
+
+@given(st.lists(st.integers(1, 500), max_size=30), st.integers(0, 20), st.integers(1, 900))
+def test_a_cut_takes_whole_turns_and_no_more_than_are_needed_for_its_steps(sizes: list[int], steps: int, step: int):
+    turns = [(said("user", "x" * size),) for size in sizes]
+    dropped = window.cut(turns, steps, step)
+    assert sum(sizes[:dropped]) >= min(steps * step, sum(sizes))
+    assert not dropped or sum(sizes[: dropped - 1]) < steps * step
+
+
+@given(st.text(max_size=300), st.integers(0, 200))
+def test_a_text_is_shortened_to_its_end_from_a_sentence_on(text: str, most: int):
+    left = window.shortened(text, most)
+    assert len(left.encode()) <= most or left == text == ""
+    assert text.endswith(left)
+
+
+def test_a_text_is_cut_where_sentences_begin():
+    assert window.shortened("One is here. Two is there. Three.", 24) == "Two is there. Three."
+    assert window.shortened("One is here. Two is there. Three.", 3) == ""
+
+
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=5))
+def test_no_tokenizer_makes_more_tokens_than_there_are_bytes(contents: list[str]):
+    messages = [said("user", content) for content in contents]
+    assert window.most_tokens(messages) >= sum(len(content.encode()) for content in contents) + len(contents)
