@@ -105,6 +105,7 @@ def answer(message: pb.Final, timings: Timings) -> Answer:
         reasoning=message.reasoning,
         logprobs=_logprobs(message.logprobs),
         prompt=_prompt(message.prompt) if message.HasField("prompt") else None,
+        usable_ms=message.usable_ms if message.HasField("usable_ms") else None,
     )
 
 

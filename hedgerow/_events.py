@@ -176,6 +176,7 @@ class Answer:
     reasoning: str = ""  # what the model thought before it answered
     logprobs: tuple[TokenLogprob, ...] = ()  # of the text's tokens, where `top_logprobs` asks for them
     prompt: PromptReport | None = None  # None where it was as it came
+    usable_ms: float | None = None  # to the first whole sentence, or all there is without one
 
 
 @dataclass(frozen=True, slots=True)

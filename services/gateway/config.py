@@ -462,7 +462,7 @@ class GatewaySettings(ServiceSettings):
         description="The longest silence in the middle of an answer before its model counts as broken. 0: none.",
     )
     targets: dict[str, TargetSettings] = Field(
-        {}, description="Latency targets, as JSON by stage; `ttft` and `total` are the answer's own."
+        {}, description="Latency targets, as JSON by stage; `ttft`, `usable` and `total` are the answer's own."
     )
 
     @field_validator("http_address")

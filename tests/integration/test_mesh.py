@@ -50,6 +50,30 @@ async def test_a_paraphrase_hits_at_a_threshold_that_admits_it_and_another_count
     assert (other.text, other.cache.verdict) == ("The capital of Spain is Madrid.", "miss")
 
 
+async def test_a_conversation_of_sixty_turns_stays_within_the_context_and_goes_on_beginning_alike(
+    client: hedgerow.AsyncClient,
+):
+    turns, answers = [], []
+    for turn in range(60):
+        turns += [
+            hedgerow.Message("user", f"Question {turn}: {FRANCE} Please say it in one short sentence."),
+            hedgerow.Message("assistant", f"Answer {turn}: {PARIS} It lies on the river Seine."),
+        ]
+        if turn > 40:
+            asked = [hedgerow.Message("system", "Answer briefly."), *turns, hedgerow.Message("user", FRANCE)]
+            answers.append(await client.ask(asked, model="demo-llm", cache="bypass", max_tokens=16))
+    assert all(answer.text for answer in answers)
+    fitted = [answer.prompt for answer in answers]
+    assert all(report and not report.estimated for report in fitted)
+    assert max(report.tokens_after for report in fitted) <= 2_048 - 16 < fitted[-1].tokens_before
+    assert all(
+        report.tokens_after == answer.usage.prompt_tokens for report, answer in zip(fitted, answers, strict=True)
+    )
+    assert 1 < len({report.dropped_turns for report in fitted}) <= 6
+    reused = sum(answer.usage.cached_prompt_tokens for answer in answers[1:])
+    assert reused > 0.5 * sum(answer.usage.prompt_tokens for answer in answers[1:])
+
+
 async def test_an_answer_ends_at_its_budget_with_what_there_is(client: hedgerow.AsyncClient):
     budget_ms = 300
     for _ in range(6):  # how fast the machine is, and what else it has to do, is its own affair

@@ -267,7 +267,7 @@ class Decision(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., at_ms: _Optional[float] = ...) -> None: ...
 
 class Final(_message.Message):
-    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd", "transcript", "sights", "tool_calls", "reasoning", "logprobs", "prompt")
+    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd", "transcript", "sights", "tool_calls", "reasoning", "logprobs", "prompt", "usable_ms")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -287,6 +287,7 @@ class Final(_message.Message):
     REASONING_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
+    USABLE_MS_FIELD_NUMBER: _ClassVar[int]
     text: str
     finish_reason: _chat_pb2.FinishReason
     model: str
@@ -306,7 +307,8 @@ class Final(_message.Message):
     reasoning: str
     logprobs: _containers.RepeatedCompositeFieldContainer[_chat_pb2.TokenLogprob]
     prompt: PromptReport
-    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ..., transcript: _Optional[str] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., prompt: _Optional[_Union[PromptReport, _Mapping]] = ...) -> None: ...
+    usable_ms: float
+    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ..., transcript: _Optional[str] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., prompt: _Optional[_Union[PromptReport, _Mapping]] = ..., usable_ms: _Optional[float] = ...) -> None: ...
 
 class PromptReport(_message.Message):
     __slots__ = ("tokens_before", "tokens_after", "estimated", "dropped_turns", "summary", "diet", "system")

@@ -64,7 +64,7 @@ class Answer:
         try:
             yield draft.flush()
         finally:
-            ledger.publish()
+            ledger.publish(final)
             for stage in self._started.values():
                 stage.after_final(final)
 

@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any
 
 from opentelemetry.trace import Span
-from prometheus_client import Counter, Histogram
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer import metrics
+from services.gateway.answer.metrics import OUTCOMES, REASONS, VERDICTS
 from services.gateway.answer.plan import Plan
 from services.gateway.answer.targets import Targets
 from services.gateway.answer.written import Written
@@ -26,31 +25,7 @@ from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError
 
 _log = logging.getLogger(__name__)
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, 10, 30)
-_STAGE_SECONDS = Histogram("hedgerow_stage_seconds", "Time a stage took.", ["stage", "outcome"], buckets=_BUCKETS)
-_TTFT_SECONDS = Histogram("hedgerow_ttft_seconds", "Time to first text.", ["model", "cache"], buckets=_BUCKETS)
-_TOTAL_SECONDS = Histogram("hedgerow_total_seconds", "Time to the last event.", ["model", "cache"], buckets=_BUCKETS)
-_ANSWERS = Counter("hedgerow_answers", "Answers.", ["model", "finish_reason", "cache"])
-_DEGRADED = Counter("hedgerow_degraded", "Answers that are less than they could be.", ["reason"])
-_TOKENS = Counter("hedgerow_tokens", "Tokens.", ["model", "kind"])
-_COST_USD = Counter("hedgerow_cost_usd", "What answers cost, in US dollars at the router's prices.", ["model"])
-_DROPPED = Counter("hedgerow_dropped", "Answers whose client left, by how far they had got.", ["progress"])
 _LEAST_S = 0.001  # less is no time for a call
-# `labels` takes a lock and formats its values each time; the labels here have few values.
-_stage_seconds, _ttft_seconds, _total_seconds = map(
-    cache, (_STAGE_SECONDS.labels, _TTFT_SECONDS.labels, _TOTAL_SECONDS.labels)
-)
-_answers, _tokens = map(cache, (_ANSWERS.labels, _TOKENS.labels))
-
-
-def _words(enum: Any, prefix: str) -> dict[int, str]:
-    """The values of a protobuf enum as lower-case words."""
-    return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
-
-
-_OUTCOMES = _words(pb.StageOutcome, "STAGE_OUTCOME_")
-_VERDICTS = _words(pb.CacheVerdict, "CACHE_VERDICT_")
-_REASONS = _words(chat_pb2.FinishReason, "FINISH_REASON_")
 
 
 @dataclass(slots=True)
@@ -98,8 +73,15 @@ class Ledger:
     @property
     def ttft_s(self) -> float | None:
         """Seconds from admission to the first text, thought or call; None where there is none."""
-        first_at = self.written.first_at
-        return None if first_at is None else first_at - self.opened
+        return self._since_opened(self.written.first_at)
+
+    @property
+    def usable_s(self) -> float | None:
+        """Seconds to the first text of use by itself; None where there is none."""
+        return self._since_opened(self.written.usable_at)
+
+    def _since_opened(self, moment: float | None) -> float | None:
+        return None if moment is None else moment - self.opened
 
     def elapsed(self) -> float:
         """Seconds since the request was admitted."""
@@ -153,7 +135,7 @@ class Ledger:
                 {
                     "hedgerow.stage.budget_ms": running.budget_s * 1000,
                     "hedgerow.stage.spent_ms": spent * 1000,
-                    "hedgerow.stage.outcome": _OUTCOMES[running.outcome],
+                    "hedgerow.stage.outcome": OUTCOMES[running.outcome],
                     "hedgerow.stage.detail": running.detail,
                 }
             )
@@ -188,6 +170,7 @@ class Ledger:
         """The last event."""
         self.total_s = self.elapsed()
         self.usage.completion_tokens = self.usage.completion_tokens or self.written.tokens
+        self.written.close()
         self._compare_with_targets()
         if self.prompt:
             self._close_prompt(self.prompt)
@@ -211,6 +194,7 @@ class Ledger:
             reasoning="".join(self.written.reasoning),
             logprobs=self.written.logprobs,
             prompt=self.prompt,
+            usable_ms=None if self.usable_s is None else self.usable_s * 1000,
         )
 
     def _close_prompt(self, report: pb.PromptReport) -> None:
@@ -231,35 +215,23 @@ class Ledger:
         if self.total_s:
             return
         progress = "in text" if self.written.begun else "before text" if self.stages else "before any stage"
-        _DROPPED.labels(progress).inc()
+        metrics.DROPPED.labels(progress).inc()
         self.span.set_attribute("hedgerow.dropped", progress)
         self._trace_decisions()
 
-    def publish(self) -> None:
+    def publish(self, final: pb.Final) -> None:
         """Put the account into the metrics and on the span; after `close`, when the client has it already."""
-        for stage in self.stages:
-            _stage_seconds(stage.name, _OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
-        verdict, reason = _VERDICTS[self.cache.verdict], _REASONS[self.finish_reason]
-        _answers(self.model, reason, verdict).inc()
-        _total_seconds(self.model, verdict).observe(self.total_s)
-        if self.ttft_s is not None:
-            _ttft_seconds(self.model, verdict).observe(self.ttft_s)
-        for label in self.degraded:
-            _DEGRADED.labels(label).inc()
-        if self.usage.completion_tokens:
-            _tokens(self.model, "prompt").inc(self.usage.prompt_tokens)
-            _tokens(self.model, "completion").inc(self.usage.completion_tokens)
-        if self.cost_usd:
-            _COST_USD.labels(self.model).inc(self.cost_usd)
+        metrics.observe(final)
         if self.span.is_recording():
             self.span.set_attributes(
                 {
                     "hedgerow.budget_ms": self.plan.budget_ms,
                     "hedgerow.total_ms": self.total_s * 1000,
                     "hedgerow.ttft_ms": -1.0 if self.ttft_s is None else self.ttft_s * 1000,
+                    "hedgerow.usable_ms": -1.0 if self.usable_s is None else self.usable_s * 1000,
                     "hedgerow.model": self.model,
-                    "hedgerow.finish_reason": reason,
-                    "hedgerow.cache.verdict": verdict,
+                    "hedgerow.finish_reason": REASONS[final.finish_reason],
+                    "hedgerow.cache.verdict": VERDICTS[final.cache.verdict],
                     "hedgerow.degraded": self.degraded,
                 }
             )
@@ -286,5 +258,7 @@ class Ledger:
         spent_ms = {stage.name: stage.spent_ms for stage in self.stages} | {"total": self.total_s * 1000}
         if self.ttft_s is not None:
             spent_ms["ttft"] = self.ttft_s * 1000
+        if self.usable_s is not None:
+            spent_ms["usable"] = self.usable_s * 1000
         for name, percentile, text in self.targets.missed(spent_ms):
             self.decide(Act[f"TARGET_MISSED_{percentile.upper()}"], name, text)

@@ -20,7 +20,7 @@ _PERCENTILES = ("p99", "p95", "p50")
 
 
 class Targets:
-    """Targets by stage; `ttft` and `total` are the whole answer's."""
+    """Targets by stage; `ttft`, `usable` and `total` are the whole answer's."""
 
     def __init__(self, settings: Mapping[str, TargetSettings] | None = None):
         self._targets = {

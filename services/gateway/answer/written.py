@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from hedgerow._sentences import SentenceSplitter
 from hedgerow.chat.v1 import chat_pb2
 from services.runtime.deadline import Clock
 
@@ -21,6 +22,8 @@ class Written:
     logprobs: list[chat_pb2.TokenLogprob] = field(default_factory=list)
     tokens: int = 0  # of all of these, as far as they are known
     first_at: float | None = None  # when the first of it came
+    usable_at: float | None = None  # when its first sentence was whole
+    _sentences: SentenceSplitter | None = field(default_factory=SentenceSplitter)  # None once there was one
 
     @property
     def begun(self) -> bool:
@@ -40,6 +43,13 @@ class Written:
         self._came(tokens)
         self.text.append(text)
         self.logprobs.extend(logprobs)
+        if self._sentences and self._sentences.feed(text):
+            self.usable_at, self._sentences = self.clock(), None
+
+    def close(self) -> None:
+        """There is no more of it: what there is has to do."""
+        if self.usable_at is None and self.text:
+            self.usable_at = self.clock()
 
     def add_reasoning(self, text: str, tokens: int) -> None:
         self._came(tokens)

@@ -7,21 +7,14 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.metrics import OUTCOMES, REASONS, VERDICTS
 from services.gateway.http.errors import Headers
 
-
-def _words(enum: Any, prefix: str) -> dict[int, str]:
-    return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
-
-
-_FINISHES = _words(chat_pb2.FinishReason, "FINISH_REASON_")
-_VERDICTS = _words(pb.CacheVerdict, "CACHE_VERDICT_")
-_OUTCOMES = _words(pb.StageOutcome, "STAGE_OUTCOME_")
 _SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (
     (b"x-hedgerow-model", lambda final: final.model),
-    (b"x-hedgerow-cache", lambda final: _VERDICTS[final.cache.verdict]),
+    (b"x-hedgerow-cache", lambda final: VERDICTS[final.cache.verdict]),
     (b"x-hedgerow-degraded", lambda final: ",".join(final.degraded)),
-    (b"x-hedgerow-finish-reason", lambda final: _FINISHES[final.finish_reason]),
+    (b"x-hedgerow-finish-reason", lambda final: REASONS[final.finish_reason]),
     (b"x-hedgerow-ttft-ms", lambda final: f"{final.ttft_ms:.1f}" if final.HasField("ttft_ms") else ""),
     (b"x-hedgerow-total-ms", lambda final: f"{final.total_ms:.1f}"),
     (b"x-hedgerow-cost-usd", lambda final: f"{final.cost_usd:.8f}"),
@@ -33,9 +26,10 @@ def account(final: pb.Final) -> dict[str, Any]:
     told: dict[str, Any] = {
         "trace_id": final.trace_id,
         "model": final.model,
-        "finish_reason": _FINISHES[final.finish_reason],
+        "finish_reason": REASONS[final.finish_reason],
         "budget_ms": round(final.budget_ms, 3),
         "ttft_ms": round(final.ttft_ms, 3) if final.HasField("ttft_ms") else None,
+        "usable_ms": round(final.usable_ms, 3) if final.HasField("usable_ms") else None,
         "total_ms": round(final.total_ms, 3),
         "cost_usd": final.cost_usd,
         "prompt_tokens": final.usage.prompt_tokens,
@@ -68,7 +62,7 @@ def is_budget(final: pb.Final) -> bool:
 
 
 def _cache(report: pb.CacheReport) -> dict[str, Any]:
-    told: dict[str, Any] = {"verdict": _VERDICTS[report.verdict]}
+    told: dict[str, Any] = {"verdict": VERDICTS[report.verdict]}
     if report.HasField("similarity"):
         told["similarity"] = round(report.similarity, 4)
     if report.key:
@@ -94,7 +88,7 @@ def _stage(stage: pb.Stage) -> dict[str, Any]:
         "budget_ms": round(stage.budget_ms, 3),
         "spent_ms": round(stage.spent_ms, 3),
         "started_ms": round(stage.started_ms, 3),
-        "outcome": _OUTCOMES[stage.outcome],
+        "outcome": OUTCOMES[stage.outcome],
         "detail": stage.detail,
     }
 

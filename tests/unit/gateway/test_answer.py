@@ -27,6 +27,7 @@ from services.gateway.policies.usual import Usual
 from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Media
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
+from tests.clock import loop_clock
 from tests.unit.gateway.scripted import (
     NotedWriteBehind,
     ScriptedCache,
@@ -66,7 +67,7 @@ class Scene:
         self.llms = llms or {"small": ScriptedLlm(text("Pa"), 0.01, finish("ris.")), "large": ScriptedLlm()}
         self.near, self.write_behind, self.quotas = L1Cache(10, 30), NotedWriteBehind(), Quotas()
         self.near.watch_began()
-        self.fleet = fleet(**self.llms)
+        self.fleet = fleet(loop_clock, **self.llms)
         self.breaker = make_breaker(BreakerSettings(), "cache", Usual(0.05))
         self.backends = Backends(
             cache,
@@ -102,7 +103,9 @@ class Scene:
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
         then = lambda over: self.billed.append(100 - over)  # noqa: E731
         reservation = self.quotas.reserve("acme", ACME.allowance, 100, then=then)
-        return Answer(Draft(question, ACME, Ledger(plan, INVALID_SPAN, 0.01), self.backends), reservation)
+        return Answer(
+            Draft(question, ACME, Ledger(plan, INVALID_SPAN, 0.01, clock=loop_clock), self.backends), reservation
+        )
 
     async def messages(self, **fields: object) -> list[pb.GenerateResponse]:
         return [message async for message in self.answer(**fields).messages()]
@@ -441,3 +444,12 @@ async def test_a_stream_that_ends_without_a_finish_is_an_error():
         pending.text._task.cancel()
     with pytest.raises(Unavailable, match="cancelled"):
         await answering
+
+
+async def test_the_first_whole_sentence_is_told_and_all_there_is_where_there_is_none():
+    script = (0.1, text("It is "), 0.1, text("Paris. "), 0.1, text("The Seine"), 0.1, finish(" is there."))
+    final = await Scene(small=ScriptedLlm(*script)).final()
+    assert (round(final.ttft_ms), round(final.usable_ms), round(final.total_ms)) == (100, 300, 400)
+    cut = await Scene(small=ScriptedLlm(text("It"), 0.1, finish(" is"))).final()
+    assert round(cut.usable_ms) == 100
+    assert not (await Scene(small=ScriptedLlm(finish())).final()).HasField("usable_ms")

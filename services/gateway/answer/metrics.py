@@ -1,0 +1,58 @@
+"""What answers leave in the metrics, and the words of the contract as metrics, traces and accounts write them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from prometheus_client import Counter, Histogram
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2.5, 5, 10, 30)
+_BY = ["model", "cache"]
+_STAGE_SECONDS = Histogram("hedgerow_stage_seconds", "Time a stage took.", ["stage", "outcome"], buckets=_BUCKETS)
+_TTFT_SECONDS = Histogram("hedgerow_ttft_seconds", "Time to first text.", _BY, buckets=_BUCKETS)
+_USABLE_SECONDS = Histogram("hedgerow_usable_seconds", "Time to the first whole sentence.", _BY, buckets=_BUCKETS)
+_TOTAL_SECONDS = Histogram("hedgerow_total_seconds", "Time to the last event.", _BY, buckets=_BUCKETS)
+_ANSWERS = Counter("hedgerow_answers", "Answers.", ["model", "finish_reason", "cache"])
+_DEGRADED = Counter("hedgerow_degraded", "Answers that are less than they could be.", ["reason"])
+_TOKENS = Counter("hedgerow_tokens", "Tokens.", ["model", "kind"])
+_COST_USD = Counter("hedgerow_cost_usd", "What answers cost, in US dollars at the router's prices.", ["model"])
+DROPPED = Counter("hedgerow_dropped", "Answers whose client left, by how far they had got.", ["progress"])
+# `labels` takes a lock and formats its values each time; the labels here have few values.
+_stage_seconds, _ttft_seconds, _usable_seconds, _total_seconds = map(
+    cache, (_STAGE_SECONDS.labels, _TTFT_SECONDS.labels, _USABLE_SECONDS.labels, _TOTAL_SECONDS.labels)
+)
+_answers, _tokens = map(cache, (_ANSWERS.labels, _TOKENS.labels))
+
+
+def _words(enum: Any, prefix: str) -> dict[int, str]:
+    """The values of a protobuf enum as lower-case words."""
+    return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
+
+
+OUTCOMES = _words(pb.StageOutcome, "STAGE_OUTCOME_")
+VERDICTS = _words(pb.CacheVerdict, "CACHE_VERDICT_")
+REASONS = _words(chat_pb2.FinishReason, "FINISH_REASON_")
+
+
+def observe(final: pb.Final) -> None:
+    """Count an answer that its client has."""
+    for stage in final.stages:
+        _stage_seconds(stage.name, OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
+    model, verdict = final.model, VERDICTS[final.cache.verdict]
+    _answers(model, REASONS[final.finish_reason], verdict).inc()
+    _total_seconds(model, verdict).observe(final.total_ms / 1000)
+    if final.HasField("ttft_ms"):
+        _ttft_seconds(model, verdict).observe(final.ttft_ms / 1000)
+    if final.HasField("usable_ms"):
+        _usable_seconds(model, verdict).observe(final.usable_ms / 1000)
+    for label in final.degraded:
+        _DEGRADED.labels(label).inc()
+    if final.usage.completion_tokens:
+        _tokens(model, "prompt").inc(final.usage.prompt_tokens)
+        _tokens(model, "completion").inc(final.usage.completion_tokens)
+    if final.cost_usd:
+        _COST_USD.labels(model).inc(final.cost_usd)
