@@ -15,6 +15,7 @@ from hedgerow.channel import RESET
 # gRPC's words, after those of `_NOBODY_THERE`, for a server that is there.
 _NOT_TRUSTED = ("handshake failed", "verification check failed")
 _HUNG_UP = ("socket closed", "connection reset")
+_OWN = "locally cancelled"  # in gRPC's words for a call that this side has cancelled
 _NOBODY_THERE = ("failed to connect", "errors resolving", "dns resolution failed")
 
 
@@ -73,6 +74,11 @@ def _without_details(call: Any, peer: Peer, timeout_s: float | None, trace_id: s
         return _not_proven(peer, text) or nobody_at(peer, text)
     if code is grpc.StatusCode.UNAVAILABLE or (code is grpc.StatusCode.INTERNAL and RESET in text):
         message = f"lost the connection to the {peer.service} at {peer.target}: {text}"
+        return Unavailable(message, reason="CONNECTION_LOST", trace_id=trace_id)
+    if (
+        code is grpc.StatusCode.CANCELLED and _OWN not in text.lower()
+    ):  # a server that stops drops what it has not begun
+        message = f"the {peer.service} at {peer.target} dropped the call: it may be stopping"
         return Unavailable(message, reason="CONNECTION_LOST", trace_id=trace_id)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED and timeout_s is not None:
         message = f"the {peer.service} at {peer.target} had not finished after {timeout_s:g} s"

@@ -1,9 +1,11 @@
 import grpc
 import pytest
 
-from hedgerow import Internal, Unavailable
+from hedgerow import Cancelled, Internal, Unavailable
 from hedgerow._peer import Peer
 from hedgerow._status import from_rpc_error
+
+PEER = Peer("x:1", None)
 
 
 class ScriptedError(grpc.RpcError):
@@ -26,6 +28,7 @@ class ScriptedError(grpc.RpcError):
     ("code", "text"),
     [
         (grpc.StatusCode.UNAVAILABLE, "recvmsg:Connection reset by peer"),
+        (grpc.StatusCode.CANCELLED, ""),  # of a server that stops
         (grpc.StatusCode.INTERNAL, "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"),
     ],
 )
@@ -35,5 +38,10 @@ def test_an_answer_that_is_cut_off_on_its_way_is_a_lost_connection_also_through_
     assert (error.reason, error.trace_id) == ("CONNECTION_LOST", "t")
 
 
+def test_who_cancels_a_call_has_lost_nobody():
+    error = from_rpc_error(ScriptedError(grpc.StatusCode.CANCELLED, "Locally cancelled by application!"), PEER, 1.0)
+    assert isinstance(error, Cancelled)
+
+
 def test_a_bug_stays_a_bug():
-    assert isinstance(from_rpc_error(ScriptedError(grpc.StatusCode.INTERNAL, "oh"), Peer("x:1", None), 1.0), Internal)
+    assert isinstance(from_rpc_error(ScriptedError(grpc.StatusCode.INTERNAL, "oh"), PEER, 1.0), Internal)
