@@ -13,27 +13,13 @@ from openai import AsyncOpenAI
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
-from tests.conftest import Start
-from tests.integration.http_gateway import HttpGateway, start_http_gateway
+from tests.integration.http_gateway import HttpGateway
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_llm import ScriptedLlm, end, words
 
 ASKED = "What is the capital of France?"
 MESSAGE = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": ASKED}]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
-
-
-@pytest.fixture
-async def gateway(start: Start, llm: ScriptedLlm) -> HttpGateway:
-    return await start_http_gateway(start, llm)
-
-
-@pytest.fixture
-async def openai_(gateway: HttpGateway) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(
-        base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, _strict_response_validation=True
-    ) as connected:
-        yield connected
 
 
 @pytest.fixture
