@@ -249,6 +249,7 @@ async def test_what_is_no_route_is_told_as_an_error(
     answer = await http.request(method, path)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+    assert answer.headers.get("allow") == ("POST" if status == 405 else None)
 
 
 async def test_a_page_elsewhere_cannot_ask(http: httpx.AsyncClient) -> None:

@@ -1,120 +1,44 @@
 """Clients that nobody here wrote, unmodified, against the gateway by HTTP: each in a process of its own, with the
-packages that its users have (`tests/clients/`), before scripted services."""
+packages that its users have, before scripted services."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-import os
-import shutil
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from bench.environments import NotInstalled, environment, kept, run
-from hedgerow.vision.v1 import vision_pb2
-from tests.conftest import REPOSITORY, starting
-from tests.integration.answering_llm import answering_llm
-from tests.integration.http_gateway import HttpGateway, start_http_gateway
-from tests.integration.scripted_audio import recording, segment, serve_audio
-from tests.integration.scripted_cache import VECTOR, serve_cache
-from tests.integration.scripted_vision import TIMING, labels, serve_vision
+from tests.integration.foreign_clients import HEARD, SCRIPTS, Installed, output, whole_gateway
+from tests.integration.http_gateway import HttpGateway
+from tests.integration.scripted_cache import VECTOR
 
 # The first run fetches packages.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
-SCRIPTS = REPOSITORY / "tests/clients"
-NEEDED = "HEDGEROW_TESTS_NEED_CLIENTS"  # no package index is then no reason to leave them out; `.ci/run` says so
 PICTURE, SPOKEN = b"a picture", b"RIFF....WAVE"
-WITHIN_S = 150
-
-PARIS, WEATHER, SEEN, HEARD = "Paris.", "It is sunny.", "A red circle.", "Hello there."
+PARIS, WEATHER, SEEN = "Paris.", "It is sunny.", "A red circle."
 CITY = {"city": "Paris"}
 VECTORS = [list(VECTOR)] * 2
 TOTAL = 9  # tokens
 
 
-class Installed:
-    """The folders of what is installed, each fetched when it is first asked for."""
-
-    def python(self, name: str) -> Path:
-        """The `bin` of the environment that `<name>.txt` lists."""
-        listed = (SCRIPTS / f"{name}.txt").read_text()
-        return _there(lambda: environment(f"client-{name}", listed))
-
-    def node(self) -> Path:
-        """`node_modules` as the lock has them."""
-        if not shutil.which("npm"):
-            pytest.skip("there is no npm")
-        lock = (SCRIPTS / "package-lock.json").read_text()
-        return _there(lambda: kept("clients-node", lock, _npm)) / "node_modules"
-
-
-def _there(install: Callable[[], Path]) -> Path:
-    try:
-        return install()
-    except NotInstalled as problem:
-        if NEEDED in os.environ:
-            raise
-        pytest.skip(f"its packages cannot be fetched ({NEEDED} makes that a failure): {problem}")
-
-
-def _npm(folder: Path) -> None:
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(SCRIPTS / name, folder)
-    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", folder=folder)
-
-
-async def output(*command: str | Path, **environment: str) -> tuple[int, str, str]:
-    """How a program ended, and what it said. It finds nothing of ours."""
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, env={**own, **environment}
-    )
-    try:
-        async with asyncio.timeout(WITHIN_S):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode or 0, out.decode(), err.decode()
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpGateway]:
-    """One gateway for all of them, with everything that it can have behind it."""
-    async with AsyncExitStack() as stack:
-        llm, vision, audio, cache = [
-            await stack.enter_async_context(each)
-            for each in (answering_llm(), serve_vision(), serve_audio(), serve_cache())
-        ]
-        vision.script = [vision_pb2.ClassifyResponse(results=[labels(("red circle", 0.99))], timing=TIMING)]
-        audio.script = recording(segment(0, HEARD))
-        addresses = {
-            f"{name}_address": each.target for name, each in (("vision", vision), ("audio", audio), ("cache", cache))
-        }
-        start = await stack.enter_async_context(starting(tmp_path_factory.mktemp("logs")))
-        yield await start_http_gateway(start, llm, l1_cache_entries="0", **addresses)  # each answer is the model's
-
-
-@pytest.fixture(scope="module")
-def installed() -> Installed:
-    return Installed()
+    """One for all of them."""
+    async with whole_gateway(tmp_path_factory.mktemp("logs")) as running:
+        yield running
 
 
 Ask = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @pytest.fixture
-def ask(gateway: HttpGateway, installed: Installed) -> Ask:
+def ask(gateway: HttpGateway) -> Ask:
     """Runs a script of `tests/clients/` and returns what each of its checks has seen."""
+    installed = Installed()
     given = [f"{gateway.url}/v1", *(base64.b64encode(each).decode() for each in (PICTURE, SPOKEN))]
 
     async def ask(name: str) -> dict[str, Any]:
