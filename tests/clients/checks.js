@@ -23,6 +23,7 @@ async function tell(checks) {
 }
 
 const QUESTION = "What is the capital of France?";
+const ANOTHER = "And which one is it really?"; // what was just answered has no usage: it cost nothing
 const BUSY = `Are you busy, ${process.argv[1]}?`; // the model is, the first time that it is asked just this
 const CITY = { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false };
-module.exports = { baseURL, picture, recording, refused, tell, QUESTION, BUSY, CITY };
+module.exports = { baseURL, picture, recording, refused, tell, QUESTION, ANOTHER, BUSY, CITY };

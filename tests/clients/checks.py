@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 QUESTION = "What is the capital of France?"
+ANOTHER = "And which one is it really?"  # what was just answered has no usage: it cost nothing
 BUSY = f"Are you busy, {Path(sys.argv[0]).stem}?"  # the model is, the first time that it is asked just this
 BASE_URL, PICTURE, RECORDING = (*sys.argv[1:], "", "", "")[:3]  # the last two: base64
 SCHEMA = {

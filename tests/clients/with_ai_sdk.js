@@ -3,7 +3,7 @@
 
 const { createOpenAICompatible } = require("@ai-sdk/openai-compatible");
 const { embedMany, generateText, jsonSchema, Output, stepCountIs, streamText, tool } = require("ai");
-const { baseURL, picture, refused, tell, QUESTION, BUSY, CITY } = require("./checks.js");
+const { baseURL, picture, refused, tell, QUESTION, ANOTHER, BUSY, CITY } = require("./checks.js");
 
 const options = { name: "hedgerow", apiKey: "any", baseURL, includeUsage: true, supportsStructuredOutputs: true };
 const provider = createOpenAICompatible(options);
@@ -18,7 +18,7 @@ tell({
     return [answer.text, answer.usage.totalTokens, answer.finishReason];
   },
   async streamed() {
-    const stream = streamText({ ...first, prompt: QUESTION });
+    const stream = streamText({ ...first, prompt: ANOTHER });
     let said = "";
     for await (const text of stream.textStream) said += text;
     return [said, (await stream.usage).totalTokens, await stream.finishReason];

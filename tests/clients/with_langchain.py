@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checks import BASE_URL, BUSY, PICTURE, QUESTION, RECORDING, SCHEMA, refused, tell
+from checks import ANOTHER, BASE_URL, BUSY, PICTURE, QUESTION, RECORDING, SCHEMA, refused, tell
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
@@ -33,7 +33,7 @@ def whole() -> Any:
 
 
 def streamed() -> Any:
-    chunks = list(model(stream_usage=True).stream(QUESTION))
+    chunks = list(model(stream_usage=True).stream(ANOTHER))
     usage = [chunk.usage_metadata["total_tokens"] for chunk in chunks if chunk.usage_metadata]
     return ["".join(chunk.content for chunk in chunks), usage]
 

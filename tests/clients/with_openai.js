@@ -2,7 +2,7 @@
 "use strict";
 
 const { OpenAI, toFile } = require("openai");
-const { baseURL, picture, recording, refused, tell, QUESTION, BUSY, CITY } = require("./checks.js");
+const { baseURL, picture, recording, refused, tell, QUESTION, ANOTHER, BUSY, CITY } = require("./checks.js");
 
 const client = new OpenAI({ baseURL, apiKey: "any", maxRetries: 0 });
 const asked = (content, more = {}) => ({ model: "m", messages: [{ role: "user", content }], ...more });
@@ -21,7 +21,7 @@ tell({
     const options = { stream: true, stream_options: { include_usage: true } };
     let said = "";
     let total = 0;
-    for await (const chunk of await chat(QUESTION, options)) {
+    for await (const chunk of await chat(ANOTHER, options)) {
       said += chunk.choices[0]?.delta.content ?? "";
       total = chunk.usage?.total_tokens ?? total;
     }

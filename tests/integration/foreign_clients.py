@@ -76,8 +76,8 @@ async def output(*command: str | Path, **environment: str) -> tuple[int, str, st
 
 @asynccontextmanager
 async def whole_gateway(logs: Path) -> AsyncIterator[HttpGateway]:
-    """With everything behind it that a gateway can have, all of it scripted. Each answer is the model's: nothing is
-    cached."""
+    """With everything behind it that a gateway can have, all of it scripted. The cache knows nothing: an answer that is
+    not the model's was still waiting to be stored."""
     async with AsyncExitStack() as stack:
         services = (answering_llm(), serve_vision(), serve_audio(), serve_cache())
         llm, vision, audio, cache = [await stack.enter_async_context(each) for each in services]
