@@ -209,22 +209,3 @@ async def test_anthropics_client_gets_errors_in_its_own_shape(anthropic_: AsyncA
     with pytest.raises(anthropic.APIStatusError, match="broke in mid-answer"):
         async for _ in await anthropic_.messages.create(**MESSAGE, stream=True):
             pass
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/completions", {"model": "m", "prompt": ASKED}),
-        ("/v1/responses", {"model": "m", "input": ASKED}),
-        ("/v1/messages", MESSAGE),
-    ],
-)
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_leaves_stops_the_model(
-    gateway: HttpGateway, llm: ScriptedLlm, path: str, body: dict[str, object], stream: bool
-) -> None:
-    llm.script = [Hold()]
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
-        with pytest.raises(httpx.ReadTimeout):
-            await http.post(path, json={**body, "stream": stream}, timeout=httpx.Timeout(5, read=0.5))
-    await llm.cancelled.wait()
