@@ -58,11 +58,11 @@ def _npm(folder: Path) -> None:
     run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", folder=folder)
 
 
-async def output(*command: str | Path, **environment: str) -> tuple[int, str, str]:
-    """How a program ended, and what it said. It finds nothing of ours."""
+async def output(*command: str | Path, folder: Path | None = None, **environment: str) -> tuple[int, str, str]:
+    """How a program ended, and what it said. It finds nothing of ours, and leaves what it leaves in `folder`."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env={**own, **environment}
+        *command, cwd=folder, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env={**own, **environment}
     )
     try:
         async with asyncio.timeout(WITHIN_S):
