@@ -78,9 +78,12 @@ docs: setup  ## Write docs/settings.md and the tables of labels and of the mesh 
 	$(BIN)/python -m docs.labels
 	$(BIN)/python -m docs.mesh_file
 
-lock: setup  ## Resolve requirements.lock anew
+lock: setup  ## Resolve requirements.lock anew, and the clients of tests/clients/
 	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(TORCH) --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links -o requirements.lock
+	for wanted in tests/clients/*.in; do $(UV) pip compile -q --universal --python-version 3.11 --no-header \
+	  --no-annotate --no-emit-index-url --no-emit-find-links $$wanted -o $${wanted%.in}.txt; done
+	cd tests/clients && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
 
 clean:  ## Remove what was made
 	rm -rf .venv .hedgerow .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

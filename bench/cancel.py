@@ -1,23 +1,28 @@
-"""How soon the engine stops when the client leaves, by cancelling or by vanishing (its connection cut) in mid-stream.
+"""How soon the engine stops when the client leaves.
 
-The demo mesh on its real engines. Stopped means that vLLM's own count of running requests, asked of the llm service
+By gRPC it cancels, or vanishes (its connection is cut), in mid-stream; by HTTP/1.1 it closes its connection, and by
+HTTP/2 through Envoy it resets its stream, each in mid-stream and while it waits for a whole answer. The demo mesh on
+its real engines, with a real Envoy. Stopped means that vLLM's own count of running requests, asked of the llm service
 over and over, is back at zero.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
 from rich.table import Table
 
 import hedgerow
+from bench.mesh.cluster import Cluster, an_address
 from bench.stats import percentiles
+from bench.wires import Wire, http1, http2
 from hedgerow.channel import open_channel
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 from launcher.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
@@ -25,31 +30,67 @@ from launcher.processes import free_ports
 
 SAMPLES = 30
 _STORY = "Tell me a long story about a fox."
-# Made to match 400 words, the answer does not end by itself while the clock runs.
-_OPTIONS: hedgerow.Options = {"tier": "quality", "cache": "bypass", "max_tokens": 512, "regex": "([a-z]+ ){400}"}
+_LONG = "([a-z]+ ){400}"  # made to match 400 words, the answer does not end by itself while the clock runs
+_OPTIONS: hedgerow.Options = {"tier": "quality", "cache": "bypass", "max_tokens": 512, "regex": _LONG}
+_BODY = {
+    "model": "quality",
+    "messages": [{"role": "user", "content": _STORY}],
+    "max_tokens": 512,
+    "response_format": {"type": "regex", "regex": _LONG},
+    "hedgerow": {"cache": "bypass"},
+}
+_CLIENTS = {
+    "cancelled": "gRPC, it cancels",
+    "vanished": "gRPC, its connection is cut",
+    "http1": "HTTP/1.1, in mid-stream",
+    "http1_whole": "HTTP/1.1, not streamed",
+    "http2": "HTTP/2 through Envoy, in mid-stream",
+    "http2_whole": "HTTP/2 through Envoy, not streamed",
+}
 _POLL_S = 0.002  # asked without a pause, the question would take the cores from those it is about
 Progress = Callable[[str], None]
 
 
 async def run(progress: Progress) -> dict[str, object]:
     """Start the demo mesh, measure, stop it. One to two minutes."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         progress("cancel: starting the demo mesh")
-        specs = demo_mesh(free_ports(len(SERVICES)), Path(folder), default_models_dir())
+        *ports, http_port = free_ports(len(SERVICES) + 1)
+        specs = demo_mesh(ports, folder, default_models_dir(), http_port=http_port)
         at = {spec.name: spec.address for spec in specs}
-        async with Mesh(specs, Path(folder)), open_channel(at["llm-quality"]) as channel:
-            engine = _Engine(channel)
-            progress(f"cancel: {SAMPLES} clients that cancel, {SAMPLES} that vanish")
-            cancelled, vanished = [], []
-            async with hedgerow.AsyncClient(at["gateway"]) as client:
-                for _ in range(SAMPLES):
-                    cancelled.append(await _cancel(client, engine))
-                    vanished.append(await _vanish(at["gateway"], engine))
-    return {
-        "cancelled_ms": {**percentiles(cancelled, 1), "max": round(max(cancelled), 1)},
-        "vanished_ms": {**percentiles(vanished, 1), "max": round(max(vanished), 1)},
-        "samples": SAMPLES,
-    }
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            await enter(Mesh(specs, folder))
+            edge = await _envoy(Cluster(stack, folder, progress), at["gateway"], http_port)
+            engine = _Engine(await enter(open_channel(at["llm-quality"])))
+            client = await enter(hedgerow.AsyncClient(at["gateway"]))
+            gateway = f"127.0.0.1:{http_port}"
+            ways: dict[str, Callable[[], Awaitable[float]]] = {
+                "cancelled": lambda: _cancel(client, engine),
+                "vanished": lambda: _vanish(at["gateway"], engine),
+                "http1": lambda: _leave(http1, gateway, engine),
+                "http1_whole": lambda: _leave(http1, gateway, engine, stream=False),
+                "http2": lambda: _leave(http2, edge, engine),
+                "http2_whole": lambda: _leave(http2, edge, engine, stream=False),
+            }
+            progress(f"cancel: {SAMPLES} clients each that leave in {len(ways)} ways, in turns")
+            times: dict[str, list[float]] = {way: [] for way in ways}
+            for _ in range(SAMPLES):
+                for way, measure in ways.items():
+                    times[way].append(await measure())
+    told = {f"{way}_ms": {**percentiles(spent, 1), "max": round(max(spent), 1)} for way, spent in times.items()}
+    return {**told, "samples": SAMPLES}
+
+
+async def _envoy(cluster: Cluster, gateway: str, http_port: int) -> str:
+    """Where an Envoy serves before the gateway."""
+    edge, endpoint = an_address(), {"address": gateway, "http_port": http_port, "region": "west"}
+    region = {"west": {"latitude": 52.5, "longitude": 13.4}}
+    services = {"gateway": {"endpoints": [endpoint]}}
+    await cluster.control({"regions": region, "services": services, "edge": {"address": edge}})
+    await cluster.envoy(edge)
+    return edge
 
 
 def table(result: Mapping[str, Any]) -> Table:
@@ -57,9 +98,9 @@ def table(result: Mapping[str, Any]) -> Table:
     table = Table(title=f"From the client's leaving to an idle engine, ms ({result['samples']} streams each)")
     for column in ("client", "p50", "p95", "p99", "max"):
         table.add_column(column, justify="left" if column == "client" else "right")
-    for name in ("cancelled", "vanished"):
-        row = result[f"{name}_ms"]
-        table.add_row(name, *(f"{row[key]:.1f}" for key in ("p50", "p95", "p99", "max")))
+    for way, shown in _CLIENTS.items():
+        row = result[f"{way}_ms"]
+        table.add_row(shown, *(f"{row[key]:.1f}" for key in ("p50", "p95", "p99", "max")))
     return table
 
 
@@ -102,6 +143,17 @@ async def _vanish(gateway: str, engine: _Engine) -> float:
         await engine.started()
         left = time.perf_counter()
         wire.cut()
+        return await engine.stopped_after_ms(left)
+
+
+async def _leave(wire: Wire, address: str, engine: _Engine, *, stream: bool = True) -> float:
+    content = json.dumps({**_BODY, "stream": stream}).encode()
+    async with wire(address, "/v1/chat/completions", {"content-type": "application/json"}, content) as asked:
+        if stream:
+            await asked.until(b'"content":"')
+        await engine.started()
+        left = time.perf_counter()
+        await asked.leave()
         return await engine.stopped_after_ms(left)
 
 

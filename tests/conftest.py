@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,13 @@ def models() -> Path:
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
     """Starts `services.<service>` on a free port, waits until it serves, and stops it after the test."""
+    async with starting(tmp_path / "logs") as start:
+        yield start
+
+
+@asynccontextmanager
+async def starting(logs: Path) -> AsyncIterator[Start]:
+    """The same for a fixture of more than one test."""
     async with AsyncExitStack() as stack:
 
         async def start(service: str, name: str = "", address: str = "", **settings: str) -> ServiceProcess:
@@ -67,7 +74,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
             spec = ServiceSpec(
                 name or service, f"services.{service}", address, {**environment, f"{prefix}ADDRESS": address}
             )
-            process = ServiceProcess(spec, tmp_path / "logs")
+            process = ServiceProcess(spec, logs)
             stack.push_async_callback(process.stop)
             await process.wait_serving()
             return process

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,23 +10,20 @@ from pathlib import Path
 import aiohttp
 import yaml
 
+from bench.environments import environment
 from launcher.processes import ServiceFailed, ServiceProcess
 
 VERSION = "1.106.2"
 _STARTS_S = 90.0
-_INSTALLS_S = 580.0
 
 
 async def installed(progress: Callable[[str], None]) -> Path:
     """Its command. Its packages are fetched the first time."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    folder = cache / "hedgerow" / f"litellm-{VERSION}"
-    command = folder / "bin" / "litellm"
-    if not command.exists():
-        progress(f"peers: installing LiteLLM {VERSION} into {folder}")
-        await _do(sys.executable, "-m", "venv", str(folder))
-        await _do(str(folder / "bin" / "python"), "-m", "pip", "install", "-q", f"litellm[proxy]=={VERSION}")
-    return command
+    return await asyncio.to_thread(_installed, progress)
+
+
+def _installed(progress: Callable[[str], None]) -> Path:
+    return environment("litellm", f"litellm[proxy]=={VERSION}\n", progress) / "litellm"
 
 
 def configured(file: Path, models: Mapping[str, str]) -> Path:
@@ -56,10 +51,3 @@ async def serving(process: ServiceProcess, url: str) -> None:
             if process.exit_code is not None or time.monotonic() > ends:
                 raise ServiceFailed(f"LiteLLM has ended or is not serving after {_STARTS_S:g} s:\n{process.tail()}")
             await asyncio.sleep(0.2)
-
-
-async def _do(*command: str) -> None:
-    process = await asyncio.create_subprocess_exec(*command)
-    async with asyncio.timeout(_INSTALLS_S):
-        if await process.wait():
-            raise RuntimeError(f"{' '.join(command)}: ended with {process.returncode}")

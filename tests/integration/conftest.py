@@ -6,13 +6,17 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 import pytest_asyncio
+from openai import AsyncOpenAI
 
 import hedgerow
 from launcher.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
 from launcher.processes import free_ports
+from tests.conftest import Start
 from tests.integration.collector import Collector, collecting
+from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
@@ -40,6 +44,27 @@ async def llm() -> AsyncIterator[ScriptedLlm]:
     async with scripted_llm() as scripted:
         scripted.script = [*words("Paris", "."), end()]
         yield scripted
+
+
+@pytest.fixture
+async def gateway(start: Start, llm: ScriptedLlm) -> HttpGateway:
+    """A real gateway of the test's own, which serves HTTP before that model."""
+    return await start_http_gateway(start, llm)
+
+
+@pytest.fixture
+async def http(gateway: HttpGateway) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def openai_(gateway: HttpGateway) -> AsyncIterator[AsyncOpenAI]:
+    """OpenAI's own client, which refuses what is not as its types have it."""
+    async with AsyncOpenAI(
+        base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, _strict_response_validation=True
+    ) as connected:
+        yield connected
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

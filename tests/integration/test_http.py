@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -22,31 +21,12 @@ from tests.integration.scripted_llm import ScriptedLlm, end, words
 PATH = "/v1/chat/completions"
 
 
-@pytest.fixture
-async def gateway(start: Start, llm: ScriptedLlm) -> HttpGateway:
-    return await start_http_gateway(start, llm)
-
-
-@pytest.fixture
-async def client(gateway: HttpGateway) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(
-        base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, _strict_response_validation=True
-    ) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def http(gateway: HttpGateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as connected:
-        yield connected
-
-
 def answers(llm: ScriptedLlm, *script: Any) -> None:
     llm.script = script
 
 
-async def test_openais_client_gets_an_answer_with_its_account(client: AsyncOpenAI) -> None:
-    answer = await client.chat.completions.create(**QUESTION, extra_body={"hedgerow": {"budget_ms": 5_000}})
+async def test_openais_client_gets_an_answer_with_its_account(openai_: AsyncOpenAI) -> None:
+    answer = await openai_.chat.completions.create(**QUESTION, extra_body={"hedgerow": {"budget_ms": 5_000}})
     assert answer.choices[0].message.content == "Paris."
     assert answer.choices[0].finish_reason == "stop"
     assert answer.usage is not None
@@ -56,8 +36,8 @@ async def test_openais_client_gets_an_answer_with_its_account(client: AsyncOpenA
     assert [stage["name"] for stage in told["stages"]] == ["router", "llm"]
 
 
-async def test_openais_client_reads_a_stream(client: AsyncOpenAI) -> None:
-    stream = await client.chat.completions.create(**QUESTION, stream=True, stream_options={"include_usage": True})
+async def test_openais_client_reads_a_stream(openai_: AsyncOpenAI) -> None:
+    stream = await openai_.chat.completions.create(**QUESTION, stream=True, stream_options={"include_usage": True})
     chunks = [chunk async for chunk in stream]
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "Paris."
     assert chunks[0].choices[0].delta.role == "assistant"
@@ -68,61 +48,61 @@ async def test_openais_client_reads_a_stream(client: AsyncOpenAI) -> None:
     assert chunks[-1].model_extra["hedgerow"]["finish_reason"] == "stop"
 
 
-async def test_openais_client_puts_tool_calls_together(client: AsyncOpenAI, llm: ScriptedLlm) -> None:
+async def test_openais_client_puts_tool_calls_together(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
     first = chat_pb2.ToolCallDelta(index=0, id="c1", name="add", arguments='{"a":')
     more = chat_pb2.ToolCallDelta(index=0, arguments="1}")
     answers(llm, pb.GenerateResponse(tool_calls=[first]), pb.GenerateResponse(tool_calls=[more]), end("TOOL_CALLS"))
     tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
-    async with client.chat.completions.stream(**QUESTION, tools=[tool]) as stream:
+    async with openai_.chat.completions.stream(**QUESTION, tools=[tool]) as stream:
         async for _ in stream:
             pass
         choice = (await stream.get_final_completion()).choices[0]
     assert choice.finish_reason == "tool_calls"
     assert choice.message.tool_calls is not None
     assert choice.message.tool_calls[0].function.arguments == '{"a":1}'
-    whole = await client.chat.completions.create(**QUESTION, tools=[tool], tool_choice="required")
+    whole = await openai_.chat.completions.create(**QUESTION, tools=[tool], tool_choice="required")
     assert whole.choices[0].message.tool_calls is not None
     assert whole.choices[0].message.tool_calls[0].id == "c1"
     assert llm.requests[-1].tools[0].name == "add"
 
 
-async def test_a_schema_reaches_the_model(client: AsyncOpenAI, llm: ScriptedLlm) -> None:
+async def test_a_schema_reaches_the_model(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
     answers(llm, *words('{"city":"Paris"}'), end())
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    answer = await client.chat.completions.create(
+    answer = await openai_.chat.completions.create(
         **QUESTION, response_format={"type": "json_schema", "json_schema": {"name": "c", "schema": schema}}
     )
     assert json.loads(answer.choices[0].message.content or "") == {"city": "Paris"}
     assert json.loads(llm.requests[-1].response_format.json_schema) == schema
 
 
-async def test_log_probabilities_come_with_the_tokens(client: AsyncOpenAI, llm: ScriptedLlm) -> None:
+async def test_log_probabilities_come_with_the_tokens(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
     token = chat_pb2.TokenLogprob(token="Paris", bytes=b"Paris", logprob=-0.25)
     answers(llm, pb.GenerateResponse(text="Paris", tokens=1, logprobs=[token]), end())
-    answer = await client.chat.completions.create(**QUESTION, logprobs=True, top_logprobs=1)
+    answer = await openai_.chat.completions.create(**QUESTION, logprobs=True, top_logprobs=1)
     assert answer.choices[0].logprobs is not None
     assert answer.choices[0].logprobs.content is not None
     assert answer.choices[0].logprobs.content[0].logprob == -0.25
 
 
-async def test_an_unknown_model_is_not_found(client: AsyncOpenAI) -> None:
+async def test_an_unknown_model_is_not_found(openai_: AsyncOpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as caught:
-        await client.chat.completions.create(**{**QUESTION, "model": "gpt-9"})
+        await openai_.chat.completions.create(**{**QUESTION, "model": "gpt-9"})
     assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
 
 
-async def test_a_bad_request_names_the_field(client: AsyncOpenAI) -> None:
+async def test_a_bad_request_names_the_field(openai_: AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        await client.chat.completions.create(**QUESTION, temperature=3)
+        await openai_.chat.completions.create(**QUESTION, temperature=3)
     assert caught.value.param == "temperature"
     assert "0 to 2, got 3" in caught.value.message
 
 
-async def test_a_picture_that_nobody_sees_is_refused_by_name(client: AsyncOpenAI) -> None:
+async def test_a_picture_that_nobody_sees_is_refused_by_name(openai_: AsyncOpenAI) -> None:
     url = f"data:image/png;base64,{base64.b64encode(b'x').decode()}"
     parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": url}}]
     with pytest.raises(openai.BadRequestError, match="no vision service"):
-        await client.chat.completions.create(model="m", messages=[{"role": "user", "content": parts}])
+        await openai_.chat.completions.create(model="m", messages=[{"role": "user", "content": parts}])
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -136,10 +116,10 @@ async def test_a_refusal_before_the_first_text_keeps_its_status(
     assert answer.json()["hedgerow"]["trace_id"] == answer.headers["x-request-id"]
 
 
-async def test_an_answer_that_breaks_says_so_in_its_stream(client: AsyncOpenAI, llm: ScriptedLlm) -> None:
+async def test_an_answer_that_breaks_says_so_in_its_stream(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
     answers(llm, *words("Par"), Refusal("UNAVAILABLE", "gone"))
     with pytest.raises(openai.APIError, match="broke in mid-answer"):
-        async for _ in await client.chat.completions.create(**QUESTION, stream=True):
+        async for _ in await openai_.chat.completions.create(**QUESTION, stream=True):
             pass
 
 
@@ -245,11 +225,11 @@ async def test_a_key_may_come_in_either_header_and_others_learn_nothing(start: S
         assert (await http.get("/health")).status_code == 200
 
 
-async def test_models_are_listed_and_found(client: AsyncOpenAI) -> None:
-    assert [model.id async for model in client.models.list()] == ["m", "auto", "fast", "balanced", "quality"]
-    assert (await client.models.retrieve("m")).id == "m"
+async def test_models_are_listed_and_found(openai_: AsyncOpenAI) -> None:
+    assert [model.id async for model in openai_.models.list()] == ["m", "auto", "fast", "balanced", "quality"]
+    assert (await openai_.models.retrieve("m")).id == "m"
     with pytest.raises(openai.NotFoundError):
-        await client.models.retrieve("n")
+        await openai_.models.retrieve("n")
 
 
 async def test_metrics_are_served_where_there_is_one_tenant(http: httpx.AsyncClient) -> None:
@@ -269,6 +249,7 @@ async def test_what_is_no_route_is_told_as_an_error(
     answer = await http.request(method, path)
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+    assert answer.headers.get("allow") == ("POST" if status == 405 else None)
 
 
 async def test_a_page_elsewhere_cannot_ask(http: httpx.AsyncClient) -> None:

@@ -13,27 +13,13 @@ from openai import AsyncOpenAI
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2 as pb
-from tests.conftest import Start
-from tests.integration.http_gateway import HttpGateway, start_http_gateway
+from tests.integration.http_gateway import HttpGateway
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_llm import ScriptedLlm, end, words
 
 ASKED = "What is the capital of France?"
 MESSAGE = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": ASKED}]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
-
-
-@pytest.fixture
-async def gateway(start: Start, llm: ScriptedLlm) -> HttpGateway:
-    return await start_http_gateway(start, llm)
-
-
-@pytest.fixture
-async def openai_(gateway: HttpGateway) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(
-        base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, _strict_response_validation=True
-    ) as connected:
-        yield connected
 
 
 @pytest.fixture
@@ -223,22 +209,3 @@ async def test_anthropics_client_gets_errors_in_its_own_shape(anthropic_: AsyncA
     with pytest.raises(anthropic.APIStatusError, match="broke in mid-answer"):
         async for _ in await anthropic_.messages.create(**MESSAGE, stream=True):
             pass
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/completions", {"model": "m", "prompt": ASKED}),
-        ("/v1/responses", {"model": "m", "input": ASKED}),
-        ("/v1/messages", MESSAGE),
-    ],
-)
-@pytest.mark.parametrize("stream", [True, False])
-async def test_a_client_that_leaves_stops_the_model(
-    gateway: HttpGateway, llm: ScriptedLlm, path: str, body: dict[str, object], stream: bool
-) -> None:
-    llm.script = [Hold()]
-    async with httpx.AsyncClient(base_url=gateway.url) as http:
-        with pytest.raises(httpx.ReadTimeout):
-            await http.post(path, json={**body, "stream": stream}, timeout=httpx.Timeout(5, read=0.5))
-    await llm.cancelled.wait()

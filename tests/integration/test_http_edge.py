@@ -1,4 +1,5 @@
-"""HTTP through the real Envoy, over HTTP/1.1 and HTTP/2: the same answers; who leaves has left behind it too."""
+"""HTTP through the real Envoy, over HTTP/1.1 and HTTP/2: the same answers; who leaves has left behind it too
+(test_cancellation.py has every route and moment)."""
 
 from __future__ import annotations
 
@@ -18,12 +19,6 @@ from tests.integration.scripted_llm import ScriptedLlm, words
 from tests.waiting import until
 
 PATH = "/v1/chat/completions"
-BODIES = {
-    PATH: QUESTION,
-    "/v1/completions": {"model": "m", "prompt": "What?"},
-    "/v1/responses": {"model": "m", "input": "What?"},
-    "/v1/messages": {**QUESTION, "max_tokens": 50},
-}
 
 pytestmark = pytest.mark.mesh
 
@@ -68,17 +63,6 @@ async def test_answers_come_through_streamed_and_whole(http: httpx.AsyncClient, 
     llm.script = [Refusal("UNAVAILABLE", "gone")]
     broken = await http.post(PATH, json=QUESTION)
     assert (broken.status_code, broken.json()["error"]["type"]) == (503, "server_error")
-
-
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("path", BODIES)
-async def test_a_client_that_leaves_stops_the_model(
-    http: httpx.AsyncClient, llm: ScriptedLlm, path: str, stream: bool
-) -> None:
-    llm.script = [Hold()]
-    with pytest.raises(httpx.ReadTimeout):
-        await http.post(path, json={**BODIES[path], "stream": stream}, timeout=httpx.Timeout(5, read=0.5))
-    await llm.cancelled.wait()
 
 
 async def test_a_client_that_leaves_in_mid_stream_stops_the_model(http: httpx.AsyncClient, llm: ScriptedLlm) -> None:

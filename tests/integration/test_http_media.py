@@ -36,29 +36,17 @@ async def gateway(start: Start, llm: ScriptedLlm, audio: ScriptedAudio) -> HttpG
     return await start_http_gateway(start, llm, audio_address=audio.target)
 
 
-@pytest.fixture
-async def client(gateway: HttpGateway) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def http(gateway: HttpGateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as connected:
-        yield connected
-
-
-async def test_a_recording_is_written_down(client: AsyncOpenAI, audio: ScriptedAudio) -> None:
-    heard = await client.audio.transcriptions.create(model="whisper-1", file=SPOKEN, language="en")
+async def test_a_recording_is_written_down(openai_: AsyncOpenAI, audio: ScriptedAudio) -> None:
+    heard = await openai_.audio.transcriptions.create(model="whisper-1", file=SPOKEN, language="en")
     assert heard.text == "Hello there. Goodbye."
     assert b"".join(request.data for request in audio.requests) == SPOKEN[1]
     assert audio.requests[0].options.language == "en"
-    text = await client.audio.transcriptions.create(model="whisper-1", file=SPOKEN, response_format="text")
+    text = await openai_.audio.transcriptions.create(model="whisper-1", file=SPOKEN, response_format="text")
     assert str(text).strip() == "Hello there. Goodbye."
 
 
-async def test_segments_and_words_are_told_in_full(client: AsyncOpenAI) -> None:
-    heard = await client.audio.transcriptions.create(
+async def test_segments_and_words_are_told_in_full(openai_: AsyncOpenAI) -> None:
+    heard = await openai_.audio.transcriptions.create(
         model="whisper-1",
         file=SPOKEN,
         response_format="verbose_json",
@@ -69,8 +57,8 @@ async def test_segments_and_words_are_told_in_full(client: AsyncOpenAI) -> None:
     assert heard.duration == 4
 
 
-async def test_a_transcript_streams(client: AsyncOpenAI) -> None:
-    stream = await client.audio.transcriptions.create(model="whisper-1", file=SPOKEN, stream=True)
+async def test_a_transcript_streams(openai_: AsyncOpenAI) -> None:
+    stream = await openai_.audio.transcriptions.create(model="whisper-1", file=SPOKEN, stream=True)
     *deltas, done = [event async for event in stream]
     assert [event.delta for event in deltas] == ["Hello there.", " Goodbye."]
     assert (done.type, done.text) == ("transcript.text.done", "Hello there. Goodbye.")

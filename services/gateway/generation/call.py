@@ -87,7 +87,10 @@ class Call:
                 self._permit.withdrawn()
                 self._settle("refused", None)
             case Exhausted():
-                blame = self._permit.throttled(problem.retry_delay_s or _RETRY_AFTER_S)
+                told_s = problem.retry_delay_s or _RETRY_AFTER_S
+                blame = self._permit.throttled(told_s)
+                # The breaker waits a little longer, and would refuse who comes back just then.
+                problem.retry_delay_s = max(told_s, self._permit.retry_after_s())
                 self._fell(blame, Sample(self.age_s(), None, self._slot.in_flight, failed=True))
             case _:
                 self._fell(self._permit.failed(), None)

@@ -74,6 +74,10 @@ class MethodUnknown(InvalidInput):
 
     reason = "METHOD_UNKNOWN"
 
+    def __init__(self, path: str, allow: str, method: str):
+        super().__init__(path, allow, method)
+        self.allow = allow
+
 
 class BodyTooLarge(InvalidInput):
     """A body of more bytes than may come."""
@@ -136,6 +140,7 @@ class Told:
     retry_delay_s: float | None = None
     again: bool | None = None  # whether to try again; None: as clients do with this status
     quota: str = ""
+    allow: str = ""  # methods
     account: Mapping[str, Any] | None = None  # what the gateway did before
 
     def openai(self) -> dict[str, Any]:
@@ -155,6 +160,8 @@ class Told:
             told.append((b"x-ratelimit-reset-" + quota, f"{self.retry_delay_s or 0:.3f}s".encode()))
         if self.again is not None:
             told.append((b"x-should-retry", b"true" if self.again else b"false"))
+        if self.allow:
+            told.append((b"allow", self.allow.encode()))
         if self.status == 401:
             told.append((b"www-authenticate", b"Bearer"))
         return told
@@ -172,7 +179,8 @@ def tell(error: Exception) -> Told:
         told = replace(told, again=False)
     param, message = _param(error)
     quota, account = error.metadata.get("quota", ""), _account(error)
-    return replace(told, param=param, message=message, quota=quota, account=account)
+    allow = error.allow if isinstance(error, MethodUnknown) else ""
+    return replace(told, param=param, message=message, quota=quota, allow=allow, account=account)
 
 
 def _param(error: ServiceError) -> tuple[str | None, str]:

@@ -80,6 +80,10 @@ class SharedPermit:
         """The backend is to be left alone for `retry_after_s` seconds; 0: it did not say for how long."""
         return self._charge(lambda permit: permit.throttled(retry_after_s))
 
+    def retry_after_s(self) -> float:
+        """Seconds until its tenant may get leave again."""
+        return self._breaker.retry_after_s(self._tenant)
+
     def abandoned(self) -> Blame:
         """Nobody waits any more, and nothing has come: a failure, where it had at least the time that the backend
         usually needs."""

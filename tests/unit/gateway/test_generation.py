@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 import pytest
@@ -26,10 +27,15 @@ from services.runtime.errors import Exhausted, Faulty, InvalidInput, ServiceErro
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 
-GONE, BUSY = Unavailable("gone"), Exhausted("busy", retry_delay_s=3)
+GONE = Unavailable("gone")
 HEDGE = {"mode": "fixed", "delay_ms": 100, "max_share": 1}
 RETRY = {"max_share": 1}
 ALWAYS_OPEN = {"min_calls": 1, "failure_rate": 0.01}  # one failure opens it
+
+
+def too_busy() -> Exhausted:
+    """Each call's own, as over a wire: it is told when to come back."""
+    return Exhausted("busy", retry_delay_s=3)
 
 
 def says(words: str, after_s: float = 0.0) -> ScriptedLlm:
@@ -218,7 +224,7 @@ def test_a_retry_needs_budget():
 
 
 def test_what_is_busy_is_not_retried_but_another_model_is_asked():
-    busy, other = ScriptedLlm(BUSY), says("other")
+    busy, other = ScriptedLlm(too_busy()), says("other")
     scene = play(policies={"retry": RETRY}, m=busy, other=other)
     assert (scene.words, calls(busy, other)) == ("other", [1, 1])
     assert scene.report.problems == ["busy"]
@@ -227,7 +233,7 @@ def test_what_is_busy_is_not_retried_but_another_model_is_asked():
 
 def test_a_throttled_backend_is_left_alone_for_as_long_as_it_says():
     async def main() -> None:
-        busy = ScriptedLlm(BUSY)
+        busy = ScriptedLlm(too_busy())
         behind = fleet(loop_clock, m=busy)
         assert isinstance((await Scene(behind).run()).error, Exhausted)
         refused = await Scene(behind).run()
@@ -236,6 +242,18 @@ def test_a_throttled_backend_is_left_alone_for_as_long_as_it_says():
         await asyncio.sleep(4)
         await Scene(behind).run()
         assert calls(busy) == [2]
+
+    on_paused_loop(main())
+
+
+def test_who_comes_back_when_a_throttled_backend_said_is_not_refused_for_it():
+    async def main() -> None:
+        busy = ScriptedLlm(scripts=[[too_busy()], [finish("well")]])
+        behind = fleet(loop_clock, m=busy)
+        refused = (await Scene(behind).run()).error
+        assert 3 <= refused.retry_delay_s < 3.5
+        await asyncio.sleep(math.ceil(refused.retry_delay_s * 1000) / 1000)  # as it is told
+        assert (await Scene(behind).run()).words == "well"
 
     on_paused_loop(main())
 
@@ -405,7 +423,7 @@ delays = st.floats(0.0, 3.0, width=16)
 scripts = st.one_of(
     delays.map(lambda pause: [pause, text("x"), pause, finish()]),
     delays.map(lambda pause: [pause, GONE]),
-    delays.map(lambda pause: [pause, BUSY]),
+    delays.map(lambda pause: [pause, too_busy()]),
     delays.map(lambda pause: [pause, text("x"), GONE]),
     st.just([None]),
 )

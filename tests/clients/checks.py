@@ -1,0 +1,43 @@
+"""What the Python scripts here share."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+QUESTION = "What is the capital of France?"
+ANOTHER = "And which one is it really?"  # what was just answered has no usage: it cost nothing
+BUSY = f"Are you busy, {Path(sys.argv[0]).stem}?"  # the model is, the first time that it is asked just this
+BASE_URL, PICTURE, RECORDING = (*sys.argv[1:], "", "", "")[:3]  # the last two: base64
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+
+
+def tell(*checks: Callable[[], Any]) -> None:
+    """Do one after the other; print, as JSON, what each returned, by its name."""
+    print(json.dumps({check.__name__: _done(check) for check in checks}))
+
+
+def refused(ask: Callable[[], Any]) -> list[Any]:
+    """The type and the status of the error that `ask` must raise, and the field that it names."""
+    try:
+        answer = ask()
+    except Exception as error:
+        body = getattr(error, "body", None) or {}
+        return [type(error).__name__, getattr(error, "status_code", None), body.get("param")]
+    return ["answered", repr(answer)]
+
+
+def _done(check: Callable[[], Any]) -> Any:
+    try:
+        return check()
+    except Exception:
+        return traceback.format_exc()

@@ -1,0 +1,85 @@
+"""openai-agents, which asks, calls tools and goes on by itself: by chat completions and by Responses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from agents import (
+    Agent,
+    ModelSettings,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+    set_tracing_disabled,
+)
+from checks import BASE_URL, BUSY, PICTURE, QUESTION, refused, tell
+from openai import AsyncOpenAI
+from pydantic import BaseModel
+
+set_tracing_disabled(True)
+
+
+class City(BaseModel):
+    """A city."""
+
+    city: str
+
+
+@function_tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return "sunny"
+
+
+def agent(api: Any, *, model: str = "m", retries: int = 0, **options: Any) -> Agent:
+    client = AsyncOpenAI(base_url=BASE_URL, api_key="any", max_retries=retries)
+    return Agent(name="guide", instructions="Be brief.", model=api(model=model, openai_client=client), **options)
+
+
+def asked(question: Any, who: Callable[[], Agent]) -> Any:
+    async def ask() -> Any:
+        return (await Runner.run(who(), question)).final_output
+
+    return asyncio.run(ask())
+
+
+def streamed(api: Any) -> Any:
+    async def ask() -> Any:
+        run = Runner.run_streamed(agent(api, tools=[weather]), "How is the weather?")
+        kinds = [event.name async for event in run.stream_events() if event.type == "run_item_stream_event"]
+        return [run.final_output, kinds]
+
+    return asyncio.run(ask())
+
+
+def check(api: Any) -> Any:
+    shown = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PICTURE}"}
+    picture = [{"role": "user", "content": [{"type": "input_text", "text": "?"}, shown]}]
+    return {
+        "whole": asked(QUESTION, lambda: agent(api)),
+        "tools": asked("How is the weather?", lambda: agent(api, tools=[weather])),
+        "streamed": streamed(api),
+        "schema": asked(QUESTION, lambda: agent(api, output_type=City)).city,
+        "picture": asked(picture, lambda: agent(api)),
+        "unknown_model": refused(lambda: asked(QUESTION, lambda: agent(api, model="gpt-9"))),
+        "bad_input": refused(lambda: asked(QUESTION, lambda: agent(api, model_settings=ModelSettings(temperature=3)))),
+        "retried": asked(f"{BUSY} {api} Really?", lambda: agent(api, retries=2)),
+    }
+
+
+def chat() -> Any:
+    return check(OpenAIChatCompletionsModel)
+
+
+def responses() -> Any:
+    return check(OpenAIResponsesModel)
+
+
+def busy() -> Any:
+    return refused(lambda: asked(BUSY, lambda: agent(OpenAIResponsesModel)))
+
+
+tell(chat, responses, busy)

@@ -1,0 +1,53 @@
+"""docs/openapi.yaml has the routes that are served and the options that are read; schemathesis holds the rest to it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from services.gateway.config import GatewaySettings
+from services.gateway.http import order
+from services.gateway.http.app import Parts, _App
+from tests.conftest import REPOSITORY
+
+NOBODY: Any = None  # behind the routes
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:
+    return yaml.safe_load((REPOSITORY / "docs/openapi.yaml").read_text())
+
+
+def test_it_has_every_route_by_its_method(document: Any) -> None:
+    parts = Parts(
+        GatewaySettings(llm_addresses={"m": ["127.0.0.1:1"]}), NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY
+    )
+    served = {
+        (re.sub(r":\w+}", "}", route.path), method)
+        for route in _App(parts)._routes()
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    told = {(path, method.upper()) for path, operations in document["paths"].items() for method in operations}
+    assert told == served
+
+
+def test_the_page_has_them_too(document: Any) -> None:
+    page = (REPOSITORY / "docs/http.md").read_text()
+    told = {path.replace("{model}", "{id}") for path in document["paths"]}
+    assert {path for path in told if f"{path}`" not in page} == set()
+
+
+def test_it_has_every_option_as_a_header_and_in_the_body(document: Any) -> None:
+    components = document["components"]
+    assert set(components["schemas"]["Options"]["properties"]) == order._OPTIONS
+    assert {each["name"] for each in components["parameters"].values()} == set(map(order._header, order._OPTIONS))
+    assert set(components["schemas"]["Tier"]["enum"]) == set(order.TIERS)
+
+
+def test_every_name_in_it_is_somewhere(document: Any) -> None:
+    named = set(re.findall(r"#/components/(\w+)/(\w+)", (REPOSITORY / "docs/openapi.yaml").read_text()))
+    there = {(kind, name) for kind, each in document["components"].items() for name in each}
+    assert named == {(kind, name) for kind, name in there if kind != "securitySchemes"}

@@ -1,0 +1,128 @@
+"""Suites that nobody here wrote: llm-comply asks what a client of each API may ask, schemathesis whatever
+docs/openapi.yaml allows, and what it does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from tests.conftest import REPOSITORY
+from tests.integration.foreign_clients import Installed, output, whole_gateway
+from tests.integration.http_gateway import HttpGateway
+from tests.integration.scripted_cache import VECTOR
+
+# The first run fetches packages.
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "positive_data_acceptance",
+    "negative_data_rejection",
+    "unsupported_method",
+    "allow_header_conformance",
+)
+# Of a run; the seed makes it the same one each time.
+BOUNDS = ("--seed", "7", "--max-examples", "10", "--phases", "examples,coverage,fuzzing", "--max-failures", "20")
+QUIET = ("--no-color", "--generation-database", "none", "--warnings", "off")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HttpGateway]:
+    async with whole_gateway(tmp_path_factory.mktemp("logs")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def suites() -> Path:
+    """The folder of their commands."""
+    return Installed().python("suites")
+
+
+@pytest.mark.parametrize("api", ["openai-chat", "open-responses", "anthropic"])
+async def test_llm_comply_passes(gateway: HttpGateway, suites: Path, api: str) -> None:
+    asked = ("--format", api, "-u", f"{gateway.url}/v1", "-k", "any", "-m", "m", "--json")
+    _, out, err = await output(suites / "llm-comply", *asked)
+    results = json.loads(out)["results"] if out else []
+    assert len(results) > 8, err
+    assert not [each for each in results if each["status"] not in ("passed", "skipped")]
+    skipped = {each["id"] for each in results if each["status"] == "skipped"}  # for models of certain names
+    assert skipped <= {"chat-reasoning-summary", "reasoning-summary", "anth-thinking-display"}
+
+
+async def test_schemathesis_passes(gateway: HttpGateway, suites: Path, tmp_path: Path) -> None:
+    document = yaml.safe_load((REPOSITORY / "docs/openapi.yaml").read_text())
+    (tmp_path / "openapi.json").write_text(json.dumps(narrowed(document)))
+    asked = (tmp_path / "openapi.json", "--url", gateway.url, "--checks", ",".join(CHECKS), *BOUNDS, *QUIET)
+    code, out, err = await output(suites / "schemathesis", "run", *asked, folder=tmp_path)
+    assert code == 0, out + err
+
+
+def narrowed(document: dict[str, Any]) -> dict[str, Any]:
+    """What a schema cannot say, as far as it decides whether a request is served: what there is here, which tool a
+    choice means, whose turn it is. Times would end answers; the headers' options are tested beside their reader."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["parameters"] = [each for each in operation.get("parameters", ()) if each.get("in") == "path"]
+    schemas = document["components"]["schemas"]
+    schemas["Model"] = {"enum": ["m", "auto", "fast"]}
+    for name in ("budget_ms", "first_token_ms", "silence_ms"):
+        del schemas["Options"]["properties"][name]
+    schemas["EmbeddingRequest"]["properties"]["dimensions"] = {"const": len(VECTOR)}
+    schemas["Sampling"]["properties"]["top_p"]["minimum"] = 0.01
+    _ask(schemas)
+    seen = set[int]()
+    for name in ("ChatRequest", "CompletionRequest", "ResponseRequest", "MessageRequest", "EmbeddingRequest"):
+        _loosen(schemas[name], schemas, seen)
+    return document
+
+
+def _ask(schemas: dict[str, Any]) -> None:
+    """All messages are a user's, with text in each; no tool must be called, and two may not have one name."""
+    chat, response, message = (
+        schemas[name]["properties"] for name in ("ChatRequest", "ResponseRequest", "MessageRequest")
+    )
+    for name in ("ChatMessage", "ResponseItem"):
+        schemas[name] = schemas[name]["oneOf"][0]
+    prompted = schemas["Prompt"]["properties"]["messages"]["items"]
+    for said in (schemas["ChatMessage"], schemas["ResponseItem"], prompted):
+        said["properties"]["role"] = {"const": "user"}
+    for name in ("Part", "Block"):  # of pictures there may be 8 in all
+        schemas[name] = schemas[name]["oneOf"][0]
+    text = {"required": ["type", "text"], "properties": {"type": {"const": "text"}, "text": schemas["Said"]}}
+    for content in (schemas["Content"], prompted["properties"]["content"]):
+        content["oneOf"][1]["prefixItems"] = [{"type": "object", **text}]
+    for each in (chat, response, message):
+        del each["tools"]["maxItems"]
+    chat["tool_choice"] = response["tool_choice"] = {"enum": ["none", "auto"]}
+    message["tool_choice"] = {
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": {"enum": ["auto", "none"]}},
+    }
+    del chat["response_format"]["oneOf"][2], chat["top_logprobs"]  # expressions; what needs `logprobs` beside it
+
+
+def _loosen(schema: dict[str, Any], schemas: dict[str, Any], seen: set[int]) -> None:
+    """A field that is null counts as left out, as the document says once for all."""
+    if "$ref" in schema:
+        schema = schemas[schema["$ref"].rpartition("/")[2]]
+    if id(schema) in seen:
+        return
+    seen.add(id(schema))
+    fields = schema.get("properties", {})
+    items = [schema["items"]] if "items" in schema else []
+    for inner in (*schema.get("allOf", ()), *schema.get("oneOf", ()), *fields.values(), *items):
+        _loosen(inner, schemas, seen)
+    for name, given in fields.items():
+        if name not in schema.get("required", ()):
+            fields[name] = {"anyOf": [given, {"type": "null"}]}
