@@ -20,7 +20,7 @@ MARKS = {
     "engine": "loads a model that answers: vLLM, Whisper, a vision network (the cache's small embedder does not count)",
     "mesh": "starts several services",
 }
-_FOLDERS = ("integration", "fault", "contract", "unit")  # those whose tests take longest first
+_FOLDERS = ("integration", "fault", "contract", "unit", "containers")  # those whose tests take longest first
 _ALONE = "alone"  # the fault tests: they measure, and run last, when the other workers have nothing left to do
 _TOGETHER = {
     # vLLM takes both cores while it loads; what waits has the other workers meanwhile.
