@@ -27,8 +27,8 @@ _EVERY_SERVICE: Mapping[str, Any] = {
     "security_opt": ["no-new-privileges:true"],
     "stop_grace_period": "10s",  # longer than a service's own grace (HEDGEROW_*_GRACE_MS, 5 s)
 }
-# How long a service may take to start, as its image says it; meanwhile it is asked each second, a language model every
-# other.
+# How long a service may take to start, as its image says it. Meanwhile it is asked each second, but a language model
+# every five: asking takes a part of the core it starts on.
 _START_S = {"cache": 60, "vision": 60, "audio": 120, "llm": 300}
 _OTHERS_START_S, _START_WITH_GPU_S = 30, 900
 
@@ -87,7 +87,7 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
     service = {
         **_EVERY_SERVICE,
         "image": container.image,
-        "healthcheck": {"start_period": f"{starts_s}s", "start_interval": "2s" if part.service == "llm" else "1s"},
+        "healthcheck": {"start_period": f"{starts_s}s", "start_interval": "5s" if part.service == "llm" else "1s"},
         "mem_limit": f"{round(part.memory_gib * 1024)}m",
     }
     if (part.service == "llm" and not part.leaves) or part.from_hub:

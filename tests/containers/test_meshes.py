@@ -60,6 +60,12 @@ def test_the_larger_model_is_drafted_for(demo: Composed) -> None:
     assert answer.usage.drafted_tokens > 0
 
 
+def test_an_answer_is_made_to_match_a_schema(demo: Composed) -> None:
+    with hedgerow.Client(demo.grpc) as client:
+        answer = client.ask(FRANCE, json_schema={"enum": ["red", "blue"]}, cache="bypass")
+    assert answer.text in ('"red"', '"blue"')
+
+
 def test_a_voice_is_heard_and_a_picture_seen(demo: Composed) -> None:
     with hedgerow.Client(demo.grpc) as client:
         heard = client.ask(audio=SAMPLES / "capital-of-france.wav")

