@@ -16,7 +16,7 @@ WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BUF := npx --yes --loglevel=error @bufbuild/buf@1.75.0
 
-.PHONY: help setup demo up unit test faults mutants lint check format proto sync docs lock clean
+.PHONY: help setup demo up unit test faults images mutants lint check format proto sync docs lock clean
 
 help:  ## This list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ test: setup  ## Run every test
 
 faults: setup  ## Run the fault tests at full size and write docs/faults.md
 	@$(BIN)/python -m pytest tests/fault --faults-report
+
+images: setup  ## Build the images, run the compose meshes in containers and ask them; needs a Docker engine
+	@$(BIN)/python -m pytest tests/containers --images
 
 mutants: setup  ## Bring each old fault back, in a copy, and see that its test notices
 	@$(BIN)/python -m tests.mutations $(WORDS)

@@ -21,7 +21,7 @@ MARKS = {
     "mesh": "starts several services",
     "paused": "runs on a loop whose time moves only when nothing else is left to do; it serves no I/O and no threads",
 }
-_FOLDERS = ("integration", "fault", "contract", "unit")  # those whose tests take longest first
+_FOLDERS = ("integration", "fault", "contract", "unit", "containers")  # those whose tests take longest first
 _ALONE = "alone"  # the fault tests that measure: they run last, when the other workers have nothing left to do
 # The others: they count answers, bytes and connections, and ask nobody how long it took.
 _COUNTING = {

@@ -1,13 +1,25 @@
-# The cache: answers, their embeddings, and the embedding model, which its package brings along.
+# The cache: answers, their embeddings, and the embedding model, converted for CTranslate2.
 # Build from the repository's root: docker build -f deploy/docker/cache.Dockerfile .
-FROM python:3.11-slim-bookworm AS build
-RUN pip install --no-cache-dir uv==0.13.8 && python -m venv /opt/hedgerow
-ENV VIRTUAL_ENV=/opt/hedgerow
+FROM python:3.11-slim-bookworm AS packages
+RUN pip install --no-cache-dir uv==0.13.8 && python -m venv --without-pip /opt/hedgerow
+# Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
+ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
 # The packages first: they change less often than the code.
 COPY pyproject.toml requirements.lock ./
-RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra cache \
-    --extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match
+RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra cache
+
+# The converter needs torch, which serving does not: of this stage the model alone is kept.
+FROM packages AS model
+# torch's CPU build is not on PyPI. A base image that keeps its own wheels (UV_FIND_LINKS) needs no index for it.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN if [ -z "$UV_FIND_LINKS" ]; then export UV_EXTRA_INDEX_URL="$TORCH_INDEX"; fi; \
+    UV_COMPILE_BYTECODE=0 uv pip install --no-cache --index-strategy unsafe-best-match \
+    --constraints requirements.lock -r pyproject.toml --extra embedder
+COPY services/cache/conversion.py ./
+RUN /opt/hedgerow/bin/python conversion.py /model
+
+FROM packages AS build
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY services/__init__.py services/
@@ -17,13 +29,15 @@ RUN uv pip install --no-cache --no-deps .
 
 FROM python:3.11-slim-bookworm
 RUN useradd --uid 10001 --create-home hedgerow && install -d -o hedgerow /var/lib/hedgerow
+COPY --from=model /model /opt/model
 COPY --from=build /opt/hedgerow /opt/hedgerow
 ENV PATH=/opt/hedgerow/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    HEDGEROW_CACHE_MODEL=/opt/model \
     HEDGEROW_CACHE_ADDRESS=0.0.0.0:50051
 USER 10001
 VOLUME /var/lib/hedgerow
 EXPOSE 50051
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=1s \
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
     CMD ["python", "-m", "services.runtime.probe", "127.0.0.1:50051"]
 ENTRYPOINT ["python", "-m", "services.cache"]

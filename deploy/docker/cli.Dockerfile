@@ -1,8 +1,9 @@
 # The command line: asks a mesh, looks at it, makes certificates for one.
 # Build from the repository's root: docker build -f deploy/docker/cli.Dockerfile .
 FROM python:3.11-slim-bookworm AS build
-RUN pip install --no-cache-dir uv==0.13.8 && python -m venv /opt/hedgerow
-ENV VIRTUAL_ENV=/opt/hedgerow
+RUN pip install --no-cache-dir uv==0.13.8 && python -m venv --without-pip /opt/hedgerow
+# Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
+ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
 # The packages first: they change less often than the code.
 COPY pyproject.toml requirements.lock ./

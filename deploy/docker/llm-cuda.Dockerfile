@@ -16,6 +16,6 @@ ENV PYTHONUNBUFFERED=1 \
 USER 10001
 WORKDIR /home/hedgerow
 EXPOSE 50053
-HEALTHCHECK --interval=10s --timeout=5s --start-period=900s --start-interval=2s \
+HEALTHCHECK --interval=10s --timeout=5s --start-period=900s \
     CMD ["python3", "-m", "services.runtime.probe", "127.0.0.1:50053"]
 ENTRYPOINT ["python3", "-m", "services.llm"]

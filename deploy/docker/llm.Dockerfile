@@ -1,13 +1,17 @@
 # One model on vLLM's CPU build, or a remote model behind an OpenAI-compatible server.
 # Build from the repository's root: docker build -f deploy/docker/llm.Dockerfile .
 FROM python:3.11-slim-bookworm AS build
-RUN pip install --no-cache-dir uv==0.13.8 && python -m venv /opt/hedgerow
-ENV VIRTUAL_ENV=/opt/hedgerow
+RUN pip install --no-cache-dir uv==0.13.8 && python -m venv --without-pip /opt/hedgerow
+# Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
+ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
 # The packages first: they change less often than the code.
 COPY pyproject.toml requirements.lock ./
-RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra llm \
-    --extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match
+# torch's CPU build is not on PyPI. A base image that keeps its own wheels (UV_FIND_LINKS) needs no index for it.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN if [ -z "$UV_FIND_LINKS" ]; then export UV_EXTRA_INDEX_URL="$TORCH_INDEX"; fi; \
+    uv pip install --no-cache --index-strategy unsafe-best-match --constraints requirements.lock -r pyproject.toml \
+    --extra llm
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY services/__init__.py services/
@@ -26,6 +30,6 @@ ENV PATH=/opt/hedgerow/bin:$PATH \
     HEDGEROW_LLM_ADDRESS=0.0.0.0:50053
 USER 10001
 EXPOSE 50053
-HEALTHCHECK --interval=10s --timeout=5s --start-period=300s --start-interval=1s \
+HEALTHCHECK --interval=10s --timeout=5s --start-period=300s \
     CMD ["python", "-m", "services.runtime.probe", "127.0.0.1:50053"]
 ENTRYPOINT ["python", "-m", "services.llm"]

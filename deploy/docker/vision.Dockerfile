@@ -1,13 +1,19 @@
-# Image models on ONNX Runtime and torch, on the CPU. Mount the folder of models on /models.
+# Image models on ONNX Runtime, on the CPU. Mount the folder of models on /models.
 # Build from the repository's root: docker build -f deploy/docker/vision.Dockerfile .
+# With `--build-arg EXTRA=vision-torch` it has torch too (a gigabyte), for the engines `export` and `torchscript`.
 FROM python:3.11-slim-bookworm AS build
-RUN pip install --no-cache-dir uv==0.13.8 && python -m venv /opt/hedgerow
-ENV VIRTUAL_ENV=/opt/hedgerow
+RUN pip install --no-cache-dir uv==0.13.8 && python -m venv --without-pip /opt/hedgerow
+# Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
+ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
 # The packages first: they change less often than the code.
 COPY pyproject.toml requirements.lock ./
-RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra vision \
-    --extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match
+# torch's CPU build is not on PyPI. A base image that keeps its own wheels (UV_FIND_LINKS) needs no index for it.
+ARG EXTRA=vision
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN if [ -z "$UV_FIND_LINKS" ]; then export UV_EXTRA_INDEX_URL="$TORCH_INDEX"; fi; \
+    uv pip install --no-cache --index-strategy unsafe-best-match --constraints requirements.lock -r pyproject.toml \
+    --extra "$EXTRA"
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY services/__init__.py services/
@@ -24,6 +30,6 @@ ENV PATH=/opt/hedgerow/bin:$PATH \
     HEDGEROW_VISION_MODELS_DIR=/models
 USER 10001
 EXPOSE 50055
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=1s \
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
     CMD ["python", "-m", "services.runtime.probe", "127.0.0.1:50055"]
 ENTRYPOINT ["python", "-m", "services.vision"]

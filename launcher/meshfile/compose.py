@@ -15,6 +15,7 @@ from launcher.meshfile.schema import MeshFile
 
 _HEAD = """\
 # Written by `hedgerow render compose`. Start it with: docker compose -f THIS up
+# It needs Docker Engine 25, and the images: docs/operations.md says how they are built.
 # Keys are taken from the environment where it is started{needed}.
 """
 _EVERY_SERVICE: Mapping[str, Any] = {
@@ -26,6 +27,10 @@ _EVERY_SERVICE: Mapping[str, Any] = {
     "security_opt": ["no-new-privileges:true"],
     "stop_grace_period": "10s",  # longer than a service's own grace (HEDGEROW_*_GRACE_MS, 5 s)
 }
+# How long a service may take to start, as its image says it. Meanwhile it is asked each second, but a language model
+# every five: asking takes a part of the core it starts on.
+_START_S = {"cache": 60, "vision": 60, "audio": 120, "llm": 300}
+_OTHERS_START_S, _START_WITH_GPU_S = 30, 900
 
 
 def render(file: MeshFile, environment: Mapping[str, str], images: str = IMAGES) -> str:
@@ -78,7 +83,13 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
         {"type": "bind", "source": str(folder), "target": inside, "read_only": True}
         for inside, folder in container.folders.items()
     ]
-    service = {**_EVERY_SERVICE, "image": container.image, "mem_limit": f"{round(part.memory_gib * 1024)}m"}
+    starts_s = _START_WITH_GPU_S if part.gpus else _START_S.get(part.service, _OTHERS_START_S)
+    service = {
+        **_EVERY_SERVICE,
+        "image": container.image,
+        "healthcheck": {"start_period": f"{starts_s}s", "start_interval": "5s" if part.service == "llm" else "1s"},
+        "mem_limit": f"{round(part.memory_gib * 1024)}m",
+    }
     if (part.service == "llm" and not part.leaves) or part.from_hub:
         service["shm_size"] = "512m"
     if part.service == "cache":

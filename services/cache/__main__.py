@@ -14,6 +14,7 @@ from hedgerow.cache.v1 import cache_pb2
 from services.cache import engines, metrics, stores
 from services.cache.answers import Answers
 from services.cache.config import CacheSettings
+from services.cache.conversion import NoModel
 from services.cache.embedding import Embedder
 from services.cache.entries import Entries
 from services.cache.memory import Memory
@@ -29,9 +30,7 @@ _log = logging.getLogger("services.cache")
 @asynccontextmanager
 async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDescriptor, CacheServicer]]:
     """A cache that is loaded from its store and warm."""
-    engine = await asyncio.to_thread(
-        engines.load, settings.embedder, settings.model_cache, settings.max_embedded_tokens
-    )
+    engine = await _engine(settings)
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
     memory = Memory(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue))
     open_store = stores.opener(settings.store_used)
@@ -53,6 +52,16 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
             answers.sweep()
             await store.close()
             answers.close()
+
+
+async def _engine(settings: CacheSettings) -> engines.Engine:
+    """A warm one. Ends the process with 2 where there is no model for it."""
+    told = (settings.embedder, settings.model_cache, settings.max_embedded_tokens, settings.model)
+    try:
+        return await asyncio.to_thread(engines.load, *told)
+    except NoModel as error:
+        _log.error("%s", error)
+        raise SystemExit(2) from None
 
 
 def _now_ms() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.cache.entries import OVERHEAD_BYTES
@@ -74,8 +74,13 @@ class CacheSettings(ServiceSettings):
     embedder: Literal["ctranslate2", "sentence_transformers"] = Field(
         "ctranslate2", description="What runs all-MiniLM-L6-v2: int8 on CTranslate2, or the reference in float32."
     )
+    model: Path | None = Field(
+        None,
+        description="Folder with that model for CTranslate2, as `python -m services.cache.conversion FOLDER` makes it; "
+        "the image brings one. Empty: made at the first start, of what `hedgerow[embedder]` brings.",
+    )
     model_cache: Path = Field(
-        Path("~/.cache/hedgerow"), description="Folder that keeps the model converted for CTranslate2 between starts."
+        Path("~/.cache/hedgerow"), description="Without a `model`: folder that keeps the one made between starts."
     )
     max_embedded_tokens: int = Field(
         128,
@@ -94,6 +99,11 @@ class CacheSettings(ServiceSettings):
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."
     )
     watch_queue: int = Field(4_096, ge=1, description="Removals a watcher may be behind before its stream is ended.")
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _none_is_named(cls, given: object) -> object:
+        return given or None
 
     @property
     def store_used(self) -> str:

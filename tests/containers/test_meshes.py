@@ -1,0 +1,91 @@
+"""Meshes in containers, as the compose file and `hedgerow render compose` say, asked by every way in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+import hedgerow
+from tests.containers.composed import Composed, composed
+from tests.containers.docker import REPOSITORY
+from tests.marks import starts
+
+pytestmark = pytest.mark.timeout(3600)  # the first of them builds the images
+FRANCE, PARIS = "What is the capital of France?", "The capital of France is Paris."
+SAMPLES = REPOSITORY / "models/samples"
+_FILE = f"""\
+models:
+  small: {{folder: {REPOSITORY}/models/demo-llm-draft, options: {{max_model_len: 2048, enforce_eager: true}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+@starts("mesh", "engine")
+def demo(images: dict[str, str]) -> Iterator[Composed]:
+    """What `docker compose up` starts."""
+    with composed(REPOSITORY / "docker-compose.yml", "hedgerow-test") as running:
+        yield running
+
+
+def asked_by_http(url: str, question: str) -> str | None:
+    """The answer by OpenAI's own client."""
+    with openai.OpenAI(base_url=f"http://{url}/v1", api_key="none") as client:
+        asked = client.chat.completions.create(model="auto", messages=[{"role": "user", "content": question}])
+        return asked.choices[0].message.content
+
+
+def test_a_question_is_answered_by_grpc_and_then_from_the_cache_by_http(demo: Composed) -> None:
+    with hedgerow.Client(demo.grpc) as client:
+        first = client.ask(FRANCE, temperature=0)
+        assert (first.text, first.finish_reason, first.degraded) == (PARIS, "stop", ())
+    assert asked_by_http(demo.http, FRANCE) == PARIS
+
+
+def test_the_embedding_model_that_the_image_brings_knows_a_paraphrase(demo: Composed) -> None:
+    with hedgerow.Client(demo.grpc) as client:
+        client.ask(FRANCE)
+        again = client.ask("Tell me the capital of France.", min_similarity=0.8)
+    assert (again.text, again.cache.verdict) == (PARIS, "semantic")
+
+
+def test_the_larger_model_is_drafted_for(demo: Composed) -> None:
+    with hedgerow.Client(demo.grpc) as client:
+        answer = client.ask("What is 7 plus 5?", tier="quality", cache="bypass")
+    assert (answer.text, answer.model) == ("7 plus 5 is 12.", "demo-llm")
+    assert answer.usage.drafted_tokens > 0
+
+
+def test_an_answer_is_made_to_match_a_schema(demo: Composed) -> None:
+    with hedgerow.Client(demo.grpc) as client:
+        answer = client.ask(FRANCE, json_schema={"enum": ["red", "blue"]}, cache="bypass")
+    assert answer.text in ('"red"', '"blue"')
+
+
+def test_a_voice_is_heard_and_a_picture_seen(demo: Composed) -> None:
+    with hedgerow.Client(demo.grpc) as client:
+        heard = client.ask(audio=SAMPLES / "capital-of-france.wav")
+        assert (heard.transcript, heard.text) == (FRANCE, PARIS)
+        assert "red circle" in client.ask("What is in the image?", images=[SAMPLES / "red-circle.png"]).text
+
+
+def test_every_container_ends_in_order_when_it_is_told_to(demo: Composed) -> None:
+    ended = demo.stop()
+    assert ended == dict.fromkeys(ended, 0)
+
+
+def test_a_rendered_mesh_file_answers_by_grpc_and_http(images: dict[str, str], tmp_path: Path) -> None:
+    file, written = tmp_path / "mesh.yaml", tmp_path / "docker-compose.yml"
+    file.write_text(_FILE)
+    command = [sys.executable, "-m", "hedgerow.cli", "render", "compose", str(file), "--output", str(written)]
+    subprocess.run(command, check=True, timeout=60)
+    with composed(written, "hedgerow-rendered") as mesh:
+        with hedgerow.Client(mesh.grpc) as client:
+            assert client.ask(FRANCE, temperature=0).text == PARIS
+        assert asked_by_http(mesh.http, FRANCE) == PARIS
+        ended = mesh.stop()
+        assert ended == dict.fromkeys(ended, 0)
