@@ -34,6 +34,7 @@ _MODES = {
 }
 _TIERS = {"fast": pb.TIER_FAST, "balanced": pb.TIER_BALANCED, "quality": pb.TIER_QUALITY}
 _CACHE = {"use": False, "bypass": True}
+_VERIFIERS = {"rules": pb.VERIFIER_RULES, "form": pb.VERIFIER_FORM, "logprobs": pb.VERIFIER_LOGPROBS}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 _BLOCK_BYTES = 64 * 1024  # whole samples of every PCM encoding
 _ENCODINGS = {
@@ -77,6 +78,7 @@ def generate_request(
     diet: str | None = None,
     whole: bool = False,
     system_prompt: str | None = None,
+    cascade: Sequence[str] | None = None,
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
     if json_schema is not None and regex is not None:
@@ -102,6 +104,9 @@ def generate_request(
     set_fields(request.response_format, "", json_schema=_as_json(json_schema), regex=regex)
     request.cache.bypass = _CACHE[one_of("cache", cache, _CACHE)]
     set_fields(request.cache, "", min_similarity=min_similarity)
+    if cascade is not None:
+        request.cascade.SetInParent()
+        request.cascade.verifiers.extend(_VERIFIERS[one_of("cascade", name, _VERIFIERS)] for name in cascade)
     _set_prompt(request, diet, whole=whole, system=system_prompt)
     return request
 

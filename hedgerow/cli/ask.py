@@ -50,6 +50,7 @@ def ask(
     max_cost_usd: Annotated[
         float | None, typer.Option(metavar="USD", help="Ask only models whose answer cannot cost more.")
     ] = None,
+    cascade: options.Cascade = None,
     diet: options.DietOf = None,
     whole: options.Whole = False,
     system_prompt: options.SystemPrompt = None,
@@ -103,6 +104,7 @@ def ask(
         "first_token_budget_ms": first_token_ms,
         "realtime": realtime,
         "max_cost_usd": max_cost_usd,
+        "cascade": [check.value for check in cascade] if cascade else None,
         "diet": diet.value if diet else None,
         "whole": whole,
         "system_prompt": system_prompt,

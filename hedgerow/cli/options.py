@@ -28,6 +28,14 @@ class DietName(StrEnum):
     ALL = "all"
 
 
+class VerifierName(StrEnum):
+    """What a fast model's answer must pass."""
+
+    RULES = "rules"
+    FORM = "form"
+    LOGPROBS = "logprobs"
+
+
 class PolicyName(StrEnum):
     """When a word that is being spoken counts as sure."""
 
@@ -68,6 +76,10 @@ BudgetMs = Annotated[int | None, typer.Option(metavar="N", help="The whole time 
 System = Annotated[str | None, typer.Option(metavar="TEXT", help="Instructions for the model.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout, also on errors.")]
 StateDir = Annotated[Path, typer.Option(metavar="DIR", help="Where logs, the cache's database and mesh.json are kept.")]
+Cascade = Annotated[
+    list[VerifierName] | None,
+    typer.Option("--cascade", help="Ask a fast model first, and a better one where its answer fails this check."),
+]
 DietOf = Annotated[
     DietName | None,
     typer.Option(

@@ -73,7 +73,9 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         fallbacks = Fallbacks(settings.fallbacks, settings.template)
         media = replace(_media(settings, channels), sees=routes.sees)
         prompts = _prompts(settings, models, stack)
-        backends = Backends(cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks, prompts)
+        backends = Backends(
+            cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks, prompts, settings.cascade
+        )
         identity = _identity(settings)
         admission = AdmissionControl(
             settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges))

@@ -173,6 +173,14 @@ class PromptSettings(_Group):
     summary_ms: int = Field(10_000, ge=1, le=600_000, description="The longest it may take.")
 
 
+class CascadeSettings(_Group):
+    """When a fast model's answer will do, where a request asks for a cascade."""
+
+    min_mean_logprob: float = Field(
+        -0.3, ge=-100, le=0, description="The least mean log-probability of its tokens, where a request names none."
+    )
+
+
 class SystemPromptSettings(_Group):
     """A system prompt that requests name, in variants by how hard a question looks."""
 
@@ -358,6 +366,7 @@ class GatewaySettings(ServiceSettings):
         limits.CONTENT_BYTES, ge=1, description="The most bytes all messages may have together."
     )
     prompt: PromptSettings = Field(PromptSettings(), description="What becomes of prompts before a model reads them.")
+    cascade: CascadeSettings = Field(CascadeSettings(), description="When a fast model's answer will do.")
     system_prompts: dict[str, SystemPromptSettings] = Field(
         {}, description="System prompts kept here, as JSON by the name under which requests ask for them."
     )

@@ -59,6 +59,7 @@ class Policy(StrEnum):
     BUDGET = "budget"
     PREFIX = "prefix"
     PROMPT = "prompt"
+    CASCADE = "cascade"
     DRILL = "drill"
     TARGET = "target"
 
@@ -155,6 +156,10 @@ class Act(Enum):
         "shortened",
         "The oldest turns were left out, or a summary stands for them: the model's context does not hold them.",
         "`prompt.reserved_tokens`, `prompt.summary_model`",
+    )
+    CASCADE_PASSED = Said(Policy.CASCADE, "passed", "The fast model's answer will do.", "`cascade`")
+    CASCADE_ESCALATED = Said(
+        Policy.CASCADE, "escalated", "It will not, and the reason says why: the better model is asked.", "`cascade`"
     )
     DRILL_DROPPED = Said(
         Policy.DRILL, "dropped", "A drill refuses a share of the calls on purpose.", "the topology's `drill`"

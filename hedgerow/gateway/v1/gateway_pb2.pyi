@@ -17,6 +17,13 @@ class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TIER_BALANCED: _ClassVar[Tier]
     TIER_QUALITY: _ClassVar[Tier]
 
+class Verifier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VERIFIER_UNSPECIFIED: _ClassVar[Verifier]
+    VERIFIER_RULES: _ClassVar[Verifier]
+    VERIFIER_FORM: _ClassVar[Verifier]
+    VERIFIER_LOGPROBS: _ClassVar[Verifier]
+
 class Diet(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     DIET_UNSPECIFIED: _ClassVar[Diet]
@@ -45,6 +52,10 @@ TIER_UNSPECIFIED: Tier
 TIER_FAST: Tier
 TIER_BALANCED: Tier
 TIER_QUALITY: Tier
+VERIFIER_UNSPECIFIED: Verifier
+VERIFIER_RULES: Verifier
+VERIFIER_FORM: Verifier
+VERIFIER_LOGPROBS: Verifier
 DIET_UNSPECIFIED: Diet
 DIET_OFF: Diet
 DIET_SYSTEM: Diet
@@ -83,7 +94,7 @@ class Audio(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt")
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +114,7 @@ class GenerateRequest(_message.Message):
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
+    CASCADE_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     audio: Audio
@@ -122,7 +134,16 @@ class GenerateRequest(_message.Message):
     parallel_tool_calls: bool
     prefix: str
     prompt: PromptPolicy
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ...) -> None: ...
+    cascade: Cascade
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ...) -> None: ...
+
+class Cascade(_message.Message):
+    __slots__ = ("verifiers", "min_mean_logprob")
+    VERIFIERS_FIELD_NUMBER: _ClassVar[int]
+    MIN_MEAN_LOGPROB_FIELD_NUMBER: _ClassVar[int]
+    verifiers: _containers.RepeatedScalarFieldContainer[Verifier]
+    min_mean_logprob: float
+    def __init__(self, verifiers: _Optional[_Iterable[_Union[Verifier, str]]] = ..., min_mean_logprob: _Optional[float] = ...) -> None: ...
 
 class PromptPolicy(_message.Message):
     __slots__ = ("diet", "whole", "system")

@@ -21,6 +21,7 @@ from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOP_LO
 _Range = tuple[float, float]
 _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
+_VERIFIERS = frozenset(pb.Verifier.values()) - {pb.VERIFIER_UNSPECIFIED}
 _DIETS = frozenset(pb.Diet.values())
 _RANGES: Mapping[Literal["temperature", "top_p", "frequency_penalty", "presence_penalty", "top_logprobs"], _Range] = {
     "temperature": (0, 2),
@@ -86,6 +87,8 @@ def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> No
     if request.model and request.model not in settings.llm_addresses:
         raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
     _check_prompt(request.prompt, settings)
+    if request.HasField("cascade"):
+        _check_cascade(request)
     if request.HasField("max_cost_usd") and not 0 < request.max_cost_usd < math.inf:
         raise InvalidInput("max_cost_usd", "above 0", f"{request.max_cost_usd:g}")
     if request.tier not in _TIERS:
@@ -100,6 +103,18 @@ def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:
     if policy.system and policy.system not in settings.system_prompts:
         known = ", ".join(sorted(settings.system_prompts)) or "none is kept here"
         raise InvalidInput("prompt.system", f"one of {known}", policy.system)
+
+
+def _check_cascade(request: pb.GenerateRequest) -> None:
+    for field in ("model", "tier", "tools", "prefix"):
+        if getattr(request, field):
+            raise InvalidInput("cascade", f"none beside {field}: the router chooses both models of one", "one")
+    for index, verifier in enumerate(request.cascade.verifiers):
+        if verifier not in _VERIFIERS:
+            raise InvalidInput(f"cascade.verifiers[{index}]", "a Verifier, 1 to 3", verifier)
+    least = request.cascade.min_mean_logprob
+    if not -math.inf < least <= 0:
+        raise InvalidInput("cascade.min_mean_logprob", "at most 0", f"{least:g}")
 
 
 def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings, *, sees: bool = False) -> None:

@@ -16,7 +16,7 @@ from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind
-from services.gateway.config import TEMPLATE, PromptSettings, SystemPromptSettings
+from services.gateway.config import TEMPLATE, CascadeSettings, PromptSettings, SystemPromptSettings
 from services.gateway.generation.shared import Generation, Shared
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
@@ -59,6 +59,7 @@ class Backends:
     models: Shared
     fallbacks: Fallbacks = Fallbacks()
     prompts: Prompts = Prompts()
+    cascade: CascadeSettings = field(default_factory=CascadeSettings)
 
 
 @dataclass(slots=True)
@@ -77,6 +78,7 @@ class Draft:
     sights: pb.Sights | None = None
     missed: bool = False  # something of the question was not seen or heard
     choice: Choice | None = None
+    fast: Choice | None = None  # of a cascade: who is asked before
     cached: cache_pb2.Question | None = None  # the question as the cache knows it; None: not for the cache
     key: bytes = b""  # of equal questions, as the cache has it; empty where none is equal to it
     known: Known = field(default_factory=Known)

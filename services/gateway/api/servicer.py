@@ -180,6 +180,7 @@ class GatewayServicer:
                 cached=cached,
                 images=bool(request.images) and not question.pixels,
                 audio=question.recording,
+                cascade=request.HasField("cascade"),
                 prompt=is_needed(question, self._settings.prompt, self._backends.routes.least_context),
             ),
             budget_ms,

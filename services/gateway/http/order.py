@@ -32,10 +32,12 @@ _OPTIONS = frozenset(
         "diet",
         "whole",
         "system_prompt",
+        "cascade",
     }
 )
 _NUMBERS = ("_ms", "_usd", "_similarity")
 _FLAGS = ("single_attempt", "whole")
+_VERIFIERS = {"rules": pb.VERIFIER_RULES, "form": pb.VERIFIER_FORM, "logprobs": pb.VERIFIER_LOGPROBS}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
 
@@ -92,6 +94,17 @@ def _take(order: Order, options: Fields) -> None:
     if (single := options.flag("single_attempt")) is not None:
         request.single_attempt = single
     _take_prompt(request.prompt, options)
+    if (cascade := options.text("cascade")) is not None:
+        _take_cascade(request.cascade, options, cascade)
+
+
+def _take_cascade(cascade: pb.Cascade, options: Fields, names: str) -> None:
+    """Names of checks with commas between them; `default` for those of the gateway."""
+    cascade.SetInParent()
+    for name in names.split(",") if names != "default" else ():
+        if name.strip() not in _VERIFIERS:
+            raise options.wrong("cascade", f"default, or some of {', '.join(_VERIFIERS)}")
+        cascade.verifiers.append(_VERIFIERS[name.strip()])
 
 
 def _take_prompt(policy: pb.PromptPolicy, options: Fields) -> None:

@@ -98,6 +98,7 @@ class Scene:
             cached=self.cache is not None,
             images=bool(request.images) and not self.pixels,
             audio=recording_is(request),
+            cascade=request.HasField("cascade"),
             prompt=is_needed(question, self.backends.prompts.settings, self.backends.routes.least_context),
         )
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))

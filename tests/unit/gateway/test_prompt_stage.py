@@ -241,3 +241,12 @@ async def test_a_cached_answer_waits_for_no_prompt():
 def test_a_system_prompt_has_a_length_of_its_own():
     with pytest.raises(ValueError, match="complex: at most 10 tokens, got about 13"):
         SystemPromptSettings(default="Help.", complex="x" * 50, max_tokens=10)
+
+
+async def test_where_the_newest_turns_have_most_of_the_tokens_more_of_the_oldest_go():
+    old = [said(role, "x" * 600) for _ in range(20) for role in ("user", "assistant")]
+    new = [said(role, "a " * 100) for _ in range(12) for role in ("user", "assistant")]
+    scene = Scene()
+    await scene.final(messages=[*old, *new, said("user", "And now?")])
+    assert words(asked_of(scene)) <= LIMIT
+    assert len(scene.llms["small"].counts) > 3

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from services.gateway.admission.question import Recording
 from services.gateway.answer.plan import Stage
 from services.gateway.answer.stages.cache import CacheStage
+from services.gateway.answer.stages.cascade import CascadeStage
 from services.gateway.answer.stages.llm import LlmStage
 from services.gateway.answer.stages.media import AudioStage, VisionStage
 from services.gateway.answer.stages.prompt import PromptStage
@@ -19,7 +20,8 @@ from services.gateway.answer.stages.stage import AnswerStage, Needs
 from services.gateway.config import StageBudgets
 
 STAGES: Mapping[str, type[AnswerStage]] = {
-    stage.name: stage for stage in (AudioStage, VisionStage, CacheStage, RouterStage, PromptStage, LlmStage)
+    stage.name: stage
+    for stage in (AudioStage, VisionStage, CacheStage, RouterStage, PromptStage, CascadeStage, LlmStage)
 }
 
 
@@ -30,6 +32,7 @@ def answer_stages(
     images: bool = False,
     audio: Recording = "",
     prompt: bool = False,
+    cascade: bool = False,
     known: Mapping[str, type[AnswerStage]] = STAGES,
 ) -> tuple[Stage, ...]:
     """The stages of an answer: without the cache where the request leaves it out, with the media it brings.
@@ -37,7 +40,7 @@ def answer_stages(
     A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
     The cache waits for both, because what they find is a part of its key.
     """
-    needs = Needs(cached, images, audio, prompt)
+    needs = Needs(cached, images, audio, cascade, prompt)
     wanted = [stage for stage in known.values() if stage.wanted(needs)]
     names = {stage.name for stage in wanted}
     return tuple(_claim(stage, needs, budgets, names) for stage in wanted)

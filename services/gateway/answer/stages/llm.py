@@ -7,18 +7,12 @@ from collections.abc import AsyncGenerator, Sequence
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.admission.question import prompt_tokens
+from services.gateway.answer import asking
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
-from services.gateway.decisions import Decisions
-from services.gateway.generation.job import Job, Report
+from services.gateway.generation.job import Report
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act, Degraded
-from services.gateway.policies.priority import score
-from services.gateway.policies.ticket import Ticket
-from services.gateway.upstream.stubs import whose
-from services.runtime import telemetry
-from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice
 
@@ -28,7 +22,7 @@ _COALESCING_S = 0.002  # how long the plan waits for a first token to travel wit
 class LlmStage(AnswerStage):
     """Reads a generation, its own or an equal question's."""
 
-    name, after = "llm", ("audio", "vision", "cache", "router", "prompt")
+    name, after = "llm", ("audio", "vision", "cache", "router", "prompt", "cascade")
 
     @classmethod
     def required(cls, needs: Needs) -> bool:
@@ -58,7 +52,7 @@ class LlmStage(AnswerStage):
             finally:
                 reader.leave()
                 self._account(reading, stage)
-                ledger.billed_tokens = self._due(report)
+                ledger.billed_tokens += asking.due(report, draft.for_model(), ledger.usage, ledger.written.tokens)
 
     def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
         """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
@@ -97,7 +91,8 @@ class LlmStage(AnswerStage):
         return False
 
     def _read(self, choice: Choice, stage: Running) -> Reading:
-        draft, job = self.draft, self._job(choice, stage)
+        draft = self.draft
+        job = asking.job(draft, asking.question(draft), (choice.model, *choice.alternatives), stage)
         reading = draft.backends.models.read(draft.key, job, stage.budget_s)
         draft.generation = reading.generation
         if reading.joined:
@@ -105,39 +100,6 @@ class LlmStage(AnswerStage):
             if draft.placed:  # it needs no place of its own
                 draft.placed()
         return reading
-
-    def _job(self, choice: Choice, stage: Running) -> Job:
-        draft, ledger, tenant = self.draft, self.draft.ledger, self.draft.tenant
-        request = draft.question.request
-        question = llm_pb2.GenerateRequest(
-            messages=draft.for_model(),
-            sampling=request.sampling if request.HasField("sampling") else None,
-            response_format=request.response_format if request.HasField("response_format") else None,
-            prefix=request.prefix,
-            cache_salt=tenant.prefix_salt,
-            tools=request.tools,
-            tool_choice=request.tool_choice if request.HasField("tool_choice") else None,
-            parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
-        )
-        deadline, batch = Deadline.after(stage.budget_s, ledger.clock), draft.placed is not None
-        rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
-        return Job(
-            question,
-            (choice.model, *choice.alternatives),
-            deadline,
-            Ticket(rank, tenant.name, tenant.weight, deadline, draft.placed),
-            Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock),
-            Report(Decisions(ledger.clock)),
-            self._told(stage),
-            once=request.single_attempt,
-            others_when_late="smaller" in draft.backends.fallbacks.order,
-            known=draft.known,
-        )
-
-    def _told(self, stage: Running) -> telemetry.Metadata:
-        """What the llm service is told beside the request: a constraint is work, which it shares among tenants."""
-        told, request = telemetry.propagate(stage.span), self.draft.question.request
-        return (*told, whose(self.draft.tenant.name)) if request.HasField("response_format") or request.tools else told
 
     def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:
         ledger, last = self.draft.ledger, items[-1]
@@ -182,19 +144,5 @@ class LlmStage(AnswerStage):
             stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"
         if report.model:
             stage.detail = "; ".join([*report.problems, stage.detail])
-        model = self.draft.backends.routes.model(report.model)
-        if model and not reading.joined:
-            prompt = ledger.usage.prompt_tokens or self.draft.prompt_tokens
-            completion = ledger.usage.completion_tokens or ledger.written.tokens
-            ledger.cost_usd = model.cost_usd(prompt * report.prompts, completion)
-
-    def _due(self, report: Report) -> int:
-        """What the generation has cost by now, in tokens, and nobody has paid: every prompt that a model has read,
-        however the answer ended, and what it wrote. All who read it are one tenant's, so whoever leaves pays."""
-        ledger = self.draft.ledger
-        if not report.calls:
-            return 0
-        prompt = ledger.usage.prompt_tokens or prompt_tokens(self.draft.for_model())
-        cost = prompt * report.prompts + max(ledger.written.tokens, ledger.usage.completion_tokens)
-        due, report.paid = max(cost - report.paid, 0), max(cost, report.paid)
-        return due
+        if not reading.joined:
+            ledger.cost_usd += asking.cost_usd(self.draft, report, ledger.usage, ledger.written.tokens)

@@ -30,6 +30,9 @@ class RouterStage(AnswerStage):
                 affordable([model], demand)
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{request.model}: asked for by name"
             return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
+        if request.HasField("cascade"):
+            draft.fast = routes.choose(replace(demand, tier=Tier.FAST))
+            demand = replace(demand, tier=Tier.QUALITY)
         choice = routes.choose(demand)
         if choice and choice.fallback and (least := self._least_tokens()) < demand.prompt_tokens:
             choice = routes.choose(replace(demand, prompt_tokens=least))

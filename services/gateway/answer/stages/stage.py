@@ -20,6 +20,7 @@ class Needs(NamedTuple):
     cached: bool
     images: bool = False
     audio: Recording = ""
+    cascade: bool = False
     prompt: bool = False  # whether anything is to become of the prompt before a model reads it
 
 

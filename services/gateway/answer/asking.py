@@ -1,0 +1,80 @@
+"""What an answer asks a model for, and what that has cost: for every stage that asks one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.question import prompt_tokens
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.ledger import Running
+from services.gateway.decisions import Decisions
+from services.gateway.generation.job import Job, Report
+from services.gateway.policies.priority import score
+from services.gateway.policies.ticket import Ticket
+from services.gateway.upstream.stubs import whose
+from services.runtime import telemetry
+from services.runtime.deadline import Deadline
+
+
+def question(draft: Draft) -> llm_pb2.GenerateRequest:
+    """What a model is asked."""
+    request = draft.question.request
+    return llm_pb2.GenerateRequest(
+        messages=draft.for_model(),
+        sampling=request.sampling if request.HasField("sampling") else None,
+        response_format=request.response_format if request.HasField("response_format") else None,
+        prefix=request.prefix,
+        cache_salt=draft.tenant.prefix_salt,
+        tools=request.tools,
+        tool_choice=request.tool_choice if request.HasField("tool_choice") else None,
+        parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
+    )
+
+
+def job(
+    draft: Draft, asked: llm_pb2.GenerateRequest, models: Sequence[str], stage: Running, *, first_text: bool = True
+) -> Job:
+    """The work that `asked` is, within what `stage` has. `first_text`: whether its first text is the answer's own."""
+    ledger, tenant, request = draft.ledger, draft.tenant, draft.question.request
+    deadline, batch = Deadline.after(stage.budget_s, ledger.clock), draft.placed is not None
+    rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=batch)
+    return Job(
+        asked,
+        models,
+        deadline,
+        Ticket(rank, tenant.name, tenant.weight, deadline, draft.placed),
+        Deadline(ledger.opened + ledger.plan.first_text_ms / 1000, ledger.clock) if first_text else deadline,
+        Report(Decisions(ledger.clock)),
+        _told(draft, asked, stage),
+        once=request.single_attempt,
+        others_when_late="smaller" in draft.backends.fallbacks.order,
+        known=draft.known,
+    )
+
+
+def due(report: Report, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usage, written: int) -> int:
+    """What a generation has cost by now, in tokens, and nobody has paid: every prompt that a model has read, however
+    the answer ended, and what it wrote. All who read it are one tenant's, so whoever leaves pays."""
+    if not report.calls:
+        return 0
+    prompt = usage.prompt_tokens or prompt_tokens(asked)
+    cost = prompt * report.prompts + max(written, usage.completion_tokens)
+    owed, report.paid = max(cost - report.paid, 0), max(cost, report.paid)
+    return owed
+
+
+def cost_usd(draft: Draft, report: Report, usage: chat_pb2.Usage, written: int) -> float:
+    """What a generation costs at the router's prices, in US dollars."""
+    model = draft.backends.routes.model(report.model)
+    if model is None:
+        return 0.0
+    prompt = usage.prompt_tokens or draft.prompt_tokens
+    return model.cost_usd(prompt * report.prompts, usage.completion_tokens or written)
+
+
+def _told(draft: Draft, asked: llm_pb2.GenerateRequest, stage: Running) -> telemetry.Metadata:
+    """What the llm service is told beside the request: a constraint is work, which it shares among tenants."""
+    told = telemetry.propagate(stage.span)
+    return (*told, whose(draft.tenant.name)) if asked.HasField("response_format") or asked.tools else told

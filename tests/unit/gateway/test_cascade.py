@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer.verifying import Tried, refused
+from services.gateway.config import CascadeSettings
+from services.runtime.errors import Exhausted, NotSupported, TooLate, Unavailable
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
+from tests.unit.gateway.test_answer import MISS, Scene, outcomes
+
+pytestmark = pytest.mark.paused
+
+STOP, LENGTH = chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH
+RULES, FORM, LOGPROBS = pb.VERIFIER_RULES, pb.VERIFIER_FORM, pb.VERIFIER_LOGPROBS
+
+
+def cascading(*quick: object, better: ScriptedLlm | None = None, cache: ScriptedCache | None = None) -> Scene:
+    """Two models, of which `quick` plays that script."""
+    better = better or ScriptedLlm(0.1, text("It is "), finish("Paris."))
+    return Scene(cache, ScriptedRoutes(("quick", "better")), quick=ScriptedLlm(*quick), better=better)
+
+
+def made(final: pb.Final) -> list[tuple[str, str]]:
+    return [(each.policy, each.action) for each in final.decisions]
+
+
+async def test_a_fast_answer_that_will_do_is_the_answer_and_the_better_model_is_not_asked():
+    scene = cascading(0.05, text("Pa"), finish("ris."), cache=ScriptedCache(MISS))
+    final = await scene.final(cascade=pb.Cascade())
+    assert (final.text, final.model, final.finish_reason) == ("Paris.", "quick", STOP)
+    assert not scene.llms["better"].calls
+    assert made(final) == [("cascade", "passed")]
+    assert outcomes(final) == {"cache": "OK", "router": "OK", "cascade": "OK"}
+    assert (final.usage.prompt_tokens, final.usage.completion_tokens) == (7, 3)
+    assert final.cost_usd == pytest.approx((7 + 2 * 3) / 1e6)
+    assert scene.billed == [10]
+    assert scene.write_behind.stored[0].answer.model == "quick"
+    assert not final.degraded
+
+
+async def test_nothing_is_streamed_before_it_has_passed():
+    scene = cascading(text("Pa"), 0.05, finish("ris. I don't know."))
+    deltas = [event.delta.text for event in await scene.events(cascade=pb.Cascade()) if event.HasField("delta")]
+    assert "".join(deltas) == "It is Paris."
+
+
+async def test_an_answer_that_will_not_do_costs_both_and_the_better_ones_is_given():
+    scene = cascading(finish("I don't know."), cache=ScriptedCache(MISS))
+    final = await scene.final(cascade=pb.Cascade())
+    assert (final.text, final.model) == ("It is Paris.", "better")
+    assert made(final) == [("cascade", "escalated")]
+    assert final.decisions[0].reason == 'quick: it says "I don\'t know"'
+    assert outcomes(final)["cascade"] == "REPLACED"
+    assert final.cost_usd == pytest.approx(2 * (7 + 2 * 3) / 1e6)
+    assert scene.billed == [20]
+    assert scene.write_behind.stored[0].answer.model == "better"
+
+
+@pytest.mark.parametrize(
+    "quick",
+    [
+        (Unavailable("quick: gone"),),
+        (Exhausted("quick: full"),),
+        (NotSupported("top_logprobs"),),
+        (text("Pa"), Unavailable("quick: broke")),
+        (text("Pa"), 0.05, finish("ris", LENGTH)),
+        (None,),  # silent
+    ],
+)
+async def test_a_fast_model_that_fails_is_as_if_there_had_been_none(quick: tuple[object, ...]):
+    scene = cascading(*quick)
+    final = await scene.final(cascade=pb.Cascade())
+    assert (final.text, final.model) == ("It is Paris.", "better")
+    assert ("cascade", "escalated") in made(final)
+    assert not [label for label in final.degraded if label.startswith("llm")]
+
+
+async def test_a_fast_model_has_its_share_of_the_time_and_no_more():
+    scene = cascading(None)
+    final = await scene.final(cascade=pb.Cascade())
+    spent = {stage.name: stage.spent_ms for stage in final.stages}
+    assert 400 <= spent["cascade"] < 420  # and what stages before it have left
+    assert final.total_ms == pytest.approx(500, abs=30)
+    hurried = await cascading(None).final(cascade=pb.Cascade(), first_token_budget_ms=500)
+    assert {stage.name: stage.spent_ms for stage in hurried.stages}["cascade"] == pytest.approx(200, abs=5)
+    assert hurried.text == "It is Paris."
+
+
+async def test_who_leaves_meanwhile_stops_the_fast_model_and_pays_for_its_prompt():
+    scene = cascading(text("Pa"), None)
+    leaving = asyncio.create_task(scene.final(cascade=pb.Cascade()))
+    await asyncio.sleep(0.1)
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    await asyncio.sleep(0)
+    assert all(call.closed for call in scene.llms["quick"].calls)
+    assert not scene.llms["better"].calls
+    assert scene.billed[0] > 0
+
+
+async def test_equal_questions_share_the_first_try():
+    scene = cascading(0.05, finish("Paris."), cache=ScriptedCache(MISS))
+    both = await asyncio.gather(scene.final(cascade=pb.Cascade()), scene.final(cascade=pb.Cascade()))
+    assert [final.text for final in both] == ["Paris.", "Paris."]
+    assert len(scene.llms["quick"].calls) == 1
+    assert len(scene.write_behind.stored) == 1
+
+
+async def test_where_the_fastest_is_the_best_there_is_no_cascade():
+    scene = Scene()
+    final = await scene.final(cascade=pb.Cascade())
+    assert outcomes(final)["cascade"] == "SKIPPED"
+    assert (final.text, len(scene.llms["small"].calls)) == ("Paris.", 1)
+
+
+def sure(logprob: float) -> llm_pb2.GenerateResponse:
+    return llm_pb2.GenerateResponse(text="Paris.", tokens=1, logprobs=[chat_pb2.TokenLogprob(logprob=logprob)])
+
+
+@pytest.mark.parametrize(("logprob", "model"), [(-0.1, "quick"), (-0.5, "better")])
+async def test_a_model_that_is_not_sure_of_its_words_does_not_pass(logprob: float, model: str):
+    scene = cascading(sure(logprob), finish())
+    final = await scene.final(cascade=pb.Cascade(verifiers=[LOGPROBS]))
+    assert final.model == model
+    assert scene.llms["quick"].requests[0].sampling.HasField("top_logprobs")
+
+
+WANTS_SUM = pb.GenerateRequest(
+    response_format=chat_pb2.ResponseFormat(json_schema='{"type": "object", "required": ["sum"]}')
+)
+
+
+@pytest.mark.parametrize(
+    ("tried", "request_", "verifiers", "why"),
+    [
+        (Tried("Paris.", STOP), pb.GenerateRequest(), [], ""),
+        (Tried("  ", STOP), pb.GenerateRequest(), [], "it says nothing"),
+        (Tried("Paris", LENGTH), pb.GenerateRequest(), [RULES], "it did not come to its end"),
+        (Tried("I'm not sure.", STOP), pb.GenerateRequest(), [RULES], 'it says "I\'m not sure"'),
+        (Tried("I'm not sure.", STOP), pb.GenerateRequest(), [FORM], ""),
+        (Tried('{"sum": 5}', STOP), WANTS_SUM, [], ""),
+        (Tried("five", STOP), WANTS_SUM, [], "it is no JSON"),
+        (Tried("[5]", STOP), WANTS_SUM, [FORM], "it is no JSON object"),
+        (Tried("[" * 100_000, STOP), WANTS_SUM, [FORM], "it is no JSON"),
+        (Tried('{"total": 5}', STOP), WANTS_SUM, [FORM], "it lacks 'sum'"),
+        (Tried("Paris.", STOP), pb.GenerateRequest(), [LOGPROBS], "its model tells no log-probabilities"),
+        (
+            Tried("Paris.", STOP, [-1.0]),
+            pb.GenerateRequest(),
+            [LOGPROBS],
+            "a mean log-probability of -1.000, below -0.3",
+        ),
+    ],
+)
+def test_what_will_not_do_is_told(tried: Tried, request_: pb.GenerateRequest, verifiers: list[int], why: str):
+    asked = pb.GenerateRequest()
+    asked.CopyFrom(request_)
+    asked.cascade.verifiers.extend(verifiers)
+    assert refused(tried, asked, CascadeSettings()) == why
+
+
+def test_a_request_may_ask_for_more_or_less_certainty():
+    asked = pb.GenerateRequest(cascade=pb.Cascade(verifiers=[LOGPROBS], min_mean_logprob=-2))
+    assert refused(Tried("Paris.", STOP, [-1.0]), asked, CascadeSettings()) == ""
+
+
+async def test_a_late_one_of_a_cascade_ends_as_any_other():
+    scene = cascading(TooLate("quick: late"), better=ScriptedLlm(text("It"), None))
+    final = await scene.final(cascade=pb.Cascade())
+    assert (final.text, final.finish_reason) == ("It", chat_pb2.FINISH_REASON_BUDGET)
