@@ -33,6 +33,7 @@ class Step:
     finish_reasons: tuple[str, ...] = ("stop",)
     contains: str = ""
     speculates: bool = False  # the draft's tokens must show
+    decided: str = ""  # a policy and what it did
     stored: str = ""  # a question whose answer must be in the cache before
     heard: str = ""
 
@@ -46,6 +47,8 @@ class Step:
             return f"to hear {self.heard!r}, got {answer.transcript!r}"
         if self.contains not in answer.text:
             return f"an answer with {self.contains!r}, got {answer.text!r}"
+        if self.decided and self.decided not in [f"{made.policy} {made.action}" for made in answer.decisions]:
+            return f"the decision {self.decided!r}, got {[f'{made.policy} {made.action}' for made in answer.decisions]}"
         if self.speculates and not answer.usage.drafted_tokens:
             return "tokens drafted by the small model, got none"
         return ""
@@ -74,6 +77,20 @@ STEPS = (
         {"tier": "quality"},
         contains="12",
         speculates=True,
+    ),
+    Step(
+        "A cascade: the small model is sure of its words",
+        "What is the capital of Spain?",
+        {"cascade": ("logprobs",)},
+        contains="Madrid",
+        decided="cascade passed",
+    ),
+    Step(
+        "A cascade: it is not, and the larger one is asked",
+        "Explain quantum computing.",
+        {"cascade": ("logprobs",), "max_tokens": 24},
+        finish_reasons=("stop", "length"),
+        decided="cascade escalated",
     ),
     Step(
         "A picture: what it shows is put before the question",
