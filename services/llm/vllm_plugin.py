@@ -26,6 +26,7 @@ def install() -> None:
     _spin_briefly()
     _look_again_soon()
     _tell_what_broke()
+    _rank_without_compiling()
 
 
 def is_installed() -> bool:
@@ -84,6 +85,21 @@ def _tell_what_broke() -> None:
 
     GuidanceGrammar.accept_tokens = accept_tokens
     GuidanceGrammar.check_error = lambda self: None
+
+
+def _rank_without_compiling() -> None:
+    """vLLM 0.32 compiles what ranks a token among all others when log-probabilities are first asked for: that caller
+    waited 7 s. The copy that it spares is of a row of the vocabulary, for which a CPU has room."""
+    from vllm.platforms import current_platform
+    from vllm.v1.sample import sampler
+
+    if current_platform.is_cpu():
+        sampler.batched_count_greater_than = ranks
+
+
+def ranks(logprobs: Any, values: Any) -> Any:
+    """How many of each row are as large as its value, or larger. Shapes (rows, vocabulary) and (rows, 1) to (rows,)."""
+    return (logprobs >= values).sum(-1)
 
 
 def expand(
