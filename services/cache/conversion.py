@@ -62,7 +62,6 @@ def convert(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "model"
         arguments = ["--model", str(source), "--output_dir", str(made), "--quantization", "int8"]
-        arguments += ["--copy_files", TOKENIZER]
         converter = subprocess.run(
             [sys.executable, "-c", "from ctranslate2.converters.transformers import main; main()", *arguments],
             env={**os.environ, "HF_HUB_OFFLINE": "1"},
@@ -72,6 +71,8 @@ def convert(folder: Path) -> None:
         )
         if converter.returncode:
             raise RuntimeError(f"converting {MODEL} failed: {converter.stderr[-2000:]}")
+        # Not by the converter, which would copy who may read it, too.
+        (made / TOKENIZER).write_bytes((source / TOKENIZER).read_bytes())
         if not folder.exists():  # another process may have been quicker
             made.rename(folder)
 

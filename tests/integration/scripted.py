@@ -12,6 +12,9 @@ import grpc
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
+from services.runtime.process import serve
+from services.runtime.process.config import ServiceSettings
+
 
 @dataclass
 class Refusal:
@@ -139,7 +142,7 @@ S = TypeVar("S", bound=Scripted)
 @asynccontextmanager
 async def serving(scripted: S, register: Callable[[Any, Any], None]) -> AsyncIterator[S]:
     """Serve it on a free loopback port; its `target` says which."""
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    server = grpc.aio.server(options=serve.server_options(ServiceSettings()))
     register(scripted, server)
     scripted.target = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()

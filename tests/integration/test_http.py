@@ -133,7 +133,7 @@ async def test_a_spent_budget_is_a_length_that_says_it_was_the_budget(
     http: httpx.AsyncClient, llm: ScriptedLlm
 ) -> None:
     answers(llm, *words("Par"), Hold())
-    answer = await http.post(PATH, json=QUESTION, headers={"x-hedgerow-budget-ms": "300"})
+    answer = await http.post(PATH, json=QUESTION, headers={"x-hedgerow-budget-ms": "1000"})
     assert answer.status_code == 200
     assert answer.json()["choices"][0]["finish_reason"] == "length"
     assert answer.json()["choices"][0]["message"]["content"] == "Par"
