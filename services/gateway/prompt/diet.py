@@ -7,7 +7,7 @@
 
 A message comes out the same whatever stands before and after it, so the prompts of one conversation go on beginning
 alike, and their prefix stays in the engine's key-value cache. What is protected (`protected.py`) is never touched, and
-a sentence or example that holds any of it never goes.
+a sentence or example that holds any of it never goes. Examples that stay are protected, too.
 """
 
 from __future__ import annotations
@@ -56,13 +56,9 @@ def diet(text: str, *, most_examples: int = 4) -> Dieted:
     prose = "".join(_masked(text, kept))
     if len(kept) > _MOST:
         return Dieted(text)
-    found = []
-    for rule, shorter in (
-        ("spaces", _without_spaces),
-        ("phrases", _without_phrases),
-        ("repeats", _without_repeats),
-        ("examples", lambda prose: _without_examples(prose, most_examples, kept)),
-    ):
+    prose, fewer = _with_few_examples(prose, most_examples, kept)
+    found = ["examples"] if fewer else []
+    for rule, shorter in (("spaces", _without_spaces), ("phrases", _without_phrases), ("repeats", _without_repeats)):
         changed = shorter(prose)
         if changed != prose and changed.strip():
             prose = changed
@@ -130,21 +126,24 @@ def _is_repeat(sentence: str, seen: set[str]) -> bool:
     return repeated
 
 
-def _without_examples(prose: str, most: int, kept: Sequence[str]) -> str:
-    """With `most` examples, the first of each answer before others of the same."""
+def _with_few_examples(prose: str, most: int, kept: list[str]) -> tuple[str, bool]:
+    """With `most` examples, the first of each answer before others of the same, as one protected piece; whether any
+    has gone."""
     starts = [found.start() for found in (_EXAMPLE if len(_EXAMPLE.findall(prose)) > 1 else _ASKED).finditer(prose)]
-    if not (most and 1 < len(starts) <= _MOST):
-        return prose
+    if not 1 < len(starts) <= _MOST:
+        return prose, False
     ends = [*starts[1:], _end_of_last(prose, starts[-1])]
     examples = [prose[begin:end] for begin, end in zip(starts, ends, strict=True)]
     if not all(_ANSWERED.search(example) for example in examples):
-        return prose  # questions that nobody has answered are no examples
-    staying = _staying(examples, most, kept)
+        return prose, False  # questions that nobody has answered are no examples
+    staying = _staying(examples, most) if most else set(range(len(examples)))
     left = "".join(example for index, example in enumerate(examples) if index in staying)
-    return prose[: starts[0]] + left.rstrip() + prose[ends[-1] :]
+    kept.append(_unmasked(left.rstrip(), kept))
+    fewer = len(staying) < len(examples)
+    return f"{prose[: starts[0]]}{_MARK}{len(kept) - 1}{_MARK}{prose[ends[-1] :]}", fewer
 
 
-def _staying(examples: Sequence[str], most: int, kept: Sequence[str]) -> set[int]:
+def _staying(examples: Sequence[str], most: int) -> set[int]:
     """Which examples stay: what is protected in one stays with it, and with it the example."""
     first, others, texts = list[int](), list[int](), set[str]()
     answers = set[str]()

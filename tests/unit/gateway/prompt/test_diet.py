@@ -77,6 +77,13 @@ def test_of_many_examples_a_few_stay_and_every_answer_keeps_one():
     assert diet(EXAMPLES, most_examples=0).text == EXAMPLES
 
 
+def test_examples_that_stay_are_whole_and_as_they_were():
+    kept = "Example 1:\nQuestion: what is it in order to help?\nAnswer: it is   this."
+    other = "Example 3:\nQuestion: and what is that?\nAnswer: that is what it is."
+    text = f"Answer in one short sentence.\n\n{kept}\n\n{kept.replace('1', '2')}\n\n{other}\n\nIn order to help."
+    assert diet(text).text == f"Answer in one short sentence.\n\n{kept}\n\n{other}\n\nTo help."
+
+
 def test_questions_that_nobody_has_answered_are_no_examples():
     text = "\n\n".join(f"Question: which is the {word} one of them?" for word in ("first", "second", "third") * 4)
     assert "examples" not in diet(text, most_examples=1).rules
