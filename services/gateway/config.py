@@ -156,7 +156,7 @@ class PromptSettings(_Group):
         "system",
         description="Which messages are put on a diet: those that instruct, or the user's too, which may hold data.",
     )
-    diet_from_bytes: int = Field(1_000, ge=1, description="Prompts from this size on.")
+    diet_from_bytes: int = Field(500, ge=1, description="Prompts from this size on.")
     diet_to_bytes: int = Field(
         16_384, ge=0, le=65_536, description="The most of a prompt's messages; those after it stay as they are."
     )
