@@ -25,6 +25,9 @@ class PromptedLlm:
     def __init__(self) -> None:
         self._read: set[tuple[str, str]] = set()  # a salt, and a prompt up to the end of a block
 
+    async def CountTokens(self, request: pb.CountTokensRequest, call: Call) -> pb.CountTokensResponse:
+        return pb.CountTokensResponse(tokens=sum(len(message.content.split()) for message in request.messages))
+
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
         prompt = "\0".join(message.content for message in request.messages)
         blocks = [(request.cache_salt, prompt[:end]) for end in range(_BLOCK, len(prompt) + 1, _BLOCK)]

@@ -129,6 +129,7 @@ def _prompt(kind: str, number: int, ending: str = "What is it about?") -> pb.Gen
     """A long prompt with a beginning of its own. Not for the cache of answers, which has a test of its own."""
     system = f"Document {kind} {number}. " + f"The fox number {number} of {kind} ran to the river. " * 40
     request = question(ending, bypass=True, max_tokens=1)
+    request.prompt.diet = pb.DIET_OFF  # it says the same again and again
     request.messages.insert(0, chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=system))
     return request
 
