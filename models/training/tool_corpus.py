@@ -1,9 +1,8 @@
 """Chats with tools, over the same closed world as `corpus`: when to call which, with what, and what to make of it.
 
-A chat offers some tools in OpenAI's form: which, in which order, under which of two names and described how, varies, and
-beside them are tools that nothing here is for. A question that one of them fits is answered by a call, one for
-each thing asked, and the results by a sentence; any other question is answered as without tools. As in `corpus`, all
-is a pure function of a seed.
+A chat offers some tools in OpenAI's form: which, in which order and described how, varies, and beside them are tools that
+nothing here is for. A question that one of them fits is answered by a call, one for each thing asked, and the results
+by a sentence; any other question is answered as without tools. As in `corpus`, all is a pure function of a seed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Asked:
 class Family:
     """Tools that do one thing."""
 
-    names: tuple[str, ...]
+    name: str
     descriptions: tuple[str, ...]
     arguments: Mapping[str, dict[str, Any]]
     ask: Callable[[random.Random], Asked]
@@ -117,7 +116,7 @@ def define(rng: random.Random) -> Asked:
 
 FAMILIES: Mapping[str, Family] = {
     "weather": Family(
-        ("get_weather", "weather"),
+        "get_weather",
         ("Tells the weather.", "The weather in a city.", "Get the current weather."),
         {"city": STRING},
         weather,
@@ -125,7 +124,7 @@ FAMILIES: Mapping[str, Family] = {
         several="What is the weather in {} and in {}?",
     ),
     "clock": Family(
-        ("clock", "get_time"),
+        "clock",
         ("Tells the time.", "The time in a city.", "Get the current time."),
         {"city": STRING},
         clock,
@@ -133,7 +132,7 @@ FAMILIES: Mapping[str, Family] = {
         several="What time is it in {} and in {}?",
     ),
     "capital": Family(
-        ("capital_of", "get_capital"),
+        "capital_of",
         ("The capital of a country.", "Finds the capital of a country.", "Tells the capital."),
         {"country": STRING},
         capital,
@@ -142,21 +141,21 @@ FAMILIES: Mapping[str, Family] = {
         several="What is the capital of {} and of {}?",
     ),
     "calculate": Family(
-        ("calculate", "calculator"),
+        "calculate",
         ("Calculates.", "Computes two numbers.", "Does arithmetic."),
         {"a": INTEGER, "operation": {"type": "string", "enum": ["plus", "minus", "times"]}, "b": INTEGER},
         sum_,
         corpus.arithmetic,
     ),
     "convert": Family(
-        ("convert_time", "convert"),
+        "convert_time",
         ("Converts units of time.", "Converts time.", "From one unit of time to another."),
         {"amount": INTEGER, "from": STRING, "to": STRING},
         convert,
         corpus.time_unit,
     ),
     "opposite": Family(
-        ("opposite_of", "get_opposite"),
+        "opposite_of",
         ("The opposite of a word.", "Finds a word's opposite.", "Tells the opposite."),
         {"word": STRING},
         opposite,
@@ -165,7 +164,7 @@ FAMILIES: Mapping[str, Family] = {
         several="What is the opposite of {} and of {}?",
     ),
     "define": Family(
-        ("define", "glossary"),
+        "define",
         ("What a term means.", "Defines a term.", "Explains a term."),
         {"term": STRING},
         define,
@@ -196,7 +195,7 @@ _OTHERS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("population", "How many people live in a country.", ("country",)),
     ("get_river", "The longest river of a country.", ("country",)),
 )
-_FAILURES = ("unknown city", "not found", "no answer", "try again later", "the service is down", "unknown word")
+_FAILURES = ("not found", "no answer", "try again later")
 _STARTS = {"What": "what", "Which": "which", "How": "how", "Tell": "tell", "Compute": "compute", "Give": "give"}
 
 
@@ -226,7 +225,7 @@ def _offer(rng: random.Random, name: str) -> Offered:
     family = FAMILIES[name]
     described = rng.choice(family.descriptions) if rng.random() < 0.8 else ""
     required = list(family.arguments) if rng.random() < 0.7 else None
-    return Offered(_function(rng.choice(family.names), described, dict(family.arguments), required), name)
+    return Offered(_function(family.name, described, dict(family.arguments), required), name)
 
 
 def _other(rng: random.Random) -> Offered:
