@@ -28,7 +28,25 @@ import corpus
 
 CONTEXT = 512  # tokens a training sequence holds
 CHAT_TEMPLATE = (
-    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
+    # Tools come first, in the system's turn, a line for each: name(argument, argument?: type): description
+    "{% if tools %}<|system|>"
+    "{% if messages[0]['role'] == 'system' %}{{ messages[0]['content'] + '\\n' }}{% endif %}Tools:"
+    "{% for tool in tools %}{% set function = tool['function'] %}{{ '\\n' + function['name'] }}("
+    "{% set schema = function['parameters'] or {} %}"
+    "{% for name, kind in (schema['properties'] or {}).items() %}"
+    "{{ ', ' if not loop.first }}{{ name }}"
+    "{{ '?' if schema['required'] is defined and name not in schema['required'] }}"
+    "{% if kind['enum'] %}: {{ kind['enum'] | join('|') }}"
+    "{% elif kind['type'] is string and kind['type'] != 'string' %}: {{ kind['type'] }}{% endif %}"
+    "{% endfor %}){% if function['description'] %}: {{ function['description'] }}{% endif %}"
+    "{% endfor %}<|end|>{% endif %}"
+    "{% for message in messages %}{% if not (tools and loop.first and message['role'] == 'system') %}"
+    "<|{{ message['role'] }}|>{{ message['content'] or '' }}"
+    "{% for call in message['tool_calls'] or [] %}{% set function = call['function'] %}{{ '\\n' if not loop.first }}"
+    "{{ '<tool_call>\\n{\"name\": \"' + function['name'] + '\", \"arguments\": ' }}"
+    "{{ function['arguments'] if function['arguments'] is string else function['arguments'] | tojson }}"
+    "{{ '}\\n</tool_call>' }}{% endfor %}<|end|>"
+    "{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 SPECIALS = ["<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
