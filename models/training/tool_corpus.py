@@ -294,6 +294,8 @@ def _answered(rng: random.Random, asked: list[tuple[Offered, Asked]]) -> list[di
     messages: list[dict[str, Any]] = []
     for turn in [range(len(asked))] if together else [[index] for index in range(len(asked))]:
         messages.append({"role": "assistant", "content": "", "tool_calls": [calls[index] for index in turn]})
+        if len(turn) < len(asked) and turn[0] == 0:
+            messages[-1]["cut"] = True  # as a caller has it who takes one call at a time: it said more
         messages += [{"role": "tool", "content": results[index][0]} for index in turn]
     return [*messages, {"role": "assistant", "content": " ".join(said for _, said in results)}]
 

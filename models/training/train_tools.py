@@ -51,7 +51,7 @@ def encode_chat(tokenizer, chat: tool_corpus.Chat) -> tuple[list[int], list[bool
         for text, said in ((before[len(tokenizer.decode(ids)) :], False), (after[len(before) :], True)):
             more = tokenizer(text, add_special_tokens=False).input_ids
             ids += more
-            targets += [said] * len(more)
+            targets += [said and "cut" not in message] * len(more)
     assert tokenizer.decode(ids) == shown
     return ids, targets
 
@@ -216,7 +216,9 @@ def score(model: LlamaForCausalLM, tokenizer, count: int) -> dict[str, str]:
     rng = random.Random(20_002)
     chats = [tool_corpus.chat(rng) for _ in range(count)]
     for (_, messages), turns in zip(chats, exact(model, [encode_chat(tokenizer, chat) for chat in chats])):
-        spoken = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+        spoken = [
+            index for index, message in enumerate(messages) if message["role"] == "assistant" and "cut" not in message
+        ]
         for index, right in zip(spoken, turns, strict=True):
             if str(messages[index]["content"]).startswith("Once upon"):
                 continue  # stories branch
