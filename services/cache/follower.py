@@ -10,15 +10,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
-
-from redis.asyncio import Redis
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from services.cache import redis_entries, snapshot
 from services.cache.memory import Memory
 from services.cache.redis_entries import Change, RedisEntries, Stored
 from services.cache.tombstones import Removal
 from services.runtime.shared_state import SharedState, SharedStateLost
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 T = TypeVar("T")
 _WAIT_MS = 500  # for a change; then the sequence number is compared

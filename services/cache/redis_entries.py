@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from redis.asyncio import Redis
 
 from services.cache.entries import Entry
 from services.cache.redis_scripts import (
@@ -26,6 +25,9 @@ from services.cache.redis_scripts import (
 )
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 Stored = tuple[Entry, Vector | None]
 

@@ -16,15 +16,17 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from google.protobuf.message import DecodeError
 from prometheus_client import Counter
-from redis.asyncio import Redis
 
 from hedgerow.router.v1 import router_pb2 as pb
 from services.runtime.errors import InvalidInput
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 KEY = f"{PREFIX}router:observations"
 _GATHER_S = 0.05  # what comes within it travels together

@@ -12,17 +12,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from prometheus_client import Gauge
 from pydantic import AfterValidator, Field
-from redis.asyncio import Redis
-from redis.asyncio.connection import parse_url
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
 from services.runtime.security.secrets import AS_SHOWN, Url
+
+if TYPE_CHECKING:  # its client is a sixth of what a gateway imports, and most have no Redis
+    from redis.asyncio import Redis
 
 T = TypeVar("T")
 
@@ -31,6 +29,8 @@ def _usable(url: Url) -> Url:
     """Raises ValueError for what is no address of a Redis, with a text that says nothing of it."""
     try:
         if url:
+            from redis.asyncio.connection import parse_url
+
             parse_url(url.get_secret_value())
     except ValueError:
         raise ValueError("redis://host:port/db, rediss://… or unix://…") from None
@@ -117,6 +117,8 @@ class SharedState:
             await asyncio.sleep(_ASK_EVERY_S)
 
     async def _within(self, seconds: float, call: Callable[[Redis], Awaitable[T]]) -> T:
+        from redis.exceptions import RedisError
+
         time = self._time
         try:
             async with asyncio.timeout(seconds):
@@ -167,6 +169,10 @@ async def _ping(client: Redis) -> None:
 @asynccontextmanager
 async def connected(url: Url, timeout_s: float = 0.25) -> AsyncIterator[SharedState]:
     """A `SharedState` that is kept up inside. It may not be `up` yet: nothing waits for Redis."""
+    from redis.asyncio import Redis
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+
     client: Any = Redis.from_url(
         url.get_secret_value(),
         retry=Retry(NoBackoff(), 0),

@@ -550,7 +550,9 @@ async def test_a_dead_engine_ends_the_calls_in_flight_and_the_process(tmp_path: 
     try:
         await process.wait_serving(START_S)
         async with open_channel(address) as channel:
-            call = llm_pb2_grpc.LLMServiceStub(channel).Generate(ask(STORY, max_tokens=1000, temperature=1.9))
+            endless = chat_pb2.LogitBias(token=1, bias=-100)  # the end of a text
+            request = ask(STORY, max_tokens=1000, temperature=1.9, logit_bias=[endless])
+            call = llm_pb2_grpc.LLMServiceStub(channel).Generate(request)
             replies = aiter(call)
             assert (await anext(replies)).text
             next(child for child in family(process) if "EngineCore" in " ".join(child.cmdline())).kill()

@@ -20,15 +20,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from prometheus_client import Histogram
-from redis.asyncio import Redis
 
 from services.gateway.admission.quota import NOW_S, REQUEST, Allowance, Claim, Quota, Quotas, Reservation, refusal
 from services.gateway.admission.quota_scripts import RENEW, RESERVE, SETTLE
 from services.runtime.deadline import Clock, set_within
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 _RENEWALS = 3  # in a lease: one or two may fail
 _ASKED_SECONDS = Histogram(

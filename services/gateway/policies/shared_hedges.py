@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from prometheus_client import Counter
-from redis.asyncio import Redis
 
 from services.gateway.policies.hedge import HedgeBudget
 from services.runtime.deadline import set_within
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
 
 EVERY_S = 0.1
 _KEY = f"{PREFIX}hedges"
