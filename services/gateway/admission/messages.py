@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.prompt.window import size
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import PARTS, TOOL_CALLS
 
@@ -35,21 +36,6 @@ def check(request: pb.GenerateRequest, most: int) -> int:
         name = chat_pb2.Role.Name(messages[last].role)
         raise InvalidInput(f"messages[{last}].role", "ROLE_USER or ROLE_TOOL for the last message", name)
     return size(messages)
-
-
-def size(messages: Messages) -> int:
-    """Of all that is written in them, in bytes of UTF-8."""
-    return sum(len(text.encode()) for message in messages for text in texts(message))
-
-
-def texts(message: chat_pb2.Message) -> Iterable[str]:
-    """All that is written in a message, in its order."""
-    yield message.content
-    for part in message.parts:
-        yield part.text
-    for call in message.tool_calls:
-        yield call.name
-        yield call.arguments
 
 
 def flatten(request: pb.GenerateRequest) -> None:

@@ -8,8 +8,8 @@ from typing import Literal
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import messages as conversation
 from services.gateway.admission import tools as toolbox
+from services.gateway.prompt import window
 from services.gateway.upstream.media import Hearing, Seeing
 
 Recording = Literal["", "context", "question"]
@@ -55,4 +55,4 @@ def recording_is(request: pb.GenerateRequest) -> Recording:
 
 def prompt_tokens(messages: Iterable[chat_pb2.Message], tools: Iterable[chat_pb2.Tool] = ()) -> int:
     """An estimate."""
-    return (conversation.size(messages) + toolbox.size(tools)) // _BYTES_PER_TOKEN
+    return (window.size(messages) + toolbox.size(tools)) // _BYTES_PER_TOKEN

@@ -11,6 +11,7 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
+from services.gateway.generation.shared import Reading
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Ticket
 from services.gateway.upstream.stubs import whose
@@ -52,6 +53,16 @@ def job(
         others_when_late="smaller" in draft.backends.fallbacks.order,
         known=draft.known,
     )
+
+
+def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
+    """Have it done, or read along with whoever asks the same."""
+    reading = draft.backends.models.read(key, work, stage.budget_s)
+    if reading.joined:
+        draft.ledger.decisions += work.report.decisions
+        if draft.placed:  # it needs no place of its own
+            draft.placed()
+    return reading
 
 
 def due(report: Report, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usage, written: int) -> int:

@@ -9,7 +9,8 @@ gateway cuts at the same place.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -62,14 +63,19 @@ def estimated_tokens(messages: Sequence[chat_pb2.Message], more_bytes: int = 0) 
     return -(-(size(messages) + more_bytes) // _BYTES_PER_TOKEN) + len(messages)
 
 
-def size(messages: Sequence[chat_pb2.Message]) -> int:
-    """Of what is written, in bytes of UTF-8."""
-    return sum(
-        len(message.content.encode())
-        + sum(len(part.text.encode()) for part in message.parts)
-        + sum(len(call.name) + len(call.arguments.encode()) for call in message.tool_calls)
-        for message in messages
-    )
+def size(messages: Iterable[chat_pb2.Message]) -> int:
+    """Of all that is written in them, in bytes of UTF-8."""
+    return sum(len(text.encode()) for message in messages for text in texts(message))
+
+
+def texts(message: chat_pb2.Message) -> Iterable[str]:
+    """All that is written in a message, in its order."""
+    yield message.content
+    for part in message.parts:
+        yield part.text
+    for call in message.tool_calls:
+        yield call.name
+        yield call.arguments
 
 
 def step_bytes(limit_tokens: int) -> int:
@@ -92,4 +98,5 @@ def shortened(text: str, most_bytes: int) -> str:
     if len(text.encode()) <= most_bytes:
         return text
     ends = [found.end() for found in _SENTENCE_END.finditer(text)]
-    return next((text[end:] for end in ends if len(text[end:].encode()) <= most_bytes), "")
+    first = bisect_left(ends, True, key=lambda end: len(text[end:].encode()) <= most_bytes)
+    return text[ends[first] :] if first < len(ends) else ""

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer.answer import Answer
 from services.gateway.answer.verifying import Tried, refused
 from services.gateway.config import CascadeSettings
 from services.runtime.errors import Exhausted, NotSupported, TooLate, Unavailable
@@ -107,8 +109,24 @@ async def test_equal_questions_share_the_first_try():
     scene = cascading(0.05, finish("Paris."), cache=ScriptedCache(MISS))
     both = await asyncio.gather(scene.final(cascade=pb.Cascade()), scene.final(cascade=pb.Cascade()))
     assert [final.text for final in both] == ["Paris.", "Paris."]
+    assert [("single_flight", "joined") in made(final) for final in both] == [False, True]
     assert len(scene.llms["quick"].calls) == 1
     assert len(scene.write_behind.stored) == 1
+
+
+async def test_an_item_of_a_batch_that_reads_along_has_its_place():
+    scene, placed = cascading(0.05, finish("Paris.")), []
+    answers = [scene.answer(cascade=pb.Cascade()) for _ in range(2)]
+    for number, answer in enumerate(answers):
+        answer._draft.key, answer._draft.placed = b"same", partial(placed.append, number)
+    await asyncio.gather(*(_read(answer) for answer in answers))
+    assert sorted(placed) == [0, 1]
+    assert len(scene.llms["quick"].calls) == 1
+
+
+async def _read(answer: Answer) -> None:
+    async for _ in answer.messages():
+        pass
 
 
 async def test_where_the_fastest_is_the_best_there_is_no_cascade():

@@ -60,7 +60,7 @@ class CascadeStage(AnswerStage):
             if not asked.sampling.HasField("top_logprobs"):
                 asked.sampling.top_logprobs = 0  # of its own tokens alone
         work = asking.job(draft, asked, (model,), stage, first_text=False)
-        return draft.backends.models.read(key, work, stage.budget_s)
+        return asking.read(draft, key, work, stage)
 
     async def _why_not(self, reading: Reading, stage: Running) -> str:
         """Take the answer over where it will do; else why it will not."""

@@ -93,12 +93,8 @@ class LlmStage(AnswerStage):
     def _read(self, choice: Choice, stage: Running) -> Reading:
         draft = self.draft
         job = asking.job(draft, asking.question(draft), (choice.model, *choice.alternatives), stage)
-        reading = draft.backends.models.read(draft.key, job, stage.budget_s)
+        reading = asking.read(draft, draft.key, job, stage)
         draft.generation = reading.generation
-        if reading.joined:
-            draft.ledger.decisions += job.report.decisions
-            if draft.placed:  # it needs no place of its own
-                draft.placed()
         return reading
 
     def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:

@@ -56,11 +56,11 @@ def _is_wordy(question: Question, settings: PromptSettings) -> bool:
     """Whether a diet may find something."""
     if question.most_bytes < settings.diet_from_bytes:
         return False
-    roles = _dieted(question.request, settings)
+    roles = _roles(question.request, settings)
     return any(message.role in roles for message in question.request.messages)
 
 
-def _dieted(request: pb.GenerateRequest, settings: PromptSettings) -> tuple[int, ...]:
+def _roles(request: pb.GenerateRequest, settings: PromptSettings) -> tuple[int, ...]:
     """Whose messages are put on a diet."""
     return _DIETED[_DIETS.get(request.prompt.diet, settings.diet)]
 
@@ -130,15 +130,16 @@ class PromptStage(BesideStage):
             return messages
         kept = draft.backends.prompts.kept[name]
         variant = _VARIANTS.get(draft.choice.complexity, "default") if draft.choice else "default"
-        text: str = getattr(kept, variant) or kept.default
-        report.system = f"{name}@{kept.version} ({variant if getattr(kept, variant) else 'default'})"
-        return (chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=text), *messages)
+        if not getattr(kept, variant):
+            variant = "default"
+        report.system = f"{name}@{kept.version} ({variant})"
+        return (chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=getattr(kept, variant)), *messages)
 
     def _dieted(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
         """The messages that shall be, on a diet. The first ones of a long prompt alone: it is work for this process."""
         draft = self.draft
         settings = draft.backends.prompts.settings
-        roles, left = _dieted(draft.question.request, settings), settings.diet_to_bytes
+        roles, left = _roles(draft.question.request, settings), settings.diet_to_bytes
         found: dict[str, None] = {}
         thinner = []
         for message in messages:
