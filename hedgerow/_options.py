@@ -62,6 +62,8 @@ class Options(TypedDict, total=False):
     diet: Literal["off", "system", "all"] | None  # whose messages are shortened where they say nothing
     whole: bool  # refuse a conversation longer than the model's context, in place of leaving out its oldest turns
     system_prompt: str | None  # one that the gateway keeps, by its name; it comes first
+    idempotency_key: str | None  # requests with this key are one and the same: who asks again, or loses the connection,
+    # gets the one answer, as long as its gateway keeps it
     max_cost_usd: float | None  # the most one model may cost for the answer; models that may cost more are not asked
 
 

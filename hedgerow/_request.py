@@ -79,6 +79,7 @@ def generate_request(
     whole: bool = False,
     system_prompt: str | None = None,
     cascade: Sequence[str] | None = None,
+    idempotency_key: str | None = None,
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
     if json_schema is not None and regex is not None:
@@ -93,6 +94,7 @@ def generate_request(
     set_fields(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_budget_ms)
     set_fields(request, "", realtime=realtime, attempt=attempt, single_attempt=single_attempt)
     set_fields(request, "", max_cost_usd=max_cost_usd, parallel_tool_calls=parallel_tool_calls)
+    set_fields(request, "", idempotency_key=idempotency_key)
     _set_tools(request, tools, tool_choice)
     set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     set_fields(request.sampling, "", frequency_penalty=frequency_penalty, presence_penalty=presence_penalty)

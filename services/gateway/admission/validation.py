@@ -18,6 +18,11 @@ from services.gateway.upstream.media import Hearing, Media
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOP_LOGPROBS
 
+_LEAST: Mapping[Literal["budget_ms", "first_token_budget_ms", "heartbeat_ms"], int] = {
+    "budget_ms": 1,
+    "first_token_budget_ms": 1,
+    "heartbeat_ms": 100,
+}
 _Range = tuple[float, float]
 _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
@@ -71,9 +76,9 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
         _check_sampling(request.sampling)
     if request.HasField("response_format"):
         constraint.check(request.response_format, settings.response_format)
-    for budget in ("budget_ms", "first_token_budget_ms"):
-        if request.HasField(budget) and getattr(request, budget) < 1:
-            raise InvalidInput(budget, "at least 1", getattr(request, budget))
+    for name, least in _LEAST.items():
+        if request.HasField(name) and getattr(request, name) < least:
+            raise InvalidInput(name, f"at least {least}", getattr(request, name))
     if request.attempt < 0:
         raise InvalidInput("attempt", "at least 0", request.attempt)
     _check_choices(request, settings)

@@ -74,6 +74,7 @@ def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None
     told = {name: value for name in _OPTIONS if (value := headers.get(_header(name)))}
     if told:
         _take(order, _Headers({name: _parsed(name, value) for name, value in told.items()}))
+    order.request.idempotency_key = headers.get("idempotency-key", "")
     if (attempt := headers.get("x-stainless-retry-count", "")).isdecimal():
         order.request.attempt = min(int(attempt), 1_000)
 
