@@ -129,7 +129,13 @@ async def _read(answer: Answer) -> None:
         pass
 
 
-async def test_where_the_fastest_is_the_best_there_is_no_cascade():
+async def test_a_smaller_model_goes_first_however_slow_it_is_at_the_moment():
+    better = ScriptedLlm(finish("It is Paris."))
+    scene = Scene(None, ScriptedRoutes(("better", "slow")), better=better, slow=ScriptedLlm(finish("Paris.")))
+    assert (await scene.final(cascade=pb.Cascade())).model == "slow"
+
+
+async def test_where_no_model_is_smaller_there_is_no_cascade():
     scene = Scene()
     final = await scene.final(cascade=pb.Cascade())
     assert outcomes(final)["cascade"] == "SKIPPED"

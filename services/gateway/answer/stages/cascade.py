@@ -36,8 +36,8 @@ class CascadeStage(AnswerStage):
         draft, ledger = self.draft, self.draft.ledger
         draft.identify()
         with ledger.stage(self.name) as stage:
-            if not (draft.fast and draft.choice and draft.fast.model != draft.choice.model):
-                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "there is no faster model than the one chosen"
+            if not (draft.fast and draft.choice):
+                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "there is no smaller model than the one chosen"
                 return
             # What it takes of the time to the first text is not the better model's.
             stage.budget_s = min(stage.budget_s, self.budget.share * ledger.plan.first_text_ms / 1000)
