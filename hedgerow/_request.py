@@ -34,7 +34,12 @@ _MODES = {
 }
 _TIERS = {"fast": pb.TIER_FAST, "balanced": pb.TIER_BALANCED, "quality": pb.TIER_QUALITY}
 _CACHE = {"use": False, "bypass": True}
-_VERIFIERS = {"rules": pb.VERIFIER_RULES, "form": pb.VERIFIER_FORM, "logprobs": pb.VERIFIER_LOGPROBS}
+_VERIFIERS = {
+    "rules": pb.VERIFIER_RULES,
+    "form": pb.VERIFIER_FORM,
+    "logprobs": pb.VERIFIER_LOGPROBS,
+    "judge": pb.VERIFIER_JUDGE,
+}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 _BLOCK_BYTES = 64 * 1024  # whole samples of every PCM encoding
 _ENCODINGS = {

@@ -23,6 +23,7 @@ class Verifier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VERIFIER_RULES: _ClassVar[Verifier]
     VERIFIER_FORM: _ClassVar[Verifier]
     VERIFIER_LOGPROBS: _ClassVar[Verifier]
+    VERIFIER_JUDGE: _ClassVar[Verifier]
 
 class Diet(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -56,6 +57,7 @@ VERIFIER_UNSPECIFIED: Verifier
 VERIFIER_RULES: Verifier
 VERIFIER_FORM: Verifier
 VERIFIER_LOGPROBS: Verifier
+VERIFIER_JUDGE: Verifier
 DIET_UNSPECIFIED: Diet
 DIET_OFF: Diet
 DIET_SYSTEM: Diet

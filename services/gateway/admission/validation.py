@@ -116,7 +116,7 @@ def _check_cascade(request: pb.GenerateRequest) -> None:
             raise InvalidInput("cascade", f"none beside {field}: the router chooses both models of one", "one")
     for index, verifier in enumerate(request.cascade.verifiers):
         if verifier not in _VERIFIERS:
-            raise InvalidInput(f"cascade.verifiers[{index}]", "a Verifier, 1 to 3", verifier)
+            raise InvalidInput(f"cascade.verifiers[{index}]", "a Verifier, 1 to 4", verifier)
     least = request.cascade.min_mean_logprob
     if not -math.inf < least <= 0:
         raise InvalidInput("cascade.min_mean_logprob", "at most 0", f"{least:g}")

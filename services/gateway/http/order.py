@@ -37,7 +37,12 @@ _OPTIONS = frozenset(
 )
 _NUMBERS = ("_ms", "_usd", "_similarity")
 _FLAGS = ("single_attempt", "whole")
-_VERIFIERS = {"rules": pb.VERIFIER_RULES, "form": pb.VERIFIER_FORM, "logprobs": pb.VERIFIER_LOGPROBS}
+_VERIFIERS = {
+    "rules": pb.VERIFIER_RULES,
+    "form": pb.VERIFIER_FORM,
+    "logprobs": pb.VERIFIER_LOGPROBS,
+    "judge": pb.VERIFIER_JUDGE,
+}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
 
