@@ -41,6 +41,7 @@ _TOGETHER = {
     # vLLM takes both cores while it loads; what waits has the other workers meanwhile.
     "vLLM": (
         "integration/test_llm.py",
+        "integration/test_llm_tools.py",
         "integration/test_mesh.py",
         "integration/test_senses.py",
         "integration/test_up.py",
