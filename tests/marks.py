@@ -23,11 +23,14 @@ MARKS = {
 }
 _FOLDERS = ("integration", "fault", "contract", "unit", "containers")  # those whose tests take longest first
 # The fault tests that measure run last, when the other workers have nothing left to do. They wait more than they work,
-# so there are two lanes of them: these files, and all others.
+# so there are two lanes of them: these files, and all others, which share a mesh.
 _LANES = ("measuring", "measuring beside")
 _BESIDE = {
     f"tests/fault/test_{what}.py"
-    for what in ("backend_gone", "bad_input", "failing_backend", "network", "silent_backend", "through_the_mesh")
+    for what in (
+        *("failing_backend", "hostile_requests", "no_oracle", "silent_backend", "tenants", "through_the_mesh"),
+        "without_credential",
+    )
 }
 # The others: they count answers, bytes and connections, and ask nobody how long it took.
 _COUNTING = {
