@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import ClassVar
 
 import grpc
 
@@ -19,7 +20,8 @@ _SERVICE = f"/{tool_pb2.DESCRIPTOR.package}.ToolService/"
 class ToolService:
     """`name` is for people. It is told whose each call is, and may list other tools for each tenant."""
 
-    kind, per_tenant = "service", True
+    kind: ClassVar[str] = "service"
+    per_tenant: ClassVar[bool] = True
 
     def __init__(self, channel: grpc.aio.Channel, name: str):
         self._name = name

@@ -160,13 +160,21 @@ class Shelf:
             permit.abandoned()  # unless it has reported: whoever waited has left
 
     async def run(self) -> None:
-        """Keep connected, until cancelled."""
+        """Keep connected, and know what there is before anybody asks, until cancelled."""
         try:
-            await self.source.run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.source.run())
+                if not self.source.per_tenant:
+                    group.create_task(self._keep_listed())
         finally:
             for listed in self._lists.values():
                 if listed.asking:
                     listed.asking.cancel()
+
+    async def _keep_listed(self) -> None:
+        while True:
+            listing = await self.listing("", self._settings.tools.list_ms / 1000, missing=True)
+            await asyncio.sleep(_AGAIN_S if listing is None else self._settings.tools.refresh_ms / 1000)
 
     async def _ask(self, tenant: str, listed: _Listed) -> None:
         listed.asked_at = self._clock()
