@@ -178,6 +178,7 @@ class Answer:
     prompt: PromptReport | None = None  # None where it was as it came
     usable_ms: float | None = None  # to the first whole sentence, or all there is without one
     citations: tuple[Citations, ...] = ()  # where the results of the mesh's tools come from
+    patches: tuple[Patch, ...] = ()  # what came after its time was over
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ def account_lines(answer: Answer) -> list[str]:
         *heard,
         *saw,
         *_prompt(answer.prompt),
+        *(f"late  {patch.stage.removeprefix('tool:')}: {' '.join(patch.text.split())}" for patch in answer.patches),
         *(f"from  {each.tool}: {_places(each)}" for each in answer.citations),
         *(f"calls  {call.name}({call.arguments})" for call in answer.tool_calls),
         *decisions,
