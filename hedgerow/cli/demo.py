@@ -97,7 +97,7 @@ STEPS = (
         decided="cascade escalated",
     ),
     Step(
-        "Two slow tools at once: one in time, the other after its time, beside the answer",
+        "Two slow tools at once: the one that is late comes beside the answer",
         "Tell me a long story about a fox.",
         {"mesh_tools": ("demo_almanac", "demo_archive"), "tier": "quality", "budget_ms": 10_000},
         finish_reasons=("stop", "length"),

@@ -31,6 +31,7 @@ _CONNECT_S = 30.0  # for a command that has to be fetched first
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0  # before it is connected again; twice as long each time
 _LASTED_S = 60.0  # a connection that has lasted so long was a good one
 _MOST_PAGES = 100
+_SELF = mcp.Implementation(name="hedgerow", version="0")  # which one is nobody's business
 _KEY = "hedgerow/idempotency-key"
 _QUESTIONS = ("query", "question", "q", "prompt")  # what servers call the argument that takes one
 _TOLD = (mcp.INVALID_PARAMS, mcp.METHOD_NOT_FOUND, mcp.INVALID_REQUEST)  # what is wrong with a call, for the model
@@ -81,6 +82,10 @@ class McpSource:
                 await self._hold()
             except Exception as error:  # of whatever kind: the SDK, the network, the command
                 self._problem = _outline(error)
+            except asyncio.CancelledError:  # the SDK's scopes may leak one that nobody meant for this task
+                if (task := asyncio.current_task()) is None or task.cancelling():
+                    raise
+                self._problem = "the connection was cancelled"
             _log.warning("tools of %s: the connection is lost: %s", self._name, self._problem)
             pause_s = _PAUSE_S if time.monotonic() - began > _LASTED_S else min(pause_s * 2, _LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
@@ -90,7 +95,7 @@ class McpSource:
         self._lost.clear()
         connecting = asyncio.timeout(_CONNECT_S)
         try:
-            async with connecting, Client(self._streams(self._ended), cache=None) as client:
+            async with connecting, Client(self._streams(self._ended), cache=None, client_info=_SELF) as client:
                 connecting.reschedule(None)
                 self._client, self._problem = client, ""
                 self._up.set()

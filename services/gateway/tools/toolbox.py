@@ -123,6 +123,8 @@ class Toolbox:
 
     async def _known(self, tenant: Tenant, within_s: float, wanted: Sequence[str]) -> dict[str, Tool]:
         """The tools that a tenant may use, by name. What is `wanted` and not found is asked for once more."""
+        if not tenant.tools:
+            return {}
         await self._look(tenant, within_s, missing=False)
         known = dict(self._tools(tenant))
         if any(name not in known for name in wanted):

@@ -171,12 +171,14 @@ async def test_what_fails_for_one_tenant_alone_is_not_called_for_that_one_alone(
 
 
 async def test_to_a_tenant_that_may_use_none_there_is_none_and_nothing_is_called():
-    tools = ScriptedTools(weather=(0.01, "rain"))
+    tools = ScriptedTools(weather=(0.01, "rain"), news=(0.01, "none"))
     box = toolbox(tools)
     with pytest.raises(InvalidInput, match=r"mesh_tools\[0\].name: one of none, got weather"):
         await box.equip(pb.GenerateRequest(mesh_tools=[WEATHER]), NOBODY, 1)
     some = Tenant("some", False, 1.0, Allowance(), 0, "", ("kb/wea*",))
     assert (await box.equip(pb.GenerateRequest(mesh_tools=[WEATHER]), some, 1)).beforehand[0].tool
+    with pytest.raises(InvalidInput, match=r"mesh_tools\[0\].name: one of weather, got news"):
+        await box.equip(pb.GenerateRequest(mesh_tools=[NEWS]), some, 1)
     assert not tools.calls
     listed = await box.list(NOBODY, 1)
     assert not listed.tools
