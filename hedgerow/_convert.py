@@ -108,7 +108,7 @@ def labels(message: vision_pb2.Labels) -> tuple[Label, ...]:
     return tuple(Label(label.name, label.score) for label in message.labels)
 
 
-def answer(message: pb.Final, timings: Timings, patches: Iterable[Patch] = ()) -> Answer:
+def answer(message: pb.Final, timings: Timings) -> Answer:
     return Answer(
         text=message.text,
         finish_reason=_FINISH.get(message.finish_reason, "unspecified"),
@@ -132,7 +132,7 @@ def answer(message: pb.Final, timings: Timings, patches: Iterable[Patch] = ()) -
         prompt=_prompt(message.prompt) if message.HasField("prompt") else None,
         usable_ms=message.usable_ms if message.HasField("usable_ms") else None,
         citations=tuple(map(citations, message.citations)),
-        patches=tuple(patches),
+        patches=tuple(map(patch, message.patches)),
     )
 
 

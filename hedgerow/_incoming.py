@@ -9,7 +9,7 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._errors import HedgerowError, Internal, error_for
-from hedgerow._events import Answer, Event, Final, Patch, TextDelta
+from hedgerow._events import Answer, Event, Final, TextDelta
 from hedgerow._meter import Meter
 from hedgerow._outgoing import Outgoing
 from hedgerow._peer import Peer
@@ -23,6 +23,7 @@ _AS_IT_IS: Mapping[str | None, Callable[[Any], Event]] = {
     "reasoning": _convert.reasoning,
     "tool_call": _convert.tool_call,
     "stage": _convert.stage,
+    "patch": _convert.patch,
     "transcript": _convert.transcript,
     "sights": _convert.sights,
     "citations": _convert.citations,
@@ -49,7 +50,6 @@ class IncomingAnswer:
         """`resuming`: where it may go on at another gateway."""
         self._peer, self._timeout_s, self._resuming = peer, timeout_s, resuming
         self._meter = Meter()
-        self._patches: list[Patch] = []
         self._trace_id: str | None = None
         self._over = False
 
@@ -71,9 +71,6 @@ class IncomingAnswer:
             case "delta":
                 self._meter.text(message.delta.text, message.delta.tokens)
                 return _convert.delta(message.delta)
-            case "patch":
-                self._patches.append(patch := _convert.patch(message.patch))
-                return patch
             case kind if kind in _AS_IT_IS:
                 return _AS_IT_IS[kind](getattr(message, kind))
             case "accepted":
@@ -81,7 +78,7 @@ class IncomingAnswer:
                 return None if told else _convert.accepted(message.accepted)
             case "final":
                 self._over = True
-                return Final(_convert.answer(message.final, self._meter.timings(), self._patches))
+                return Final(_convert.answer(message.final, self._meter.timings()))
         return None
 
     def failed(self, error: grpc.RpcError) -> None:

@@ -88,5 +88,6 @@ class Answer:
     def _take_patches(self) -> None:
         """What was missed may still come."""
         if self._draft.missed and self._ledger.written.text:
-            for stage in self._started.values():
-                self._draft.outbox += stage.patches()
+            patches = [patch for stage in self._started.values() for patch in stage.patches()]
+            self._ledger.patches += patches
+            self._draft.outbox += [pb.Event(patch=patch) for patch in patches]

@@ -80,7 +80,7 @@ class ToolRun:
             self.text = f"{self.name} could not be reached."
             self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
 
-    def patch(self) -> pb.Event | None:
+    def patch(self) -> pb.Patch | None:
         """What a late one has brought after all; once."""
         if self.outcome is not ToolOutcome.LATE or not self.task.done() or self.task.cancelled():
             return None
@@ -90,7 +90,7 @@ class ToolRun:
         self.outcome = ToolOutcome.OK
         result = self.task.result().result
         self.draft.take_citations(self.name, _bounded(result.citations))
-        return pb.Event(patch=pb.Patch(stage=self.running.name, text=self._within(result.content)))
+        return pb.Patch(stage=self.running.name, text=self._within(result.content))
 
     def leave(self) -> None:
         """Nobody waits for it any more."""

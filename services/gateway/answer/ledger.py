@@ -61,6 +61,7 @@ class Ledger:
     transcript: str = ""  # what the request's recording said
     sights: pb.Sights | None = None  # what its pictures showed
     citations: list[pb.Citations] = field(default_factory=list)  # where the results of tools come from
+    patches: list[pb.Patch] = field(default_factory=list)  # what came after its time was over
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     total_s: float = 0.0
     tell: Callable[[pb.Stage], None] = lambda _: None  # hears of each stage when it has ended
@@ -202,6 +203,7 @@ class Ledger:
             prompt=self.prompt,
             usable_ms=None if self.usable_s is None else self.usable_s * 1000,
             citations=self.citations,
+            patches=self.patches,
         )
 
     def _close_prompt(self, report: pb.PromptReport) -> None:

@@ -43,6 +43,8 @@ def account(final: pb.Final) -> dict[str, Any]:
         told["prompt"] = _prompt(final.prompt)
     if final.citations:
         told["citations"] = [_citations(each) for each in final.citations]
+    if final.patches:
+        told["patches"] = [{"stage": patch.stage, "text": patch.text} for patch in final.patches]
     if final.transcript:
         told["transcript"] = final.transcript
     if final.HasField("sights"):

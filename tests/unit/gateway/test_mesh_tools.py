@@ -82,6 +82,7 @@ async def test_a_late_one_leaves_a_line_in_the_prompt_and_comes_as_a_patch():
     assert outcomes(final)["tool:news"] == "OVERRUN"
     assert [(made.policy, made.action, made.subject) for made in final.decisions] == [("tool", "late", "news")]
     assert final.citations[0].tool == "news"
+    assert list(final.patches) == [pb.Patch(stage="tool:news", text="a fox")]
 
 
 async def test_each_has_its_own_time():

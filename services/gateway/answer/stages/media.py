@@ -152,13 +152,13 @@ class VisionStage(_MediaStage):
             self.draft.outbox.append(pb.Event(sights=self.draft.sights))
             yield
 
-    def patches(self) -> Sequence[pb.Event]:
+    def patches(self) -> Sequence[pb.Patch]:
         if self.draft.sights or not self._look or not self._look.done() or self._look.cancelled():
             return ()
         if self._look.exception():
             return ()
         self._take(self._look.result())
-        return [pb.Event(patch=pb.Patch(stage=self.name, text="\n".join(picture_lines(self.draft.sights))))]
+        return [pb.Patch(stage=self.name, text="\n".join(picture_lines(self.draft.sights)))]
 
     def leave(self) -> None:
         super().leave()

@@ -54,7 +54,7 @@ class AnswerStage:
         return
         yield
 
-    def patches(self) -> Sequence[pb.Event]:
+    def patches(self) -> Sequence[pb.Patch]:
         """What it has brought after its time was over; each once."""
         return ()
 

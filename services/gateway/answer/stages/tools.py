@@ -48,7 +48,7 @@ class ToolsStage(BesideStage):
             self._news.clear()
         await self.draft.done(self.work)
 
-    def patches(self) -> Sequence[pb.Event]:
+    def patches(self) -> Sequence[pb.Patch]:
         return [patch for run in self._runs if (patch := run.patch())]
 
     def leave(self) -> None:
