@@ -218,6 +218,10 @@ async def test_every_door_shows_what_was_called_and_a_tenant_has_no_other_tenant
             assert spans["tool:weather"].parent_id == spans["tools"].span_id
             assert kb.metadata["x-hedgerow-tenant"] == "acme"
             assert kb.metadata["traceparent"].split("-")[1] == answer.trace_id
+            asked = [{"messages": QUESTION, "mesh_tools": ["weather"]}, {"messages": QUESTION, "mesh_tools": ["radar"]}]
+            results = dict([result async for result in client.batch(asked)])
+            assert [each.tool for each in results[0].citations] == ["weather"]
+            assert "mesh_tools[0].name: one of weather, news, got radar" in str(results[1])
         for name in ("other", "none"):
             async with AsyncClient(address, api_key=f"{name}-key") as client:
                 with pytest.raises(hedgerow.InvalidArgument, match=r"mesh_tools\[0\]\.name: one of none, got weather"):

@@ -41,6 +41,7 @@ _OPTIONS = frozenset(
 )
 _NUMBERS = ("_ms", "_usd", "_similarity", "tool_steps", "tool_calls")
 _LISTS = ("mesh_tools",)
+_MESH_TOOL = ("name", "source", "arguments", "offered")
 _FLAGS = ("single_attempt", "whole")
 _VERIFIERS = {"rules": pb.VERIFIER_RULES, "form": pb.VERIFIER_FORM, "logprobs": pb.VERIFIER_LOGPROBS}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
@@ -118,21 +119,33 @@ def _take_mesh_tools(request: pb.GenerateRequest, options: Fields) -> None:
     if "mesh_tools" in options:
         del request.mesh_tools[:]
     for index, given in enumerate(options.array("mesh_tools")):
+        where = f"{options.at('mesh_tools')}[{index}]"
         if isinstance(given, str):
             request.mesh_tools.add(name=given)
-            continue
-        if not isinstance(given, dict):
-            raise InvalidInput(f"{options.at('mesh_tools')}[{index}]", "a name or an object", "neither")
-        told = Fields(given, f"{options.at('mesh_tools')}[{index}]")
-        asked = request.mesh_tools.add(name=told.text("name"), offered=told.flag("offered") or False)
-        if source := told.text("source"):
-            asked.source = source
-        if (arguments := told.object("arguments")) is not None:
-            asked.arguments = json.dumps({name: arguments.raw(name) for name in arguments})
+        elif isinstance(given, dict):
+            _take_mesh_tool(request.mesh_tools.add(), Fields(given, where))
+        else:
+            raise InvalidInput(where, "a name or an object", "neither")
     if (steps := options.whole("tool_steps")) is not None:
         request.tool_limits.steps = steps
     if (calls := options.whole("tool_calls")) is not None:
         request.tool_limits.calls = calls
+
+
+def _take_mesh_tool(asked: pb.MeshTool, told: Fields) -> None:
+    for key in told:
+        if key not in _MESH_TOOL:
+            raise InvalidInput(told.at(key), f"one of {', '.join(_MESH_TOOL)}", "another name")
+    name, source = told.text("name"), told.text("source")
+    if name and source:
+        raise told.wrong("source", "none beside a name")
+    if name:
+        asked.name = name
+    if source:
+        asked.source = source
+    asked.offered = told.flag("offered") or False
+    if (arguments := told.object("arguments")) is not None:
+        asked.arguments = json.dumps({key: arguments.raw(key) for key in arguments})
 
 
 def _take_prompt(policy: pb.PromptPolicy, options: Fields) -> None:

@@ -63,7 +63,7 @@ class McpSource:
         arguments, meta = json.loads(call.arguments), cast(mcp.RequestParamsMeta, {_KEY: call.key})
         try:
             async with asyncio.timeout(call.timeout_s):
-                result = await self._connected().call_tool(call.name, arguments, meta=meta)
+                return _result(await self._connected().call_tool(call.name, arguments, meta=meta))
         except TimeoutError:
             raise TooLate(f"{self._name}: no answer within {call.timeout_s * 1000:.0f} ms") from None
         except MCPError as error:
@@ -72,7 +72,6 @@ class McpSource:
             raise self._translated(error) from None
         except Exception as error:
             raise self._translated(error) from None
-        return _result(result)
 
     async def run(self) -> None:
         pause_s = _PAUSE_S

@@ -13,6 +13,7 @@ from services.gateway.tools.source import Call
 from services.gateway.upstream.stubs import Pending, whose
 from services.gateway.upstream.translate import translate
 from services.runtime import telemetry
+from services.runtime.errors import InvalidInput, Missing
 
 _SERVICE = f"/{tool_pb2.DESCRIPTOR.package}.ToolService/"
 
@@ -48,7 +49,10 @@ class ToolService:
         request = tool_pb2.CallToolRequest(name=call.name, arguments=call.arguments, idempotency_key=call.key)
         metadata = (*telemetry.propagate(call.span), whose(call.tenant))
         pending = Pending(self._call(request, timeout=call.timeout_s, metadata=metadata), self._name)
-        return await pending.reply()  # type: ignore[no-any-return]
+        try:
+            return await pending.reply()  # type: ignore[no-any-return]
+        except (InvalidInput, Missing) as error:  # what is wrong with a call, for the model
+            return tool_pb2.CallToolResponse(content=error.message, failed=True)
 
     async def run(self) -> None:
         await asyncio.Event().wait()  # gRPC keeps the connection

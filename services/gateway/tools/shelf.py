@@ -85,14 +85,14 @@ class Shelf:
         )
 
     async def listing(self, tenant: str, within_s: float, missing: bool = False) -> Listing | None:
-        """What the source lists for a tenant; None where it has never said. One that is old is asked for meanwhile;
-        where something is `missing` of it, it is waited for."""
+        """What the source lists for a tenant; None where it has never said. A list that is old is asked for meanwhile; a
+        first one, or one of which something is `missing`, is waited for, but not while the source is away."""
         listed, now = self._listed(tenant), self._clock()
         refresh_s = self._settings.tools.refresh_ms / 1000
         stale = now - listed.listed_at >= refresh_s or missing
         if stale and not listed.asking and now - listed.asked_at >= _AGAIN_S:
             listed.asking = asyncio.create_task(self._ask(tenant, listed))
-        if listed.asking and (listed.listing is None or missing):
+        if listed.asking and not listed.problem and (listed.listing is None or missing):
             await asyncio.wait({listed.asking}, timeout=within_s)
         return listed.listing
 

@@ -38,11 +38,10 @@ class ScriptedTools:
         self.calls: list[Call] = []
         self.cancelled: list[str] = []
         self.away: ServiceError | None = None
-        self.lists = 0
+        self.list_s = 0.0
 
     async def list(self, tenant: str, timeout_s: float) -> Sequence[tool_pb2.ToolDescription]:
-        self.lists += 1
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.list_s)
         if self.away:
             raise self.away
         return [

@@ -223,6 +223,14 @@ async def test_a_model_that_cannot_be_asked_what_to_call_answers_without(problem
     assert not scene_.llms["small"].requests[-1].tools
 
 
+async def test_a_model_that_can_only_be_made_to_call_answers_with_what_came_of_that():
+    scene_ = Scene(tools=toolbox(tools()), small=Obedient([calls(OSLO)], [NotSupported("small: auto")]))
+    final = await scene_.final(mesh_tools=OFFERED, model="small", tool_choice=chat_pb2.ToolChoice(name="weather"))
+    assert (final.text, list(final.degraded)) == ("It rains.", [])
+    assert made(final) == [("skipped", "agent")]
+    assert scene_.llms["small"].requests[-1].messages[-1].content == as_data("weather", "rain")
+
+
 async def test_a_form_is_asked_for_in_the_answer_alone():
     form = chat_pb2.ResponseFormat(json_object=True)
     scene_ = scene(tools(), [text("I think"), None], [finish("{}")])

@@ -14,6 +14,7 @@ from services.gateway.admission.validation import check
 from services.gateway.answer.asked import as_data
 from services.gateway.config import GatewaySettings
 from services.runtime.errors import InvalidInput, Unavailable
+from tests.clock import loop_clock
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.scripted_tools import ScriptedTools, told, toolbox
 from tests.unit.gateway.test_answer import EVERYTHING, MISS, Scene, outcomes
@@ -193,6 +194,20 @@ async def test_a_source_that_is_away_from_the_start_costs_the_answer_nothing_but
     final = await made.final(mesh_tools=[WEATHER])
     assert as_data("weather", "weather could not be reached.") in prompt(made)
     assert list(final.degraded) == ["tools:unavailable"]
+
+
+async def test_nobody_waits_for_the_list_of_a_source_that_is_away():
+    tools, other = ScriptedTools(weather=(0.01, "rain")), ScriptedTools(news=(0.01, "none"))
+    box = toolbox(tools, other)
+    tools.away = Unavailable("kb: gone")
+    await box.list(EVERYTHING, 1)
+    await asyncio.sleep(2)
+    tools.list_s, began = 60, loop_clock()
+    request = pb.GenerateRequest(mesh_tools=[WEATHER, NEWS])
+    weather, news = (await box.equip(request, EVERYTHING, 10)).beforehand
+    assert loop_clock() - began < 0.01
+    assert weather.tool is None
+    assert news.tool
 
 
 async def test_the_last_good_list_counts_while_a_source_is_away_and_a_new_one_within_a_minute():

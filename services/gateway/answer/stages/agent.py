@@ -121,8 +121,10 @@ class AgentStage(AnswerStage):
         if call.name not in equipment.offered:
             ledger.decide(Act.TOOL_REFUSED, "agent", "there is no tool of that name")
             return "Not called: there is no tool of that name."
-        if (size := len(call.arguments.encode())) > most or not is_object(call.arguments or "{}"):
-            ledger.decide(Act.TOOL_REFUSED, call.name, f"arguments: a JSON object of at most {most} bytes, got {size}")
+        size = len(call.arguments.encode())
+        if size > most or not is_object(call.arguments or "{}"):
+            got = f"{size} bytes" if size > most else f"{size} bytes that are none"
+            ledger.decide(Act.TOOL_REFUSED, call.name, f"arguments: a JSON object of at most {most} bytes, got {got}")
             return f"Not called: its arguments must be a JSON object of at most {most} bytes."
         if (call.name, _canonical(call.arguments)) in self._made:
             self._over = True
@@ -175,7 +177,8 @@ class AgentStage(AnswerStage):
         ledger = self.draft.ledger
         stage.outcome, stage.detail = pb.STAGE_OUTCOME_REPLACED, problem.outline
         ledger.decide(Act.TOOL_SKIPPED, self.name, problem.outline)
-        ledger.degrade(Degraded.TOOLS_UNAVAILABLE)
+        if not self._made:  # else it answers with what it has
+            ledger.degrade(Degraded.TOOLS_UNAVAILABLE)
 
 
 def _content(told: str | ToolRun) -> str:
