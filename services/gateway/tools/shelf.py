@@ -85,8 +85,8 @@ class Shelf:
         )
 
     async def listing(self, tenant: str, within_s: float, missing: bool = False) -> Listing | None:
-        """What the source lists for a tenant; None where it has never said. A list that is old is asked for meanwhile; a
-        first one, or one of which something is `missing`, is waited for, but not while the source is away."""
+        """What the source lists for a tenant; None where it has never said. A list that is old is asked for meanwhile.
+        A first one, or one of which something is `missing`, is waited for, but not while the source is away."""
         listed, now = self._listed(tenant), self._clock()
         refresh_s = self._settings.tools.refresh_ms / 1000
         stale = now - listed.listed_at >= refresh_s or missing
