@@ -76,16 +76,17 @@ class McpSource:
     async def run(self) -> None:
         pause_s = _PAUSE_S
         while True:
-            began = time.monotonic()
+            began, why = time.monotonic(), ""
             try:
                 await self._hold()
             except Exception as error:  # of whatever kind: the SDK, the network, the command
-                self._problem = _outline(error)
+                why = _outline(error)  # for the log alone: it may hold addresses and paths
             except asyncio.CancelledError:  # the SDK's scopes may leak one that nobody meant for this task
                 if (task := asyncio.current_task()) is None or task.cancelling():
                     raise
-                self._problem = "the connection was cancelled"
-            _log.warning("tools of %s: the connection is lost: %s", self._name, self._problem)
+            if not self._lost.is_set():
+                self._problem = "it cannot be reached"
+            _log.warning("tools of %s: no connection: %s", self._name, why or self._problem)
             pause_s = _PAUSE_S if time.monotonic() - began > _LASTED_S else min(pause_s * 2, _LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
 
