@@ -86,7 +86,8 @@ lock: setup  ## Resolve requirements.lock anew, and the clients of tests/clients
 	  --no-emit-index-url --no-emit-find-links -o requirements.lock
 	for wanted in tests/clients/*.in; do $(UV) pip compile -q --universal --python-version 3.11 --no-header \
 	  --no-annotate --no-emit-index-url --no-emit-find-links $$wanted -o $${wanted%.in}.txt; done
-	cd tests/clients && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
+	for folder in tests/clients tests/clients/mcp; do \
+	  (cd $$folder && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved); done
 
 clean:  ## Remove what was made
 	rm -rf .venv .hedgerow .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

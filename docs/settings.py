@@ -19,7 +19,8 @@ Written by `make docs` from `services/*/config.py`; do not edit.
 
 A setting comes from, strongest first: the command line (`--grace-ms 1000`), the environment, the YAML file that
 `HEDGEROW_<SERVICE>_CONFIG` names, the default. A name that no setting has is an error at start-up. Rows such as
-`models[].name` are keys inside a setting that is given as JSON.
+`models[].name`, of each in a list, and `tenants{}.premium`, of each by its name, are keys inside a setting that is
+given as JSON.
 """
 
 
@@ -59,15 +60,25 @@ def settings(cls: type[ServiceSettings]) -> Iterator[Setting]:
 
 
 def _nested(root: Mapping[str, Any], setting: Setting) -> Iterator[Setting]:
-    """`setting`; or, when it is a group, its members; or, when it is a list of groups, it and their keys."""
+    """`setting`; or, when it is a group, its members; or, when it is a list of groups or has them by name, it and
+    their keys."""
     for name, member, required in _members(root, setting.schema):
         yield from _nested(
             root, Setting(f"{setting.path}.{name}", f"{setting.variable}__{name.upper()}", member, required)
         )
     if "properties" not in setting.schema:
         yield setting
-        for name, member, required in _members(root, plain(root, setting.schema.get("items", {}))):
-            yield Setting(f"{setting.path}[].{name}", setting.variable, member, required)
+        for mark, each in _each(setting.schema):
+            for name, member, required in _members(root, plain(root, each)):
+                yield Setting(f"{setting.path}{mark}.{name}", setting.variable, member, required)
+
+
+def _each(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What each in a list is, and each that has a name, with the mark of its keys' paths."""
+    named = schema.get("additionalProperties") or next(iter(schema.get("patternProperties", {}).values()), None)
+    for mark, each in (("[]", schema.get("items")), ("{}", named)):
+        if isinstance(each, dict):
+            yield mark, each
 
 
 def _members(root: Mapping[str, Any], group: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
@@ -105,7 +116,7 @@ def render() -> str:
 def _table(rows: list[Setting], prefix: str = "") -> str:
     lines = ["| variable | type | default | limits | what |", "|---|---|---|---|---|"]
     for row in rows:
-        name = f"{row.variable} {row.path}" if "[]" in row.path else f"{prefix}{row.variable}"
+        name = f"{row.variable} {row.path}" if "[]" in row.path or "{}" in row.path else f"{prefix}{row.variable}"
         cells = (
             f"`{name}`",
             kind_of(row.schema),

@@ -73,7 +73,7 @@ from hedgerow._speech import (
     Word,
 )
 from hedgerow._tls import Tls
-from hedgerow._tools import Tool, ToolCall, ToolCallDelta
+from hedgerow._tools import Citation, Citations, ListedTool, MeshTool, Tool, ToolCall, ToolCallDelta, ToolSource
 from hedgerow._turns import ConversationEvent, Interrupted, TurnFailed
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ __all__ = [
     "Behind",
     "CacheReport",
     "Cancelled",
+    "Citation",
+    "Citations",
     "Classification",
     "Client",
     "Conversation",
@@ -120,7 +122,9 @@ __all__ = [
     "Interrupted",
     "InvalidArgument",
     "Label",
+    "ListedTool",
     "Media",
+    "MeshTool",
     "Message",
     "NotFound",
     "Options",
@@ -147,6 +151,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolCallDelta",
+    "ToolSource",
     "Transcript",
     "Transcription",
     "TurnFailed",

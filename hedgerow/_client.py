@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import grpc
 
+from hedgerow import _convert
 from hedgerow._base import ServiceClient, pause, settle
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError, Unavailable
@@ -25,6 +26,7 @@ from hedgerow._speech import AudioFormat
 from hedgerow._status import from_rpc_error
 from hedgerow._streams import EventStream
 from hedgerow._tls import Tls
+from hedgerow._tools import ListedTool, ToolSource
 from hedgerow._turns import ConversationEvent
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
@@ -112,6 +114,12 @@ class Client(ServiceClient):
         finally:
             call.cancel()
         incoming.ended()
+
+    def tools(self, timeout_s: float = 5.0) -> tuple[tuple[ListedTool, ...], tuple[ToolSource, ...]]:
+        """The tools of the mesh that this caller may use, and where they come from."""
+        request = gateway_pb2.ListToolsRequest()
+        listed = self._call(self._stub.ListTools, request, timeout_s)
+        return _convert.tools(listed), _convert.tool_sources(listed)
 
     def converse(
         self,

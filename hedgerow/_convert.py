@@ -23,7 +23,7 @@ from hedgerow._events import (
     Usage,
 )
 from hedgerow._sight import Label
-from hedgerow._tools import ToolCall, ToolCallDelta
+from hedgerow._tools import Citation, Citations, ListedTool, ToolCall, ToolCallDelta, ToolSource
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
@@ -71,6 +71,31 @@ def patch(message: pb.Patch) -> Patch:
     return Patch(message.stage, message.text)
 
 
+def citations(message: pb.Citations) -> Citations:
+    found = (Citation(each.source, each.title, each.text, each.score) for each in message.citations)
+    return Citations(message.tool, tuple(found))
+
+
+def tools(message: pb.ListToolsResponse) -> tuple[ListedTool, ...]:
+    return tuple(
+        ListedTool(
+            name=each.description.tool.name,
+            description=each.description.tool.description,
+            parameters=each.description.tool.parameters,
+            source=each.source,
+            idempotent=each.description.idempotent,
+            reusable_ms=each.description.reusable_ms,
+            question_argument=each.description.question_argument,
+            problem=each.problem,
+        )
+        for each in message.tools
+    )
+
+
+def tool_sources(message: pb.ListToolsResponse) -> tuple[ToolSource, ...]:
+    return tuple(ToolSource(each.name, each.kind, each.problem) for each in message.sources)
+
+
 def transcript(message: pb.Transcript) -> Transcript:
     return Transcript(message.text, message.confirmed_words, message.final)
 
@@ -106,6 +131,8 @@ def answer(message: pb.Final, timings: Timings) -> Answer:
         logprobs=_logprobs(message.logprobs),
         prompt=_prompt(message.prompt) if message.HasField("prompt") else None,
         usable_ms=message.usable_ms if message.HasField("usable_ms") else None,
+        citations=tuple(map(citations, message.citations)),
+        patches=tuple(map(patch, message.patches)),
     )
 
 

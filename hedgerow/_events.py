@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from hedgerow._sight import Label
-from hedgerow._tools import ToolCall, ToolCallDelta
+from hedgerow._tools import Citations, ToolCall, ToolCallDelta
 
 FinishReason: TypeAlias = Literal[
     "unspecified", "stop", "length", "budget", "cancelled", "interrupted", "tool_calls", "content_filter"
@@ -177,6 +177,8 @@ class Answer:
     logprobs: tuple[TokenLogprob, ...] = ()  # of the text's tokens, where `top_logprobs` asks for them
     prompt: PromptReport | None = None  # None where it was as it came
     usable_ms: float | None = None  # to the first whole sentence, or all there is without one
+    citations: tuple[Citations, ...] = ()  # where the results of the mesh's tools come from
+    patches: tuple[Patch, ...] = ()  # what came after its time was over
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,5 +189,14 @@ class Final:
 
 
 Event: TypeAlias = (
-    Accepted | StageReport | TextDelta | ReasoningDelta | ToolCallDelta | Patch | Transcript | Sights | Final
+    Accepted
+    | StageReport
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallDelta
+    | Patch
+    | Transcript
+    | Sights
+    | Citations
+    | Final
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -19,6 +19,15 @@ from hedgerow._status import from_rpc_error
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 
 E_co = TypeVar("E_co", covariant=True)
+_AS_IT_IS: Mapping[str | None, Callable[[Any], Event]] = {
+    "reasoning": _convert.reasoning,
+    "tool_call": _convert.tool_call,
+    "stage": _convert.stage,
+    "patch": _convert.patch,
+    "transcript": _convert.transcript,
+    "sights": _convert.sights,
+    "citations": _convert.citations,
+}
 
 
 class Incoming(Protocol[E_co]):
@@ -62,18 +71,8 @@ class IncomingAnswer:
             case "delta":
                 self._meter.text(message.delta.text, message.delta.tokens)
                 return _convert.delta(message.delta)
-            case "reasoning":
-                return _convert.reasoning(message.reasoning)
-            case "tool_call":
-                return _convert.tool_call(message.tool_call)
-            case "stage":
-                return _convert.stage(message.stage)
-            case "patch":
-                return _convert.patch(message.patch)
-            case "transcript":
-                return _convert.transcript(message.transcript)
-            case "sights":
-                return _convert.sights(message.sights)
+            case kind if kind in _AS_IT_IS:
+                return _AS_IT_IS[kind](getattr(message, kind))
             case "accepted":
                 told, self._trace_id = self._trace_id is not None, message.accepted.trace_id
                 return None if told else _convert.accepted(message.accepted)

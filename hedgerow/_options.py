@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from hedgerow._tools import Tool, ToolCall
+from hedgerow._tools import MeshTool, Tool, ToolCall
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Tier: TypeAlias = Literal["fast", "balanced", "quality"]
@@ -53,6 +53,9 @@ class Options(TypedDict, total=False):
     tools: Sequence[Tool]  # what the model may have you do
     tool_choice: str | None  # `auto`, `none`, `required`, or the name of the tool to call
     parallel_tool_calls: bool | None  # whether it may call several at once
+    mesh_tools: Sequence[MeshTool | str]  # what the gateway calls for this answer; a name alone: with the question
+    max_tool_steps: int | None  # how often a model is asked what to call, at most
+    max_tool_calls: int | None  # how many calls it may have made, at most
     frequency_penalty: float | None  # -2 to 2
     presence_penalty: float | None  # -2 to 2
     logit_bias: Mapping[int, float]  # by a token's number in the model's vocabulary, -100 to 100

@@ -14,7 +14,7 @@ from hedgerow._errors import InvalidArgument, invalid
 from hedgerow._media import SHORTER_AUDIO, read, read_all
 from hedgerow._options import Media, Message, Messages
 from hedgerow._speech import AudioFormat
-from hedgerow._tools import Tool
+from hedgerow._tools import MeshTool, Tool
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
@@ -85,6 +85,9 @@ def generate_request(
     system_prompt: str | None = None,
     cascade: Sequence[str] | None = None,
     idempotency_key: str | None = None,
+    mesh_tools: Sequence[MeshTool | str] = (),
+    max_tool_steps: int | None = None,
+    max_tool_calls: int | None = None,
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
     if json_schema is not None and regex is not None:
@@ -101,6 +104,8 @@ def generate_request(
     set_fields(request, "", max_cost_usd=max_cost_usd, parallel_tool_calls=parallel_tool_calls)
     set_fields(request, "", idempotency_key=idempotency_key)
     _set_tools(request, tools, tool_choice)
+    _add_mesh_tools(request, mesh_tools)
+    set_fields(request.tool_limits, "tool_limits.", steps=max_tool_steps, calls=max_tool_calls)
     set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     set_fields(request.sampling, "", frequency_penalty=frequency_penalty, presence_penalty=presence_penalty)
     set_fields(request.sampling, "", top_logprobs=top_logprobs)
@@ -139,6 +144,16 @@ def _set_tools(request: pb.GenerateRequest, tools: Sequence[Tool], choice: str |
     if choice is not None:
         mode = _MODES.get(choice)
         set_fields(request.tool_choice, "tool_choice.", mode=mode, name=None if mode else choice)
+
+
+def _add_mesh_tools(request: pb.GenerateRequest, tools: Sequence[MeshTool | str]) -> None:
+    for index, given in enumerate([tools] if isinstance(tools, str) else tools):
+        tool, where = MeshTool(given) if isinstance(given, str) else given, f"mesh_tools[{index}]"
+        if bool(tool.name) == bool(tool.source):
+            raise invalid(where, "a name or a source", "both" if tool.name else "neither")
+        which = {"name": tool.name} if tool.name else {"source": tool.source}
+        asked = request.mesh_tools.add()
+        set_fields(asked, f"{where}.", arguments=_as_json(tool.arguments), offered=tool.offered or None, **which)
 
 
 def audio_format(given: AudioFormat) -> audio_pb2.AudioFormat:

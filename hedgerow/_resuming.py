@@ -85,7 +85,7 @@ class Resuming:
 
     def _goes_on(self, request: pb.GenerateRequest) -> bool:
         """Have a model go on from the text, where it could know how: not in the middle of a thought, or of a form."""
-        if not self._whole or request.tools or request.HasField("response_format"):
+        if not self._whole or request.tools or request.mesh_tools or request.HasField("response_format"):
             return False
         request.prefix += "".join(self._text)
         if request.sampling.HasField("max_tokens"):

@@ -1,4 +1,4 @@
-"""What a model may have the caller do."""
+"""What a model may have the caller do, and what the mesh does for it."""
 
 from __future__ import annotations
 
@@ -40,3 +40,55 @@ class ToolCallDelta:
     id: str
     name: str
     arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeshTool:
+    """A tool of the mesh's own, which the gateway calls: at once with `arguments`, or, without any, with the question;
+    or when a model sees fit, where it is `offered`. A `source` in place of a name: all that it has, offered."""
+
+    name: str = ""
+    arguments: str | Mapping[str, Any] | None = None  # of a JSON object, as JSON text or parsed
+    offered: bool = False
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A place that an answer can point at."""
+
+    source: str  # what to open: a document's name or address
+    title: str
+    text: str  # the words themselves
+    score: float  # by the tool's own measure; more is better
+
+
+@dataclass(frozen=True, slots=True)
+class Citations:
+    """Where a tool's result comes from, best first."""
+
+    tool: str
+    citations: tuple[Citation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """A tool of the mesh that a caller may use."""
+
+    name: str
+    description: str
+    parameters: str  # a JSON Schema, as JSON text
+    source: str  # where it comes from
+    idempotent: bool  # whether a call may be made twice
+    reusable_ms: int  # how long a result answers the same arguments again
+    question_argument: str  # what takes a question as it is; empty: it cannot be called with one alone
+    problem: str  # what keeps it from being called now; empty where nothing does
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSource:
+    """Where tools come from."""
+
+    name: str
+    kind: str  # how it is spoken to
+    problem: str  # what is wrong with it, or with tools of its that are left out

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hedgerow import Answer, Decision, Label, PromptReport
+from hedgerow import Answer, Citations, Decision, Label, PromptReport
 from hedgerow.cli.waterfall import short
 
 
@@ -19,12 +19,18 @@ def account_lines(answer: Answer) -> list[str]:
         *heard,
         *saw,
         *_prompt(answer.prompt),
+        *(f"late  {patch.stage.removeprefix('tool:')}: {' '.join(patch.text.split())}" for patch in answer.patches),
+        *(f"from  {each.tool}: {_places(each)}" for each in answer.citations),
         *(f"calls  {call.name}({call.arguments})" for call in answer.tool_calls),
         *decisions,
         " · ".join(_what(answer)),
         " · ".join(_how_fast(answer)),
         f"trace {answer.trace_id}",
     ]
+
+
+def _places(found: Citations) -> str:
+    return " · ".join(f"{each.title} ({each.source})" if each.title else each.source for each in found.citations)
 
 
 def _prompt(report: PromptReport | None) -> Iterator[str]:

@@ -17,6 +17,7 @@ from hedgerow.cli.init import init
 from hedgerow.cli.mesh_status import mesh
 from hedgerow.cli.render import render
 from hedgerow.cli.status import status
+from hedgerow.cli.tools import tools
 from hedgerow.cli.transcribe import transcribe
 from hedgerow.cli.up import up
 
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help is short and needs no rich
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (init, check, up, render, ask, chat, transcribe, classify, status, certs, demo, bench):
+for command in (init, check, up, render, ask, chat, transcribe, classify, tools, status, certs, demo, bench):
     app.command()(command)
 app.add_typer(cache, name="cache")
 app.add_typer(mesh, name="mesh")

@@ -57,6 +57,9 @@ def ask(
     schema: options.Schema = None,
     tool: options.Tools = None,
     tool_choice: options.ToolChoice = None,
+    mcp: options.Mcp = None,
+    collection: options.Collections = None,
+    agent: options.Agent = False,
     waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
     gateway: options.Gateway = "127.0.0.1:50050",
     api_key: options.ApiKey = None,
@@ -71,8 +74,12 @@ def ask(
     of its slice of the budget. Then comes what was heard and seen, and what the gateway's policies did, if anything.
     Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
 
-    With --schema, the answer is JSON that matches. With --tool, the model may call what you offer: the calls are shown
-    below the answer, and are in the object of --json.
+    With --schema, the answer is JSON that matches. With --tool FILE, the model may call what you offer: the calls are
+    shown below the answer, and are in the object of --json.
+
+    With --tool NAME and --collection, tools of the mesh are called at once, and what they say stands before the
+    question; a late one comes after the answer. With --agent or --mcp the model is offered them, and calls what it sees
+    fit. `hedgerow tools` lists what there is.
 
     With --image, pictures belong to the question. With --audio, a recording is the question, or comes before it; with
     --stream it is played at its own speed: words show while they are spoken, dim until they are sure.
@@ -85,6 +92,8 @@ def ask(
       hedgerow ask --image shape.png "Which shape is in the image?"
       hedgerow ask --schema '{"type": "object", "properties": {"sum": {"type": "integer"}}}' "What is 2 plus 3?"
       hedgerow ask --tool clock.json --tool-choice required "What time is it in Oslo?"
+      hedgerow ask --tool 'weather={"city": "Oslo"}' --collection manual "Do I need the winter tyres?"
+      hedgerow ask --mcp files --tool weather --agent "What changed since yesterday?"
       hedgerow ask --audio question.wav
       hedgerow ask --audio question.wav --stream
       hedgerow ask --gateway mesh.example:443 --tls --api-key sesame "Who are you?"
@@ -109,7 +118,8 @@ def ask(
         "whole": whole,
         "system_prompt": system_prompt,
         "json_schema": options.json_text(schema, "--schema") if schema else None,
-        "tools": [options.read_tool(each) for each in tool or []],
+        "tools": options.own_tools(tool),
+        "mesh_tools": options.mesh_tools(tool, mcp, collection, agent=agent),
         "tool_choice": tool_choice,
     }
     reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)

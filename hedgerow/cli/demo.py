@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hedgerow import AsyncClient
+    from launcher.processes import ServiceSpec
 
 STORED_WITHIN_S = 5.0
 CAPITAL = "What is the capital of France?"
@@ -35,6 +36,7 @@ class Step:
     speculates: bool = False  # the draft's tokens must show
     decided: str = ""  # a policy and what it did
     stored: str = ""  # a question whose answer must be in the cache before
+    patched: str = ""  # a stage whose result must come after its time
     heard: str = ""
 
     def shortfall(self, answer: Answer) -> str:
@@ -49,6 +51,8 @@ class Step:
             return f"an answer with {self.contains!r}, got {answer.text!r}"
         if self.decided and self.decided not in [f"{made.policy} {made.action}" for made in answer.decisions]:
             return f"the decision {self.decided!r}, got {[f'{made.policy} {made.action}' for made in answer.decisions]}"
+        if self.patched and self.patched not in [patch.stage for patch in answer.patches]:
+            return f"a patch of {self.patched}, got {[patch.stage for patch in answer.patches]}"
         if self.speculates and not answer.usage.drafted_tokens:
             return "tokens drafted by the small model, got none"
         return ""
@@ -87,10 +91,18 @@ STEPS = (
     ),
     Step(
         "A cascade: it is not, and the larger one is asked",
-        "Explain quantum computing.",
+        "Recommend a book about history.",
         {"cascade": ("logprobs",), "max_tokens": 24},
         finish_reasons=("stop", "length"),
         decided="cascade escalated",
+    ),
+    Step(
+        "Two slow tools at once: the one that is late comes beside the answer",
+        "Tell me a long story about a fox.",
+        {"mesh_tools": ("demo_almanac", "demo_archive"), "tier": "quality", "budget_ms": 10_000},
+        finish_reasons=("stop", "length"),
+        decided="tool late",
+        patched="tool:demo_archive",
     ),
     Step(
         "A picture: what it shows is put before the question",
@@ -146,24 +158,36 @@ def demo() -> None:
 
 async def _run(folder: Path, console: Console) -> list[str] | None:
     """What fell short; None when it was told to stop."""
-    from hedgerow import AsyncClient
+    import json
+
+    from hedgerow.cli.demo_tools import CALL_MS, serving_demo_tools
     from hedgerow.cli.signals import cancelled_by_signals
     from launcher.mesh import SERVICES, default_models_dir, demo_mesh
     from launcher.processes import free_ports
-    from launcher.progress import Progress, started
 
     *ports, http_port = free_ports(len(SERVICES) + 1)
-    specs = demo_mesh(ports, folder, default_models_dir(), http_port=http_port)
-    progress = Progress(console, [spec.name for spec in specs])
     console.print("Starting seven services: a gateway, a cache, a router, two language models, an eye and an ear.")
     with cancelled_by_signals():
-        async with started(specs, folder, progress) as mesh, AsyncClient(specs[-1].address) as client:
-            console.print(progress.services(mesh))
-            await client.prewarm()
-            shortfalls = [await _ask(client, step, console) for step in STEPS]
-            shortfalls.append(await _ask_as_others_do(f"http://127.0.0.1:{http_port}/v1", console))
-            return [shortfall for shortfall in shortfalls if shortfall]
+        async with serving_demo_tools() as address:
+            sources = {"sources": {"demo": {"address": address, "call_ms": CALL_MS}}}
+            own = {"gateway": {"HEDGEROW_GATEWAY_TOOLS": json.dumps(sources)}}
+            specs = demo_mesh(ports, folder, default_models_dir(), http_port=http_port, overrides=own)
+            return await _play(specs, folder, f"http://127.0.0.1:{http_port}/v1", console)
     return None
+
+
+async def _play(specs: list[ServiceSpec], folder: Path, base_url: str, console: Console) -> list[str]:
+    """Start them, and ask. Returns what fell short."""
+    from hedgerow import AsyncClient
+    from launcher.progress import Progress, started
+
+    progress = Progress(console, [spec.name for spec in specs])
+    async with started(specs, folder, progress) as mesh, AsyncClient(specs[-1].address) as client:
+        console.print(progress.services(mesh))
+        await client.prewarm()
+        shortfalls = [await _ask(client, step, console) for step in STEPS]
+        shortfalls.append(await _ask_as_others_do(base_url, console))
+        return [shortfall for shortfall in shortfalls if shortfall]
 
 
 async def _ask_as_others_do(base_url: str, console: Console) -> str:

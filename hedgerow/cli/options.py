@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
@@ -9,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 if TYPE_CHECKING:
-    from hedgerow import Tls, Tool
+    from hedgerow import MeshTool, Tls, Tool
+
+
+_MESH_TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}(=.*)?", re.DOTALL)
 
 
 class TierName(StrEnum):
@@ -97,13 +101,25 @@ Schema = Annotated[
     str | None, typer.Option(metavar="JSON|FILE", help="A JSON Schema, or a file with one: the answer matches it.")
 ]
 Tools = Annotated[
-    list[Path] | None,
+    list[str] | None,
     typer.Option(
         "--tool",
-        metavar="FILE",
-        help="A tool that the model may call: JSON with name, description and parameters (a JSON Schema), as chat APIs "
-        "have it; may be given several times.",
+        metavar="NAME[=JSON]|FILE",
+        help="A tool of the mesh, called with these arguments or with the question; or a file with one of your own "
+        "that the model may call: name, description and parameters (a JSON Schema), as chat APIs have it. May be given "
+        "several times.",
     ),
+]
+Mcp = Annotated[
+    list[str] | None,
+    typer.Option("--mcp", metavar="SOURCE", help="Offer the model all tools of a source that the gateway knows."),
+]
+Collections = Annotated[
+    list[str] | None,
+    typer.Option("--collection", metavar="NAME", help="Search a collection with the question: the tool search_NAME."),
+]
+Agent = Annotated[
+    bool, typer.Option("--agent", help="Offer the tools of the mesh to the model, which calls them as it sees fit.")
 ]
 ToolChoice = Annotated[
     str | None, typer.Option(metavar="CHOICE", help="auto, none, required, or the name of the tool to call.")
@@ -179,6 +195,37 @@ def json_text(given: str, option: str) -> str:
         wanted = "a JSON object, or a file with one"
         raise typer.BadParameter(f"{wanted}, got {given}: {error}", param_hint=option) from None
     return text
+
+
+def is_mesh_tool(given: str) -> bool:
+    """Whether an option names a tool of the mesh, and no file that describes one of the caller's."""
+    return bool(_MESH_TOOL.fullmatch(given)) and not Path(given).exists()
+
+
+def own_tools(given: list[str] | None) -> list[Tool]:
+    """Those that files describe."""
+    return [read_tool(Path(each)) for each in given or () if not is_mesh_tool(each)]
+
+
+def mesh_tools(
+    given: list[str] | None, sources: list[str] | None, collections: list[str] | None, *, agent: bool
+) -> list[MeshTool]:
+    """Those that the gateway calls."""
+    from hedgerow import MeshTool
+
+    named = [_mesh_tool(each, agent) for each in given or () if is_mesh_tool(each)]
+    searches = [MeshTool(f"search_{name}", offered=agent) for name in collections or ()]
+    return [*named, *searches, *(MeshTool(source=name) for name in sources or ())]
+
+
+def _mesh_tool(given: str, offered: bool) -> MeshTool:
+    """`NAME`, or `NAME=JSON` with its arguments."""
+    from hedgerow import MeshTool
+
+    name, _, arguments = given.partition("=")
+    if arguments and offered:
+        raise typer.BadParameter(f"{name}: with --agent the model chooses the arguments", param_hint="--tool")
+    return MeshTool(name, json_text(arguments, "--tool") if arguments else None, offered)
 
 
 def read_tool(file: Path) -> Tool:

@@ -50,6 +50,9 @@ class Tenant(Section):
     tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
     concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
+    tools: list[str] = Field(
+        [], description="The tools of the mesh that it may use: their names or `source/name`, also with `*`."
+    )
     prefix_group: str = Field(
         "", max_length=256, description="Tenants with the same name here share what models have read of prompts."
     )

@@ -32,6 +32,7 @@ from services.gateway.http.server import HttpServer, bind
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.usual import Usual
 from services.gateway.shared import sharing
+from services.gateway.tools.making import make_toolbox
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.discovery import SCHEME, BadBootstrap, Bootstrap, Discovery, bootstrap
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
@@ -73,14 +74,15 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         fallbacks = Fallbacks(settings.fallbacks, settings.template)
         media = replace(_media(settings, channels), sees=routes.sees)
         prompts = _prompts(settings, models, stack)
+        toolbox = make_toolbox(settings, fleet.retry, channels.__getitem__)
         backends = Backends(
-            cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks, prompts, settings.cascade
+            cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks, prompts, settings.cascade, toolbox
         )
         identity = _identity(settings)
         admission = AdmissionControl(
             settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges))
         )
-        work = [write_behind.run(), pressure.run(), identity.run()]
+        work = [write_behind.run(), pressure.run(), identity.run(), *([toolbox.run()] if toolbox else [])]
         work += [watch(channels[each.address], each.breaker) for pool in fleet.pools.values() for each in pool.replicas]
         if media.seeing:
             work.append(watch(channels[settings.vision_address], media.seeing.breaker))
@@ -129,7 +131,8 @@ def _targets(settings: GatewaySettings) -> dict[str, str]:
         (settings.audio_address, "audio"),
     ]
     llms = chain(*(addresses for addresses in settings.llm_addresses.values() if not _is_listed(addresses)))
-    return {target: service for target, service in [*own, *((address, "llm") for address in llms)] if target}
+    tools = [(source.address, source.identity) for source in settings.tools.sources.values()]
+    return {target: service for target, service in [*own, *((address, "llm") for address in llms), *tools] if target}
 
 
 def _is_listed(addresses: Sequence[str]) -> bool:

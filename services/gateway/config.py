@@ -5,13 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import SettingsConfigDict
 
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings, is_loopback
 from services.runtime.rpc import first_message
-from services.runtime.security.secrets import Url, shown
+from services.runtime.security.secrets import HttpUrl, Url, shown
 from services.runtime.shared_state import RedisUrl
 
 KEY_WANTED = "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)"
@@ -43,6 +52,8 @@ class StageBudgets(BaseModel):
     router: StageBudget = StageBudget(share=0.05, cap_ms=10)
     vision: StageBudget = StageBudget(share=0.25, cap_ms=1_000)
     audio: StageBudget = StageBudget(share=0.5, cap_ms=20_000)
+    tools: StageBudget = StageBudget(share=0.3, cap_ms=5_000)
+    agent: StageBudget = StageBudget(share=0.5, cap_ms=60_000)
     llm: StageBudget = StageBudget(share=1, cap_ms=600_000)
 
 
@@ -87,6 +98,7 @@ class ExpectedSettings(_Group):
     cache_ms: float = Field(50, gt=0, le=600_000, description="For a lookup.")
     vision_ms: float = Field(250, gt=0, le=600_000, description="For the pictures of a request.")
     audio_ms: float = Field(5_000, gt=0, le=600_000, description="For a recording.")
+    tool_ms: float = Field(500, gt=0, le=600_000, description="For a call of a tool.")
     first_text_ms: float = Field(
         300, gt=0, le=600_000, description="For a model's first text; also when to hedge while little is known."
     )
@@ -213,6 +225,63 @@ class SystemPromptSettings(_Group):
         return self
 
 
+class ToolSourceSettings(_Group):
+    """Where tools come from: exactly one of `address`, `url` and `command`."""
+
+    address: str = Field("", description="A service of `hedgerow.tool.v1`, also as xds:///name or a list.")
+    identity: str = Field("tool", min_length=1, description="With a `tls_dir`: who it is by its certificate.")
+    url: HttpUrl = Field(Url(""), description="An MCP server, by streamable HTTP.")
+    authorization: SecretStr = Field(SecretStr(""), description="The `authorization` header that it is sent.")
+    command: tuple[str, ...] = Field((), description="An MCP server, started as a child of each worker.")
+    environment: dict[str, SecretStr] = Field({}, description="Of the command, beside PATH, HOME, LANG and USER.")
+    prefix: str = Field("", max_length=32, pattern="^[A-Za-z0-9_-]*$", description="Put before the names of its tools.")
+    tools: tuple[str, ...] = Field((), description="The tools that are taken, by their own names. Empty: all.")
+    call_ms: float = Field(1_000, ge=1, le=600_000, description="How long an answer waits for one call.")
+    concurrency: int = Field(16, ge=1, le=10_000, description="Calls at once, from each worker.")
+    queue_ms: float = Field(100, ge=0, le=60_000, description="The longest that a call waits for a place.")
+    reusable_ms: int = Field(
+        0, ge=0, le=86_400_000, description="Of an MCP server: how long results of tools that only read are reused."
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = [name for name in ("address", "url", "command") if getattr(self, name)]
+        if len(ways) != 1:
+            raise ValueError(f"one of address, url and command, got {' and '.join(ways) or 'none'}")
+        return self
+
+
+class ToolSettings(_Group):
+    """The tools that the mesh itself calls, and how far that may go."""
+
+    sources: dict[Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")], ToolSourceSettings] = Field(
+        {}, description="Where they come from, as JSON by name. Of two tools with one name the first source's counts."
+    )
+    max_steps: int = Field(2, ge=1, le=32, description="How often a model is asked for calls before it must answer.")
+    max_calls: int = Field(2, ge=1, le=128, description="Calls that a model may have made for one answer.")
+    max_tools: int = Field(64, ge=1, le=1_000, description="Tools of one source; those after them are left out.")
+    max_description_bytes: int = Field(2_048, ge=1, description="Of a tool's description; the rest is cut off.")
+    max_arguments_bytes: int = Field(16_384, ge=2, description="Of the arguments of a call.")
+    max_result_bytes: int = Field(
+        16_384,
+        ge=1,
+        description="Of a result, as a model reads it: the rest is cut off. All together have half of a known context.",
+    )
+    max_message_bytes: int = Field(
+        1_048_576, ge=1_024, description="Of one message of an MCP server; at a longer one its connection is closed."
+    )
+    max_messages_per_s: int = Field(
+        500, ge=1, description="Of an MCP server; at more its connection is closed, and opened again after a pause."
+    )
+    list_ms: float = Field(2_000, ge=1, le=60_000, description="The longest that a source may take to list its tools.")
+    refresh_ms: float = Field(
+        30_000, ge=10, le=60_000, description="How old a list may be; while its source is away the last one counts."
+    )
+    reused_bytes: int = Field(
+        16_777_216, ge=0, description="The most bytes of results that are kept to be reused, in each worker."
+    )
+
+
 class ConstraintSettings(_Group):
     """What a `response_format` may ask for. More than these takes an engine long, and with it all who wait for it."""
 
@@ -288,6 +357,11 @@ class TenantSettings(_Group):
     tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
     concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
+    tools: tuple[str, ...] = Field(
+        (),
+        description="The tools of the mesh that it may use: their names or `source/name`, also with `*`. Empty: none; "
+        "the tenant `local` of a gateway without keys may use all where nothing is said of it.",
+    )
     prefix_group: str = Field(
         "",
         max_length=256,
@@ -382,6 +456,7 @@ class GatewaySettings(ServiceSettings):
     prompt: PromptSettings = Field(PromptSettings(), description="What becomes of prompts before a model reads them.")
     cascade: CascadeSettings = Field(CascadeSettings(), description="When a fast model's answer will do.")
     kept: KeptSettings = Field(KeptSettings(), description="Answers that outlast the connection of their client.")
+    tools: ToolSettings = Field(ToolSettings(), description="The tools that the mesh itself calls.")
     system_prompts: dict[str, SystemPromptSettings] = Field(
         {}, description="System prompts kept here, as JSON by the name under which requests ask for them."
     )

@@ -33,6 +33,9 @@ class Degraded(Label):
         "prompt:shortened",
         "the oldest turns are left out: the model's context does not hold them",
     )
+    TOOLS_BUDGET = "tools:budget", "a tool had not answered in its time; a patch may still come"
+    TOOLS_UNAVAILABLE = "tools:unavailable", "a tool failed, or could not be called"
+    TOOLS_LIMITED = "tools:limited", "the model wanted more of its tools than it may have"
     LLM_BUDGET = "llm:budget", "the text was cut off at the budget"
     LLM_INTERRUPTED = "llm:interrupted", "the model broke in mid-answer, and no other could go on"
     LLM_REPLACED = "llm:replaced", "another model than the one chosen has answered"
@@ -42,6 +45,16 @@ class Degraded(Label):
 
 
 LOCAL = (Degraded.CACHE_LOCAL, Degraded.QUOTA_LOCAL)  # that shared state was away says nothing of the text
+
+
+class ToolOutcome(Label):
+    """How a call of a tool ended (`hedgerow_tool_calls`)."""
+
+    OK = "ok", "it answered in time"
+    REUSED = "reused", "it was not called: a result that it had told before still counts"
+    FAILED = "failed", "it answered that it could not do it"
+    LATE = "late", "it had not answered in its time"
+    UNAVAILABLE = "unavailable", "it could not be reached, or was not called"
 
 
 class Policy(StrEnum):
@@ -60,6 +73,7 @@ class Policy(StrEnum):
     PREFIX = "prefix"
     PROMPT = "prompt"
     CASCADE = "cascade"
+    TOOL = "tool"
     DRILL = "drill"
     TARGET = "target"
 
@@ -160,6 +174,42 @@ class Act(Enum):
     CASCADE_PASSED = Said(Policy.CASCADE, "passed", "The fast model's answer will do.", "`cascade`")
     CASCADE_ESCALATED = Said(
         Policy.CASCADE, "escalated", "It will not, and the reason says why: the better model is asked.", "`cascade`"
+    )
+    TOOL_REUSED = Said(Policy.TOOL, "reused", "A result that it had told before still counts.", "`tools`")
+    TOOL_LATE = Said(
+        Policy.TOOL, "late", "It had not answered in its time; the prompt says so, and a patch may come.", "`tools`"
+    )
+    TOOL_FAILED = Said(Policy.TOOL, "failed", "It could not do what it was called for; the model is told.", "`tools`")
+    TOOL_UNAVAILABLE = Said(
+        Policy.TOOL,
+        "unavailable",
+        "It could not be reached, or is not called for now: a breaker, a full line.",
+        "`tools`, `breaker`",
+    )
+    TOOL_RETRIED = Said(
+        Policy.TOOL, "retried", "A call that may be repeated was UNAVAILABLE, and was made again.", "`retry`"
+    )
+    TOOL_REFUSED = Said(
+        Policy.TOOL, "refused", "The model called what there is not, or with what are no arguments.", "`tools`"
+    )
+    TOOL_REPEATED = Said(
+        Policy.TOOL, "repeated", "The model made a call that it had made before: it must answer now.", "`tools`"
+    )
+    TOOL_CAPPED = Said(
+        Policy.TOOL,
+        "capped",
+        "The model wanted more calls than an answer may have: it must answer now.",
+        "`tools.max_calls`, `tools.max_steps`",
+    )
+    TOOL_HURRIED = Said(
+        Policy.TOOL, "hurried", "There was no time for another call: the model must answer now.", "`stages.agent`"
+    )
+    TOOL_SKIPPED = Said(
+        Policy.TOOL, "skipped", "The model that was asked what to call could not say; it answers without.", "`tools`"
+    )
+    TOOL_CUT = Said(Policy.TOOL, "cut", "A result was longer than a prompt may hold of it.", "`tools.max_result_bytes`")
+    TOOL_DROPPED = Said(
+        Policy.TOOL, "dropped", "Calls beside one of the caller's own tools, which ended the answer.", "`tools`"
     )
     DRILL_DROPPED = Said(
         Policy.DRILL, "dropped", "A drill refuses a share of the calls on purpose.", "the topology's `drill`"

@@ -6,6 +6,7 @@ that its logs, events and error messages always carry one.
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -98,12 +99,20 @@ def server_span(name: str, metadata: Iterable[tuple[str, str | bytes]]) -> Itera
         span.end()
 
 
-def start_span(name: str, kind: trace.SpanKind = trace.SpanKind.CLIENT) -> trace.Span:
-    """A child of the current span; the caller ends it. Where nothing is recorded, it is the current span's stand-in."""
-    current = trace.get_current_span()
-    if not current.is_recording():
-        return trace.NonRecordingSpan(current.get_span_context())
-    return _tracer.start_span(name, kind=kind, record_exception=False)
+def start_span(name: str, kind: trace.SpanKind = trace.SpanKind.CLIENT, parent: trace.Span | None = None) -> trace.Span:
+    """A child of `parent`, or of the current span; the caller ends it. Where nothing is recorded, it is that span's
+    stand-in."""
+    above = parent or trace.get_current_span()
+    if not above.is_recording():
+        return trace.NonRecordingSpan(above.get_span_context())
+    return _tracer.start_span(name, trace.set_span_in_context(above), kind, record_exception=False)
+
+
+def within(span: trace.Span) -> contextvars.Context:
+    """A context for a task, in which `span` is the current one."""
+    inside = contextvars.copy_context()
+    inside.run(context.attach, trace.set_span_in_context(span))
+    return inside
 
 
 @contextmanager

@@ -16,7 +16,9 @@ from services.runtime.process.config import ServiceSettings, load
 
 CLASSES = page.settings_classes()
 SETTINGS = [
-    pytest.param(cls, at, id=at.variable + at.path.partition("[]")[2]) for cls in CLASSES for at in page.settings(cls)
+    pytest.param(cls, at, id=at.variable + at.path.partition("[]")[2] + at.path.partition("{}")[2])
+    for cls in CLASSES
+    for at in page.settings(cls)
 ]
 LIMITS = {"minimum": -1, "exclusiveMinimum": 0, "maximum": 1, "exclusiveMaximum": 0}  # and the step that breaks each
 
@@ -47,8 +49,11 @@ def beyond(setting: Setting) -> Iterator[tuple[str, Any, Any]]:
 
 def give(setting: Setting, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set `setting` by its environment variable."""
+    inside = {setting.path.rpartition(".")[2]: value}
     if "[]" in setting.path:
-        value = [{setting.path.rpartition(".")[2]: value}]
+        value = [inside]
+    if "{}" in setting.path:
+        value = {"x": inside}
     monkeypatch.setenv(setting.variable, value if isinstance(value, str) else json.dumps(value))
 
 
@@ -75,7 +80,8 @@ def test_a_value_beyond_a_limit_is_refused_by_field_limit_and_value(
 ) -> None:
     for _, limit, value in beyond(setting):
         give(setting, value, monkeypatch)
-        named = [line for line in complaints(cls, capsys) if setting.path.replace("[]", ".0") in line]
+        path = setting.path.replace("[]", ".0").replace("{}", ".x")
+        named = [line for line in complaints(cls, capsys) if path in line]
         assert any(str(limit) in line and f"got {value!r}" in line.replace("'", "") for line in named), named
 
 
@@ -84,7 +90,7 @@ def test_every_default_is_valid_and_may_be_given_alone(
     cls: type[ServiceSettings], setting: Setting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     default = setting.schema.get("default")
-    if default is None or "[]" in setting.path:
+    if default is None or "[]" in setting.path or "{}" in setting.path:
         return
     give(setting, default, monkeypatch)
     assert not [line for line in complaints(cls, capsys) if line.startswith(f"service: {setting.path.split('.')[0]}")]

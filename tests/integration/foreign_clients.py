@@ -8,6 +8,7 @@ import shutil
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,12 +36,13 @@ class Installed:
         listed = (SCRIPTS / f"{name}.txt").read_text()
         return _there(lambda: environment(f"client-{name}", listed))
 
-    def node(self) -> Path:
-        """`node_modules` as the lock has them."""
+    def node(self, listed: str = "") -> Path:
+        """`node_modules` as the lock has them, of the folder that is `listed`."""
         if not shutil.which("npm"):
             pytest.skip("there is no npm")
-        lock = (SCRIPTS / "package-lock.json").read_text()
-        return _there(lambda: kept("clients-node", lock, _npm)) / "node_modules"
+        lock = (SCRIPTS / listed / "package-lock.json").read_text()
+        name = f"clients-node{'-' * bool(listed)}{listed}"
+        return _there(lambda: kept(name, lock, partial(_npm, SCRIPTS / listed))) / "node_modules"
 
 
 def _there(install: Callable[[], Path]) -> Path:
@@ -52,9 +54,9 @@ def _there(install: Callable[[], Path]) -> Path:
         pytest.skip(f"its packages cannot be fetched ({NEEDED} makes that a failure): {problem}")
 
 
-def _npm(folder: Path) -> None:
+def _npm(listed: Path, folder: Path) -> None:
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(SCRIPTS / name, folder)
+        shutil.copy(listed / name, folder)
     run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", folder=folder)
 
 

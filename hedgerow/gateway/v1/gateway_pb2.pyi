@@ -1,5 +1,6 @@
 from hedgerow.audio.v1 import audio_pb2 as _audio_pb2
 from hedgerow.chat.v1 import chat_pb2 as _chat_pb2
+from hedgerow.tool.v1 import tool_pb2 as _tool_pb2
 from hedgerow.vision.v1 import vision_pb2 as _vision_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -96,7 +97,7 @@ class Audio(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms")
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +121,8 @@ class GenerateRequest(_message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     EVENTS_SEEN_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    MESH_TOOLS_FIELD_NUMBER: _ClassVar[int]
+    TOOL_LIMITS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     audio: Audio
@@ -143,7 +146,29 @@ class GenerateRequest(_message.Message):
     idempotency_key: str
     events_seen: int
     heartbeat_ms: int
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
+    mesh_tools: _containers.RepeatedCompositeFieldContainer[MeshTool]
+    tool_limits: ToolLimits
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ...) -> None: ...
+
+class MeshTool(_message.Message):
+    __slots__ = ("name", "source", "arguments", "offered")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    OFFERED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    source: str
+    arguments: str
+    offered: bool
+    def __init__(self, name: _Optional[str] = ..., source: _Optional[str] = ..., arguments: _Optional[str] = ..., offered: _Optional[bool] = ...) -> None: ...
+
+class ToolLimits(_message.Message):
+    __slots__ = ("steps", "calls")
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    steps: int
+    calls: int
+    def __init__(self, steps: _Optional[int] = ..., calls: _Optional[int] = ...) -> None: ...
 
 class Cascade(_message.Message):
     __slots__ = ("verifiers", "min_mean_logprob")
@@ -170,7 +195,7 @@ class GenerateResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("accepted", "stage", "delta", "patch", "final", "transcript", "sights", "tool_call", "reasoning", "heartbeat")
+    __slots__ = ("accepted", "stage", "delta", "patch", "final", "transcript", "sights", "tool_call", "reasoning", "heartbeat", "citations")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
@@ -181,6 +206,7 @@ class Event(_message.Message):
     TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
     REASONING_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    CITATIONS_FIELD_NUMBER: _ClassVar[int]
     accepted: Accepted
     stage: Stage
     delta: TextDelta
@@ -191,11 +217,20 @@ class Event(_message.Message):
     tool_call: _chat_pb2.ToolCallDelta
     reasoning: ReasoningDelta
     heartbeat: Heartbeat
-    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., delta: _Optional[_Union[TextDelta, _Mapping]] = ..., patch: _Optional[_Union[Patch, _Mapping]] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., transcript: _Optional[_Union[Transcript, _Mapping]] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_call: _Optional[_Union[_chat_pb2.ToolCallDelta, _Mapping]] = ..., reasoning: _Optional[_Union[ReasoningDelta, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    citations: Citations
+    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., delta: _Optional[_Union[TextDelta, _Mapping]] = ..., patch: _Optional[_Union[Patch, _Mapping]] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., transcript: _Optional[_Union[Transcript, _Mapping]] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_call: _Optional[_Union[_chat_pb2.ToolCallDelta, _Mapping]] = ..., reasoning: _Optional[_Union[ReasoningDelta, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., citations: _Optional[_Union[Citations, _Mapping]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Citations(_message.Message):
+    __slots__ = ("tool", "citations")
+    TOOL_FIELD_NUMBER: _ClassVar[int]
+    CITATIONS_FIELD_NUMBER: _ClassVar[int]
+    tool: str
+    citations: _containers.RepeatedCompositeFieldContainer[_tool_pb2.Citation]
+    def __init__(self, tool: _Optional[str] = ..., citations: _Optional[_Iterable[_Union[_tool_pb2.Citation, _Mapping]]] = ...) -> None: ...
 
 class Transcript(_message.Message):
     __slots__ = ("text", "confirmed_words", "final")
@@ -302,7 +337,7 @@ class Decision(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., at_ms: _Optional[float] = ...) -> None: ...
 
 class Final(_message.Message):
-    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd", "transcript", "sights", "tool_calls", "reasoning", "logprobs", "prompt", "usable_ms")
+    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd", "transcript", "sights", "tool_calls", "reasoning", "logprobs", "prompt", "usable_ms", "citations", "patches")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -323,6 +358,8 @@ class Final(_message.Message):
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_FIELD_NUMBER: _ClassVar[int]
     USABLE_MS_FIELD_NUMBER: _ClassVar[int]
+    CITATIONS_FIELD_NUMBER: _ClassVar[int]
+    PATCHES_FIELD_NUMBER: _ClassVar[int]
     text: str
     finish_reason: _chat_pb2.FinishReason
     model: str
@@ -343,7 +380,9 @@ class Final(_message.Message):
     logprobs: _containers.RepeatedCompositeFieldContainer[_chat_pb2.TokenLogprob]
     prompt: PromptReport
     usable_ms: float
-    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ..., transcript: _Optional[str] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., prompt: _Optional[_Union[PromptReport, _Mapping]] = ..., usable_ms: _Optional[float] = ...) -> None: ...
+    citations: _containers.RepeatedCompositeFieldContainer[Citations]
+    patches: _containers.RepeatedCompositeFieldContainer[Patch]
+    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ..., transcript: _Optional[str] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., prompt: _Optional[_Union[PromptReport, _Mapping]] = ..., usable_ms: _Optional[float] = ..., citations: _Optional[_Iterable[_Union[Citations, _Mapping]]] = ..., patches: _Optional[_Iterable[_Union[Patch, _Mapping]]] = ...) -> None: ...
 
 class PromptReport(_message.Message):
     __slots__ = ("tokens_before", "tokens_after", "estimated", "dropped_turns", "summary", "diet", "system")
@@ -362,6 +401,38 @@ class PromptReport(_message.Message):
     diet: _containers.RepeatedScalarFieldContainer[str]
     system: str
     def __init__(self, tokens_before: _Optional[int] = ..., tokens_after: _Optional[int] = ..., estimated: _Optional[bool] = ..., dropped_turns: _Optional[int] = ..., summary: _Optional[str] = ..., diet: _Optional[_Iterable[str]] = ..., system: _Optional[str] = ...) -> None: ...
+
+class ListToolsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListToolsResponse(_message.Message):
+    __slots__ = ("tools", "sources")
+    TOOLS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    tools: _containers.RepeatedCompositeFieldContainer[ListedTool]
+    sources: _containers.RepeatedCompositeFieldContainer[ListedSource]
+    def __init__(self, tools: _Optional[_Iterable[_Union[ListedTool, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[ListedSource, _Mapping]]] = ...) -> None: ...
+
+class ListedTool(_message.Message):
+    __slots__ = ("description", "source", "problem")
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    description: _tool_pb2.ToolDescription
+    source: str
+    problem: str
+    def __init__(self, description: _Optional[_Union[_tool_pb2.ToolDescription, _Mapping]] = ..., source: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class ListedSource(_message.Message):
+    __slots__ = ("name", "kind", "problem")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    kind: str
+    problem: str
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class ConverseRequest(_message.Message):
     __slots__ = ("options", "audio", "interrupt")

@@ -50,6 +50,11 @@ class GatewayServiceStub:
                 request_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseRequest.SerializeToString,
                 response_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseResponse.FromString,
                 _registered_method=True)
+        self.ListTools = channel.unary_unary(
+                '/hedgerow.gateway.v1.GatewayService/ListTools',
+                request_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsRequest.SerializeToString,
+                response_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsResponse.FromString,
+                _registered_method=True)
 
 
 class GatewayServiceServicer:
@@ -85,6 +90,13 @@ class GatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTools(self, request, context):
+        """The tools that the gateway calls itself (`mesh_tools`), as far as the caller may use them. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -102,6 +114,11 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.Converse,
                     request_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseRequest.FromString,
                     response_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseResponse.SerializeToString,
+            ),
+            'ListTools': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTools,
+                    request_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsRequest.FromString,
+                    response_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -186,6 +203,33 @@ class GatewayService:
             '/hedgerow.gateway.v1.GatewayService/Converse',
             hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseRequest.SerializeToString,
             hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ConverseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTools(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hedgerow.gateway.v1.GatewayService/ListTools',
+            hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsRequest.SerializeToString,
+            hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,7 @@ class Tenant:
     allowance: Allowance
     max_budget_ms: int  # of one request; 0: no limit of its own
     prefix_salt: str = ""  # those with the same share what models have read; empty where there is one tenant alone
+    tools: Sequence[str] = ()  # patterns of the tools of the mesh that it may use
 
 
 class Identity:
@@ -182,7 +183,8 @@ def _claims(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings])
 def _tenant(name: str, settings: Mapping[str, TenantSettings]) -> Tenant:
     own = settings.get(name, TenantSettings())
     allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
-    return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, _salt(name, own.prefix_group))
+    tools = ("*",) if name == LOCAL and name not in settings else own.tools
+    return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, _salt(name, own.prefix_group), tools)
 
 
 @lru_cache(maxsize=10_000)

@@ -34,11 +34,13 @@ class Question:
 
     @property
     def shareable(self) -> bool:
-        """Whether its answer may be another's, of an equal question: as text is, and calls of tools are not."""
+        """Whether its answer may be another's, of an equal question: as text is, and calls of tools are not,
+        nor what they said."""
         request = self.request
         return not (
             request.cache.bypass
             or request.tools
+            or request.mesh_tools
             or request.prefix
             or request.sampling.HasField("top_logprobs")
             or any(message.tool_calls or message.role == chat_pb2.ROLE_TOOL for message in request.messages)

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import constraint
-from services.gateway.config import ConstraintSettings
+from services.gateway.config import ConstraintSettings, ToolSettings
+from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
-from services.runtime.limits import TOOL_NAME, TOOLS
+from services.runtime.limits import MESH_TOOLS, TOOL_NAME, TOOLS
 
 _MODES = frozenset(chat_pb2.ToolMode.values())
 
@@ -28,11 +29,61 @@ def check(request: pb.GenerateRequest, limits: ConstraintSettings) -> int:
         names.add(tool.name)
         if tool.parameters:
             constraint.check_schema(f"tools[{index}].parameters", tool.parameters, limits)
-    _check_choice(request, names)
+    _check_choice(request, names, mesh=offers_mesh_tools(request))
     total = size(tools)
     if must_call(request) and total > limits.max_bytes:
         raise InvalidInput("tools", f"at most {limits.max_bytes} bytes where one must be called", f"{total} bytes")
     return total
+
+
+def check_mesh(request: pb.GenerateRequest, settings: ToolSettings) -> int:
+    """The same for the tools of the mesh, as far as the request alone tells: which of them there are is known when its
+    tenant is (`tools/toolbox.py`)."""
+    asked = request.mesh_tools
+    for field in ("steps", "calls"):
+        if request.tool_limits.HasField(field) and getattr(request.tool_limits, field) < 1:
+            raise InvalidInput(f"tool_limits.{field}", "at least 1", getattr(request.tool_limits, field))
+    if not asked:
+        return 0
+    if not settings.sources:
+        raise InvalidInput("mesh_tools", "none while no source of tools is configured", len(asked))
+    if len(asked) > MESH_TOOLS:
+        raise InvalidInput("mesh_tools", f"at most {MESH_TOOLS}", len(asked))
+    if request.prefix:
+        raise InvalidInput("mesh_tools", "none beside prefix", len(asked))
+    if request.single_attempt and offers_mesh_tools(request):
+        raise InvalidInput("mesh_tools", "none offered beside single_attempt: a model is asked again", len(asked))
+    return sum(_check_mesh_tool(f"mesh_tools[{index}]", each, settings) for index, each in enumerate(asked))
+
+
+def offers_mesh_tools(request: pb.GenerateRequest) -> bool:
+    """Whether a model may call tools of the mesh."""
+    return any(each.offered or each.source for each in request.mesh_tools)
+
+
+def _check_mesh_tool(where: str, asked: pb.MeshTool, settings: ToolSettings) -> int:
+    if not (asked.name or asked.source):
+        raise InvalidInput(where, "a name or a source", "neither")
+    if asked.name and not TOOL_NAME.fullmatch(asked.name):
+        raise InvalidInput(f"{where}.name", "1 to 64 letters, digits, _ and -", repr(asked.name))
+    if not asked.HasField("arguments"):
+        return 0
+    if asked.offered or asked.source:
+        raise InvalidInput(f"{where}.arguments", "none of what is offered", "some")
+    size = len(asked.arguments.encode())
+    if size > settings.max_arguments_bytes:
+        raise InvalidInput(f"{where}.arguments", f"at most {settings.max_arguments_bytes} bytes", f"{size} bytes")
+    if not is_object(asked.arguments):
+        raise InvalidInput(f"{where}.arguments", "a JSON object", asked.arguments)
+    return size
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is a JSON object."""
+    try:
+        return isinstance(strict_json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def must_call(request: pb.GenerateRequest) -> bool:
@@ -46,13 +97,14 @@ def size(tools: Iterable[chat_pb2.Tool]) -> int:
     return sum(len(text.encode()) for tool in tools for text in (tool.name, tool.description, tool.parameters))
 
 
-def _check_choice(request: pb.GenerateRequest, names: set[str]) -> None:
+def _check_choice(request: pb.GenerateRequest, names: set[str], *, mesh: bool) -> None:
+    """`mesh`: whether there are names besides."""
     choice = request.tool_choice
-    if choice.WhichOneof("choice") == "name" and choice.name not in names:
+    if choice.WhichOneof("choice") == "name" and choice.name not in names and not mesh:
         raise InvalidInput("tool_choice.name", f"one of {', '.join(sorted(names)) or 'no tools'}", choice.name)
     if choice.mode not in _MODES:
         raise InvalidInput("tool_choice.mode", "a ToolMode, 0 to 3", choice.mode)
-    if must_call(request) and not names:
+    if must_call(request) and not names and not mesh:
         raise InvalidInput("tool_choice", "none without tools", "a tool that must be called")
-    if must_call(request) and request.HasField("response_format"):
+    if must_call(request) and request.HasField("response_format") and not mesh:
         raise InvalidInput("tool_choice", "no tool that must be called beside a response_format", "both")

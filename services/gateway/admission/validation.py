@@ -65,7 +65,7 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
     """Raise `InvalidInput` for the first thing about `request` that cannot be served; flatten its parts. `sees`:
     whether its model takes pictures as they are."""
     written = messages.check(request, settings.max_messages) + tools.check(request, settings.response_format)
-    written += len(request.prefix.encode())
+    written += len(request.prefix.encode()) + tools.check_mesh(request, settings.tools)
     if request.prefix and (request.HasField("response_format") or request.tools):
         raise InvalidInput("prefix", "none beside response_format or tools", f"{len(request.prefix)} characters")
     if written > settings.max_content_bytes:

@@ -1,6 +1,6 @@
 """One answer, from an admitted question to its last event: the runner of its plan.
 
-    audio ∥ vision → cache ∥ router → llm
+    audio ∥ vision → cache ∥ router ∥ tools → llm
 
 A stage starts as soon as those it waits for are done, in the order of the plan; those that need not wait for each other
 work side by side. The answer is whole as soon as one of them says so. Whatever fails, it ends with a `final` event by
@@ -88,5 +88,6 @@ class Answer:
     def _take_patches(self) -> None:
         """What was missed may still come."""
         if self._draft.missed and self._ledger.written.text:
-            patches = [stage.patch() for stage in self._started.values()]
-            self._draft.outbox += filter(None, patches)
+            patches = [patch for stage in self._started.values() for patch in stage.patches()]
+            self._ledger.patches += patches
+            self._draft.outbox += [pb.Event(patch=patch) for patch in patches]

@@ -22,16 +22,31 @@ from services.runtime.deadline import Deadline
 def question(draft: Draft) -> llm_pb2.GenerateRequest:
     """What a model is asked."""
     request = draft.question.request
+    tools, choice = _tools(draft)
     return llm_pb2.GenerateRequest(
         messages=draft.for_model(),
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
         prefix=request.prefix,
         cache_salt=draft.tenant.prefix_salt,
-        tools=request.tools,
-        tool_choice=request.tool_choice if request.HasField("tool_choice") else None,
+        tools=tools,
+        tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
     )
+
+
+def _tools(draft: Draft) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice | None]:
+    """What a model that is to answer may call: what is the caller's, and nothing of the mesh. Where the conversation
+    has calls of the mesh's tools it is told of them, as some providers want it, and that there are no more of them."""
+    request, equipment = draft.question.request, draft.equipment
+    choice = request.tool_choice if request.HasField("tool_choice") else None
+    if equipment is None or not equipment.offered:
+        return request.tools, choice
+    if choice and (draft.called or not request.tools or choice.name in equipment.offered):
+        choice = None  # it was for what came before
+    if draft.called and not request.tools:
+        return equipment.told(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
+    return request.tools, choice
 
 
 def job(

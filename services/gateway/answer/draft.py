@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked, picture_lines
@@ -20,6 +21,7 @@ from services.gateway.config import TEMPLATE, CascadeSettings, PromptSettings, S
 from services.gateway.generation.shared import Generation, Shared
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.tools.toolbox import Equipment, Toolbox
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.removals import Known
 from services.gateway.upstream.routes import Routes
@@ -60,6 +62,7 @@ class Backends:
     fallbacks: Fallbacks = Fallbacks()
     prompts: Prompts = Prompts()
     cascade: CascadeSettings = field(default_factory=CascadeSettings)
+    tools: Toolbox | None = None
 
 
 @dataclass(slots=True)
@@ -72,10 +75,13 @@ class Draft:
     ledger: Ledger
     backends: Backends
     placed: Callable[[], None] | None = None
+    equipment: Equipment | None = None  # what it has of the mesh's tools
     outbox: list[pb.Event] = field(default_factory=list)
     announced: bool = False  # whether the client knows the plan
     heard: str = ""
     sights: pb.Sights | None = None
+    results: Sequence[tuple[str, str]] = ()  # tools, and what each said
+    called: bool = False  # whether the prompt has calls that a model made of the mesh's tools
     missed: bool = False  # something of the question was not seen or heard
     choice: Choice | None = None
     fast: Choice | None = None  # of a cascade: who is asked before
@@ -154,10 +160,20 @@ class Draft:
         self.sights = self.ledger.sights = sights
         self._asked = None
 
+    def take_results(self, results: Sequence[tuple[str, str]]) -> None:
+        self.results, self._asked = results, None
+
+    def take_citations(self, tool: str, found: Sequence[tool_pb2.Citation]) -> None:
+        """Where something comes from goes to the client at once."""
+        if found:
+            citations = pb.Citations(tool=tool, citations=found)
+            self.ledger.citations.append(citations)
+            self.outbox.append(pb.Event(citations=citations))
+
     def miss(self, reason: Degraded) -> None:
         """Something of the question is not known: the answer is for nobody else."""
         self.missed, self._asked = True, None
-        self.ledger.degraded.append(reason)
+        self.ledger.degrade(reason)
 
     def take_whole(self, text: str, model: str, reason: chat_pb2.FinishReason) -> None:
         """A text that is there from the start. The answer is whole with it."""
@@ -181,7 +197,14 @@ class Draft:
         pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
         kept = self.backends.prompts.kept.get(request.prompt.system)
         system = f"{request.prompt.system}@{kept.version}" if kept else ""
-        return Asked(messages, tuple(context), whole=not self.missed, pictures=pictures, system=system)
+        return Asked(
+            messages,
+            tuple(context),
+            whole=not self.missed,
+            pictures=pictures,
+            system=system,
+            results=tuple(self.results),
+        )
 
 
 def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:

@@ -60,6 +60,8 @@ class Ledger:
     prompt: pb.PromptReport | None = None  # what became of the prompt
     transcript: str = ""  # what the request's recording said
     sights: pb.Sights | None = None  # what its pictures showed
+    citations: list[pb.Citations] = field(default_factory=list)  # where the results of tools come from
+    patches: list[pb.Patch] = field(default_factory=list)  # what came after its time was over
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     total_s: float = 0.0
     tell: Callable[[pb.Stage], None] = lambda _: None  # hears of each stage when it has ended
@@ -94,6 +96,11 @@ class Ledger:
     def decide(self, act: Act, subject: str, reason: str) -> None:
         """Note what a policy did."""
         self.decisions.add(act, subject, reason)
+
+    def degrade(self, reason: str) -> None:
+        """The answer is less than it could be."""
+        if reason not in self.degraded:
+            self.degraded.append(reason)
 
     def worth_starting(self, name: str, stage: Running) -> bool:
         """Whether an optional stage has any time at all; a call that ends before it begins is only a cost."""
@@ -195,6 +202,8 @@ class Ledger:
             logprobs=self.written.logprobs,
             prompt=self.prompt,
             usable_ms=None if self.usable_s is None else self.usable_s * 1000,
+            citations=self.citations,
+            patches=self.patches,
         )
 
     def _close_prompt(self, report: pb.PromptReport) -> None:

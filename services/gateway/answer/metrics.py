@@ -41,7 +41,7 @@ REASONS = _words(chat_pb2.FinishReason, "FINISH_REASON_")
 def observe(final: pb.Final) -> None:
     """Count an answer that its client has."""
     for stage in final.stages:
-        _stage_seconds(stage.name, OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
+        _stage_seconds(stage.name.partition(":")[0], OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
     model, verdict = final.model, VERDICTS[final.cache.verdict]
     _answers(model, REASONS[final.finish_reason], verdict).inc()
     _total_seconds(model, verdict).observe(final.total_ms / 1000)

@@ -19,6 +19,7 @@ from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
+from services.gateway.admission.tools import offers_mesh_tools
 from services.gateway.admission.validation import validate, validate_conversation
 from services.gateway.answer.answer import Answer, Messages
 from services.gateway.answer.draft import Backends, Draft
@@ -35,6 +36,7 @@ from services.gateway.config import GatewaySettings
 from services.gateway.errors import BudgetSpent
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.pace import Turn
+from services.gateway.tools.toolbox import Equipment
 from services.gateway.upstream.media import Media
 from services.gateway.upstream.stubs import Audio, whose
 from services.runtime import telemetry
@@ -109,7 +111,10 @@ class GatewayServicer:
             ledger = self._open(question, max(deadline.remaining() * 1000, _LEAST_MS), call.span, time.monotonic())
             if (waited_ms := (ledger.opened - began) * 1000) > _LEAST_MS:
                 ledger.decide(Act.LIMIT_WAITED, "batch", f"{waited_ms:.0f} ms for its turn")
-            return self._make(Draft(question, tenant, ledger, self._backends, turn.over), reservation)
+            equipment = None
+            if question.request.mesh_tools:
+                equipment = await self._equip(question.request, tenant, ledger, reservation)
+            return self._make(Draft(question, tenant, ledger, self._backends, turn.over, equipment), reservation)
 
         async with aclosing(Batch(allow, begin, _tell).results(request.requests)) as results:
             async for result in results:
@@ -134,6 +139,10 @@ class GatewayServicer:
                         yield response
         finally:
             place.settle(0)
+
+    async def ListTools(self, request: pb.ListToolsRequest, call: Call) -> pb.ListToolsResponse:
+        tenant, toolbox = self.authorize(call.metadata, call.peer).tenant, self._backends.tools
+        return await toolbox.list(tenant, self._settings.tools.list_ms / 1000) if toolbox else pb.ListToolsResponse()
 
     def drain(self) -> None:
         """End the conversations, which would never end by themselves, and what nobody waits for."""
@@ -184,7 +193,8 @@ class GatewayServicer:
         budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
         reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
         ledger = self._open(question, budget_ms, span, opened)
-        return self._make(Draft(question, tenant, ledger, self._backends), reservation)
+        equipment = await self._equip(request, tenant, ledger, reservation) if request.mesh_tools else None
+        return self._make(Draft(question, tenant, ledger, self._backends, equipment=equipment), reservation)
 
     def _open(self, question: Question, budget_ms: float, span: Span, opened: float) -> Ledger:
         """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
@@ -196,6 +206,8 @@ class GatewayServicer:
                 images=bool(request.images) and not question.pixels,
                 audio=question.recording,
                 cascade=request.HasField("cascade"),
+                tools=any(not (each.offered or each.source) for each in request.mesh_tools),
+                offered=offers_mesh_tools(request),
                 prompt=is_needed(question, self._settings.prompt, self._backends.routes.least_context),
             ),
             budget_ms,
@@ -211,6 +223,18 @@ class GatewayServicer:
             draft.ledger.degraded.append(Degraded.QUOTA_LOCAL)
             draft.ledger.decide(Act.QUOTA_LOCAL, draft.tenant.name, reservation.local)
         return Answer(draft, reservation).messages()
+
+    async def _equip(
+        self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger, reservation: Reservation
+    ) -> Equipment | None:
+        """What it has of the mesh's tools. Raises `InvalidInput` for what its tenant has not."""
+        if self._backends.tools is None:
+            return None
+        try:
+            return await self._backends.tools.equip(request, tenant, ledger.remaining())
+        except BaseException:
+            reservation.settle(0)
+            raise
 
     def _budget_ms(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> float:
         """The smallest of the request's budget, the tenant's cap, the most there is, and the call's own deadline."""

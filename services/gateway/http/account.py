@@ -41,6 +41,10 @@ def account(final: pb.Final) -> dict[str, Any]:
     }
     if final.HasField("prompt"):
         told["prompt"] = _prompt(final.prompt)
+    if final.citations:
+        told["citations"] = [_citations(each) for each in final.citations]
+    if final.patches:
+        told["patches"] = [{"stage": patch.stage, "text": patch.text} for patch in final.patches]
     if final.transcript:
         told["transcript"] = final.transcript
     if final.HasField("sights"):
@@ -68,6 +72,14 @@ def _cache(report: pb.CacheReport) -> dict[str, Any]:
     if report.key:
         told["key"] = report.key
     return told
+
+
+def _citations(found: pb.Citations) -> dict[str, Any]:
+    places = [
+        {"source": each.source, "title": each.title, "text": each.text, "score": round(each.score, 4)}
+        for each in found.citations
+    ]
+    return {"tool": found.tool, "citations": places}
 
 
 def _prompt(report: pb.PromptReport) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,9 +34,14 @@ _OPTIONS = frozenset(
         "whole",
         "system_prompt",
         "cascade",
+        "mesh_tools",
+        "tool_steps",
+        "tool_calls",
     }
 )
-_NUMBERS = ("_ms", "_usd", "_similarity")
+_NUMBERS = ("_ms", "_usd", "_similarity", "tool_steps", "tool_calls")
+_LISTS = ("mesh_tools",)
+_MESH_TOOL = ("name", "source", "arguments", "offered")
 _FLAGS = ("single_attempt", "whole")
 _VERIFIERS = {
     "rules": pb.VERIFIER_RULES,
@@ -102,6 +108,7 @@ def _take(order: Order, options: Fields) -> None:
     _take_prompt(request.prompt, options)
     if (cascade := options.text("cascade")) is not None:
         _take_cascade(request.cascade, options, cascade)
+    _take_mesh_tools(request, options)
 
 
 def _take_cascade(cascade: pb.Cascade, options: Fields, names: str) -> None:
@@ -111,6 +118,40 @@ def _take_cascade(cascade: pb.Cascade, options: Fields, names: str) -> None:
         if name.strip() not in _VERIFIERS:
             raise options.wrong("cascade", f"default, or some of {', '.join(_VERIFIERS)}")
         cascade.verifiers.append(_VERIFIERS[name.strip()])
+
+
+def _take_mesh_tools(request: pb.GenerateRequest, options: Fields) -> None:
+    """Names, or objects with a name or a source, arguments and whether it is offered."""
+    if "mesh_tools" in options:
+        del request.mesh_tools[:]
+    for index, given in enumerate(options.array("mesh_tools")):
+        where = f"{options.at('mesh_tools')}[{index}]"
+        if isinstance(given, str):
+            request.mesh_tools.add(name=given)
+        elif isinstance(given, dict):
+            _take_mesh_tool(request.mesh_tools.add(), Fields(given, where))
+        else:
+            raise InvalidInput(where, "a name or an object", "neither")
+    if (steps := options.whole("tool_steps")) is not None:
+        request.tool_limits.steps = steps
+    if (calls := options.whole("tool_calls")) is not None:
+        request.tool_limits.calls = calls
+
+
+def _take_mesh_tool(asked: pb.MeshTool, told: Fields) -> None:
+    for key in told:
+        if key not in _MESH_TOOL:
+            raise InvalidInput(told.at(key), f"one of {', '.join(_MESH_TOOL)}", "another name")
+    name, source = told.text("name"), told.text("source")
+    if name and source:
+        raise told.wrong("source", "none beside a name")
+    if name:
+        asked.name = name
+    if source:
+        asked.source = source
+    asked.offered = told.flag("offered") or False
+    if (arguments := told.object("arguments")) is not None:
+        asked.arguments = json.dumps({key: arguments.raw(key) for key in arguments})
 
 
 def _take_prompt(policy: pb.PromptPolicy, options: Fields) -> None:
@@ -144,8 +185,10 @@ def _header(name: str) -> str:
     return _PREFIX + name.replace("_", "-")
 
 
-def _parsed(name: str, value: str) -> str | float | bool:
+def _parsed(name: str, value: str) -> str | float | bool | list[str]:
     """A header's text as JSON would have it."""
+    if name in _LISTS:
+        return [each.strip() for each in value.split(",")]
     if name in _FLAGS:
         return {"true": True, "false": False}.get(value, value)
     if not name.endswith(_NUMBERS):

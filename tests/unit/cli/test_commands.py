@@ -10,12 +10,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hedgerow import Unavailable
+from hedgerow import MeshTool, Unavailable
 from hedgerow.cli.app import app
 from hedgerow.cli.bench import benches
 from hedgerow.cli.demo import Step
 from hedgerow.cli.failures import explain, fail, reported
-from hedgerow.cli.options import read_tool
+from hedgerow.cli.options import mesh_tools, own_tools, read_tool
 from hedgerow.cli.screen import written_as_it_comes
 from hedgerow.cli.status import known_addresses
 from tests.unit.cli.answers import an_answer
@@ -173,3 +173,21 @@ def test_a_tool_is_read_by_itself_or_as_chat_apis_wrap_it(tmp_path: Path) -> Non
     file.write_text(json.dumps({"name": "clock", "arguments": {}}))
     with pytest.raises(typer.BadParameter, match="name, description, parameters and strict, got name, arguments"):
         read_tool(file)
+
+
+def test_a_tool_of_the_mesh_is_told_from_a_file_and_may_bring_its_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "clock.json"
+    file.write_text(json.dumps({"name": "clock"}))
+    given = ["weather", 'news={"about": "foxes"}', str(file)]
+    assert [tool.name for tool in own_tools(given)] == ["clock"]
+    assert mesh_tools(given, None, ["manual"], agent=False) == [
+        MeshTool("weather"),
+        MeshTool("news", '{"about": "foxes"}'),
+        MeshTool("search_manual"),
+    ]
+    assert mesh_tools(["weather"], ["files"], None, agent=True) == [
+        MeshTool("weather", offered=True),
+        MeshTool(source="files"),
+    ]
+    with pytest.raises(typer.BadParameter, match="with --agent the model chooses the arguments"):
+        mesh_tools(["news={}"], None, None, agent=True)

@@ -120,10 +120,10 @@ def fleet(clock: Clock = time.monotonic, settings: Mapping[str, object] | None =
     }
     retry = {"base_ms": 0, **(settings or {}).get("retry", {})}
     merged = {"llm_addresses": {"unused": "unused"}, **(settings or {}), "retry": retry}
-    return make_fleet(GatewaySettings(**merged), replicas, lambda: 0.0, clock, _InOrder())
+    return make_fleet(GatewaySettings(**merged), replicas, lambda: 0.0, clock, InOrder())
 
 
-class _InOrder(random.Random):
+class InOrder(random.Random):
     """Of replicas that are equally busy, the first is called."""
 
     def random(self) -> float:

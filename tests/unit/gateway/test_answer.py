@@ -24,6 +24,7 @@ from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.usual import Usual
+from services.gateway.tools.toolbox import Toolbox
 from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Media
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
@@ -46,6 +47,7 @@ EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED,
 
 
 ACME = Tenant("acme", False, 1.0, Allowance(), 0, "salt")
+EVERYTHING = Tenant("acme", False, 1.0, Allowance(), 0, "salt", ("*",))
 
 
 class Scene:
@@ -58,6 +60,7 @@ class Scene:
         fallbacks: Fallbacks = Fallbacks(),  # noqa: B008  # it is frozen
         senses: Media = Media(),  # noqa: B008  # it is frozen
         prompts: Prompts | None = None,
+        tools: Toolbox | None = None,
         **llms: ScriptedLlm,
     ):
         self.cache = cache
@@ -79,6 +82,7 @@ class Scene:
             make_stack(self.fleet, self.write_behind.observe),
             fallbacks,
             prompts or Prompts(),
+            tools=tools,
         )
         self.media = senses
 
@@ -99,6 +103,8 @@ class Scene:
             images=bool(request.images) and not self.pixels,
             audio=recording_is(request),
             cascade=request.HasField("cascade"),
+            tools=any(not each.offered for each in request.mesh_tools),
+            offered=any(each.offered for each in request.mesh_tools),
             prompt=is_needed(question, self.backends.prompts.settings, self.backends.routes.least_context),
         )
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
@@ -108,8 +114,17 @@ class Scene:
             Draft(question, ACME, Ledger(plan, INVALID_SPAN, 0.01, clock=loop_clock), self.backends), reservation
         )
 
+    async def equipped(self, tenant: Tenant = EVERYTHING, **fields: object) -> Answer:
+        """An answer that may use tools of the mesh."""
+        answer, toolbox = self.answer(**fields), self.backends.tools
+        assert toolbox
+        answer._draft.equipment = await toolbox.equip(answer._draft.question.request, tenant, 1.0)
+        return answer
+
     async def messages(self, **fields: object) -> list[pb.GenerateResponse]:
-        return [message async for message in self.answer(**fields).messages()]
+        equipped = "mesh_tools" in fields
+        answer = await self.equipped(**fields) if equipped else self.answer(**fields)
+        return [message async for message in answer.messages()]
 
     async def events(self, **fields: object) -> list[pb.Event]:
         return [event for message in await self.messages(**fields) for event in message.events]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow import InvalidArgument, Message, Tool, ToolCall
+from hedgerow import InvalidArgument, MeshTool, Message, Tool, ToolCall
 from hedgerow._request import audio_format, generate_request, live_blocks, refuse_too_large
 from hedgerow._speech import AudioFormat
 from hedgerow.channel import MAX_MESSAGE_BYTES
@@ -144,3 +144,18 @@ def test_what_shapes_the_draw_of_tokens_is_asked_with() -> None:
     assert [(each.token, each.bias) for each in sampling.logit_bias] == [(7, -100)]
     assert (sampling.frequency_penalty, sampling.HasField("top_logprobs")) == (0.5, True)
     assert not sampling.HasField("presence_penalty")
+
+
+def test_tools_of_the_mesh_are_named_with_what_to_do_with_them() -> None:
+    given = ["news", MeshTool("weather", {"city": "Oslo"}), MeshTool("radar", offered=True), MeshTool(source="files")]
+    request = generate_request("?", mesh_tools=given, max_tool_calls=1)
+    assert list(request.mesh_tools) == [
+        pb.MeshTool(name="news"),
+        pb.MeshTool(name="weather", arguments='{"city": "Oslo"}'),
+        pb.MeshTool(name="radar", offered=True),
+        pb.MeshTool(source="files"),
+    ]
+    assert (request.tool_limits.calls, request.tool_limits.HasField("steps")) == (1, False)
+    for wrong in (MeshTool(), MeshTool("a", source="b")):
+        with pytest.raises(InvalidArgument, match=r"mesh_tools\[0\]: a name or a source"):
+            generate_request("?", mesh_tools=[wrong])

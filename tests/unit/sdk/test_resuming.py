@@ -81,6 +81,7 @@ def test_an_answer_may_lose_two_gateways():
     "fields",
     [
         {"tools": [chat_pb2.Tool(name="clock")]},
+        {"mesh_tools": [pb.MeshTool(name="clock")]},
         {"response_format": chat_pb2.ResponseFormat(regex="a+")},
         {"sampling": chat_pb2.Sampling(max_tokens=2)},
     ],

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from services.gateway.admission.question import Recording
 from services.gateway.answer.plan import Stage
+from services.gateway.answer.stages.agent import AgentStage
 from services.gateway.answer.stages.cache import CacheStage
 from services.gateway.answer.stages.cascade import CascadeStage
 from services.gateway.answer.stages.llm import LlmStage
@@ -17,11 +18,15 @@ from services.gateway.answer.stages.media import AudioStage, VisionStage
 from services.gateway.answer.stages.prompt import PromptStage
 from services.gateway.answer.stages.router import RouterStage
 from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.answer.stages.tools import ToolsStage
 from services.gateway.config import StageBudgets
 
 STAGES: Mapping[str, type[AnswerStage]] = {
     stage.name: stage
-    for stage in (AudioStage, VisionStage, CacheStage, RouterStage, PromptStage, CascadeStage, LlmStage)
+    for stage in (
+        *(AudioStage, VisionStage, CacheStage, RouterStage, ToolsStage, PromptStage),
+        *(CascadeStage, AgentStage, LlmStage),
+    )
 }
 
 
@@ -33,6 +38,8 @@ def answer_stages(
     audio: Recording = "",
     prompt: bool = False,
     cascade: bool = False,
+    tools: bool = False,
+    offered: bool = False,
     known: Mapping[str, type[AnswerStage]] = STAGES,
 ) -> tuple[Stage, ...]:
     """The stages of an answer: without the cache where the request leaves it out, with the media it brings.
@@ -40,7 +47,7 @@ def answer_stages(
     A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
     The cache waits for both, because what they find is a part of its key.
     """
-    needs = Needs(cached, images, audio, cascade, prompt)
+    needs = Needs(cached, images, audio, cascade, prompt, tools, offered)
     wanted = [stage for stage in known.values() if stage.wanted(needs)]
     names = {stage.name for stage in wanted}
     return tuple(_claim(stage, needs, budgets, names) for stage in wanted)

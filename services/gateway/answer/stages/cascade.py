@@ -27,12 +27,12 @@ _KEY = b"/cascade"  # after a question's own: equal questions share the first tr
 class CascadeStage(AnswerStage):
     """Asks the fast model, and checks what it says."""
 
-    name, after = "cascade", ("audio", "vision", "cache", "router", "prompt")
+    name, after = "cascade", ("audio", "vision", "cache", "router", "tools", "prompt")
     budget = StageBudget(share=0.4, cap_ms=60_000)
 
     @classmethod
     def wanted(cls, needs: Needs) -> bool:
-        return needs.cascade
+        return needs.cascade and not needs.offered  # else the fast model chooses what to call
 
     async def run(self) -> AsyncGenerator[None, None]:
         draft, ledger = self.draft, self.draft.ledger

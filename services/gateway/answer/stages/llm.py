@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer import asking
+from services.gateway.answer import asking, taking
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
 from services.gateway.generation.job import Report
@@ -22,7 +22,7 @@ _COALESCING_S = 0.002  # how long the plan waits for a first token to travel wit
 class LlmStage(AnswerStage):
     """Reads a generation, its own or an equal question's."""
 
-    name, after = "llm", ("audio", "vision", "cache", "router", "prompt", "cascade")
+    name, after = "llm", ("audio", "vision", "cache", "router", "tools", "prompt", "cascade", "agent")
 
     @classmethod
     def required(cls, needs: Needs) -> bool:
@@ -35,6 +35,7 @@ class LlmStage(AnswerStage):
         if choice is None:
             raise Unavailable("router: no model was chosen")
         ledger.written.prefix = draft.question.request.prefix
+        before = ledger.written.tokens  # that an agent's steps have paid for
         with ledger.stage(self.name) as stage:
             reading = self._read(choice, stage)
             reader, report = reading.reader, reading.report
@@ -52,7 +53,8 @@ class LlmStage(AnswerStage):
             finally:
                 reader.leave()
                 self._account(reading, stage)
-                ledger.billed_tokens += asking.due(report, draft.for_model(), ledger.usage, ledger.written.tokens)
+                written = ledger.written.tokens - before
+                ledger.billed_tokens += asking.due(report, draft.for_model(), ledger.usage, written)
 
     def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
         """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
@@ -102,7 +104,8 @@ class LlmStage(AnswerStage):
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         ledger.model = report.model
         if any(item.reasoning or item.tool_calls or item.logprobs for item in items):
-            self._take_more(items)
+            for item in items:
+                taking.take(self.draft, item)
         elif text:
             ledger.written.add_text(text, tokens)
             self.draft.outbox.append(pb.Event(delta=pb.TextDelta(text=text, tokens=tokens)))
@@ -110,22 +113,6 @@ class LlmStage(AnswerStage):
             ledger.finish_reason = last.finish.reason
             ledger.usage.CopyFrom(last.finish.usage)
             ledger.usage.completion_tokens += report.carried_tokens
-
-    def _take_more(self, items: Sequence[llm_pb2.GenerateResponse]) -> None:
-        """What is more than text: each item by itself, thoughts before the text, calls after it."""
-        ledger, outbox = self.draft.ledger, self.draft.outbox
-        for item in items:
-            tokens = item.tokens
-            if item.reasoning:
-                spent, tokens = (0, tokens) if item.text else (tokens, 0)
-                ledger.written.add_reasoning(item.reasoning, spent)
-                outbox.append(pb.Event(reasoning=pb.ReasoningDelta(text=item.reasoning, tokens=spent)))
-            if item.text:
-                ledger.written.add_text(item.text, tokens, item.logprobs)
-                outbox.append(pb.Event(delta=pb.TextDelta(text=item.text, tokens=tokens, logprobs=item.logprobs)))
-            if item.tool_calls:
-                ledger.written.add_calls(item.tool_calls, 0 if item.text else tokens)
-                outbox.extend(pb.Event(tool_call=delta) for delta in item.tool_calls)
 
     def _account(self, reading: Reading, stage: Running) -> None:
         """What the generation's policies did belongs to everyone who read it; its cost to who started it."""

@@ -9,7 +9,7 @@ labels come as a patch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from hedgerow.chat.v1 import chat_pb2
@@ -152,13 +152,13 @@ class VisionStage(_MediaStage):
             self.draft.outbox.append(pb.Event(sights=self.draft.sights))
             yield
 
-    def patch(self) -> pb.Event | None:
+    def patches(self) -> Sequence[pb.Patch]:
         if self.draft.sights or not self._look or not self._look.done() or self._look.cancelled():
-            return None
+            return ()
         if self._look.exception():
-            return None
+            return ()
         self._take(self._look.result())
-        return pb.Event(patch=pb.Patch(stage=self.name, text="\n".join(picture_lines(self.draft.sights))))
+        return [pb.Patch(stage=self.name, text="\n".join(picture_lines(self.draft.sights)))]
 
     def leave(self) -> None:
         super().leave()

@@ -43,6 +43,8 @@ def is_needed(question: Question, settings: PromptSettings, least_context: int) 
     request = question.request
     if request.prompt.system or _is_wordy(question, settings):
         return True
+    if least_context and request.mesh_tools:  # nobody knows how much they will say
+        return True
     if not least_context:
         return False
     if len(request.audio.data) > _LONG_RECORDING_BYTES:  # nobody knows how much will be said
@@ -68,7 +70,7 @@ def _roles(request: pb.GenerateRequest, settings: PromptSettings) -> tuple[int, 
 class PromptStage(BesideStage):
     """Makes the prompt what the model reads."""
 
-    name, after, budget = "prompt", ("audio", "vision", "router"), StageBudget(share=0.1, cap_ms=100)
+    name, after, budget = "prompt", ("audio", "vision", "router", "tools"), StageBudget(share=0.1, cap_ms=100)
 
     def __init__(self, draft: Draft):
         super().__init__(draft)
@@ -222,4 +224,6 @@ class PromptStage(BesideStage):
 
     @property
     def _tools_bytes(self) -> int:
-        return sum(tool.ByteSize() for tool in self.draft.question.request.tools)
+        equipment = self.draft.equipment
+        mesh = equipment.told() if equipment else ()
+        return sum(tool.ByteSize() for tool in (*self.draft.question.request.tools, *mesh))

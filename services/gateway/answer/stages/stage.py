@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,6 +22,8 @@ class Needs(NamedTuple):
     audio: Recording = ""
     cascade: bool = False
     prompt: bool = False  # whether anything is to become of the prompt before a model reads it
+    tools: bool = False  # whether tools of the mesh are called before a model speaks
+    offered: bool = False  # whether a model may call some
 
 
 class AnswerStage:
@@ -52,9 +54,9 @@ class AnswerStage:
         return
         yield
 
-    def patch(self) -> pb.Event | None:
-        """What it has brought after its time was over."""
-        return None
+    def patches(self) -> Sequence[pb.Patch]:
+        """What it has brought after its time was over; each once."""
+        return ()
 
     def after_final(self, final: pb.Final) -> None:
         """Done once the client has everything."""

@@ -179,3 +179,34 @@ def test_a_clients_repeats_are_told() -> None:
 def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidInput, match=r"^body: "):
         parse(body)
+
+
+def test_tools_of_the_mesh_come_by_name_or_with_what_to_do_with_them() -> None:
+    given = ["search_manual", {"name": "weather", "arguments": {"city": "Oslo"}}, {"name": "news", "offered": True}]
+    own = {"mesh_tools": [*given, {"source": "files"}], "tool_steps": 1, "tool_calls": 3}
+    request = read(hedgerow=own).request
+    assert list(request.mesh_tools) == [
+        pb.MeshTool(name="search_manual"),
+        pb.MeshTool(name="weather", arguments='{"city": "Oslo"}'),
+        pb.MeshTool(name="news", offered=True),
+        pb.MeshTool(source="files"),
+    ]
+    assert request.tool_limits == pb.ToolLimits(steps=1, calls=3)
+    headers = {"x-hedgerow-mesh-tools": "weather, news", "x-hedgerow-tool-calls": "1"}
+    asked = read(headers, hedgerow=own).request
+    assert [tool.name for tool in asked.mesh_tools] == ["weather", "news"]
+    assert asked.tool_limits.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ([3], "hedgerow.mesh_tools[0]: a name or an object, got neither"),
+        ([{"name": "a", "url": "http://a"}], "hedgerow.mesh_tools[0].url: one of name, source, arguments, offered"),
+        ([{"name": "a", "source": "b"}], "hedgerow.mesh_tools[0].source: none beside a name, got 'b'"),
+        ([{"name": "a", "arguments": "{}"}], "hedgerow.mesh_tools[0].arguments: an object, got '{}'"),
+        ("weather", "hedgerow.mesh_tools: an array, got 'weather'"),
+    ],
+)
+def test_what_is_no_tool_of_the_mesh_is_refused_by_its_place(given: Any, problem: str) -> None:
+    assert problem in refused(hedgerow={"mesh_tools": given})

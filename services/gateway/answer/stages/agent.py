@@ -1,0 +1,189 @@
+"""A model that may call tools of the mesh: it is asked what to call, the gateway calls that, and it is asked again.
+
+It ends as soon as one of these is so, and then the model's own stage asks for an answer without tools of the mesh:
+
+- it has been asked as often, or has had as many calls, as it may;
+- it makes a call that it has made before;
+- the stage's time is over: what is left of the budget is for the answer.
+
+Where the one that is asked answers in words, these are the answer, as they come. In a cascade the fast model is asked
+what to call, and the better one answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.tools import is_object
+from services.gateway.answer import calling
+from services.gateway.answer.asked import as_data
+from services.gateway.answer.calling import ToolRun
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.answer.step import Step
+from services.gateway.labels import Act, Degraded
+from services.gateway.tools.toolbox import Equipment, canonical
+from services.runtime import strict_json
+from services.runtime.deadline import Deadline
+from services.runtime.errors import ServiceError, TooLate
+
+_LEAST_S = 0.005  # in less no model chooses and no tool answers
+
+
+class AgentStage(AnswerStage):
+    """Has a model choose what to call, and calls it."""
+
+    name, after = "agent", ("audio", "vision", "cache", "router", "tools", "prompt")
+
+    def __init__(self, draft: Draft):
+        super().__init__(draft)
+        self._runs: list[ToolRun] = []
+        self._made = set[tuple[str, str]]()  # calls, by name and arguments
+        self._asked = 0  # calls that the model wanted
+        self._told: dict[str, str | ToolRun] = {}  # of its last turn by their ids: the call, or why it is not made
+        self._over = False
+
+    @classmethod
+    def wanted(cls, needs: Needs) -> bool:
+        return needs.offered
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        draft, ledger = self.draft, self.draft.ledger
+        with ledger.stage(self.name) as stage:
+            equipment = draft.equipment
+            if equipment and equipment.away:
+                draft.miss(Degraded.TOOLS_UNAVAILABLE)
+                ledger.decide(Act.TOOL_UNAVAILABLE, ", ".join(equipment.away), "no source that is there has listed it")
+            if not (equipment and equipment.offered and draft.choice):
+                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "nothing to offer"
+                return
+            if draft.question.request.tool_choice.mode == chat_pb2.TOOL_MODE_NONE:
+                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "none are to be called"
+                return
+            async for _ in self._steps(equipment, stage):
+                yield
+            called = ", ".join(run.name for run in self._runs)
+            stage.detail = stage.detail or (f"called {called}" if called else "called nothing")
+
+    def leave(self) -> None:
+        for run in self._runs:
+            run.leave()
+
+    async def _steps(self, equipment: Equipment, stage: Running) -> AsyncGenerator[None, None]:
+        ledger, ends = self.draft.ledger, Deadline.after(stage.budget_s, self.draft.ledger.clock)
+        for step in range(equipment.max_steps):
+            if ends.remaining() < _LEAST_S:
+                self._hurry(stage, f"{ends.remaining() * 1000:.0f} ms were left")
+                return
+            asked = Step(self.draft, equipment, stage, ends, equipment.max_steps - step, first=step == 0)
+            try:
+                async for _ in asked.run():
+                    yield
+            except ServiceError as problem:
+                self._end_early(problem, asked, stage)
+                return
+            if ledger.finish_reason or not asked.calls:
+                return
+            self._begin(asked.calls, equipment, ends, stage)
+            async for _ in self._results(asked):
+                yield
+            if self._over or self._asked >= equipment.max_calls:
+                return
+
+    def _begin(self, calls: Sequence[chat_pb2.ToolCall], equipment: Equipment, ends: Deadline, stage: Running) -> None:
+        """Make the calls that may be made, at once; note why the others are not."""
+        self._told = {}
+        for call in calls:
+            refused = self._refused(call, equipment)
+            if refused:
+                self._told[call.id] = refused
+                continue
+            tool, arguments = equipment.offered[call.name], _canonical(call.arguments)
+            run = calling.begin(self.draft, tool, arguments, ends.remaining(), stage.span)
+            self._told[call.id] = run
+            self._runs.append(run)
+            self._made.add((call.name, arguments))
+
+    def _refused(self, call: chat_pb2.ToolCall, equipment: Equipment) -> str:
+        """Why a call is not made, for the model; empty where it is."""
+        ledger, toolbox = self.draft.ledger, self.draft.backends.tools
+        most = toolbox.settings.max_arguments_bytes if toolbox else 0
+        if self._asked >= equipment.max_calls:
+            self._over = True
+            ledger.decide(Act.TOOL_CAPPED, call.name, f"at most {equipment.max_calls} calls")
+            ledger.degrade(Degraded.TOOLS_LIMITED)
+            return "Not called: there were as many calls as there may be. Answer with what you have."
+        self._asked += 1
+        if call.name not in equipment.offered:
+            ledger.decide(Act.TOOL_REFUSED, "agent", "there is no tool of that name")
+            return "Not called: there is no tool of that name."
+        size = len(call.arguments.encode())
+        if size > most or not is_object(call.arguments or "{}"):
+            got = f"{size} bytes" if size > most else f"{size} bytes that are none"
+            ledger.decide(Act.TOOL_REFUSED, call.name, f"arguments: a JSON object of at most {most} bytes, got {got}")
+            return f"Not called: its arguments must be a JSON object of at most {most} bytes."
+        if (call.name, _canonical(call.arguments)) in self._made:
+            self._over = True
+            ledger.decide(Act.TOOL_REPEATED, call.name, "the same arguments as before")
+            return "Not called: this call was made before, and its result is above. Answer with it."
+        return ""
+
+    async def _results(self, asked: Step) -> AsyncGenerator[None, None]:
+        """Wait for what was called, and have the conversation go on with it. Where it comes from is told meanwhile."""
+        draft = self.draft
+        ending = {asyncio.create_task(run.end()) for run in self._told.values() if isinstance(run, ToolRun)}
+        try:
+            while ending:
+                if draft.has_news:
+                    yield
+                _, ending = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in ending:
+                each.cancel()
+        turn = chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=asked.said, tool_calls=asked.calls)
+        results = [
+            chat_pb2.Message(role=chat_pb2.ROLE_TOOL, tool_call_id=call.id, content=_content(self._told[call.id]))
+            for call in asked.calls
+        ]
+        for run in self._runs:
+            run.leave()  # what is late is of no use: the model has been told so
+        draft.prompt, draft.called = [*draft.for_model(), turn, *results], True
+
+    def _end_early(self, problem: ServiceError, asked: Step, stage: Running) -> None:
+        """Nobody has said what to call. Words that have gone out stay the answer, as far as they came."""
+        ledger, late = self.draft.ledger, isinstance(problem, TooLate)
+        if asked.said:
+            stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+            stage.detail = "cut off at the budget" if late else problem.outline
+            ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED
+            ledger.degrade(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
+            ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
+        elif late:
+            self._hurry(stage, problem.outline)
+        else:
+            self._skip(stage, problem)
+
+    def _hurry(self, stage: Running, why: str) -> None:
+        ledger = self.draft.ledger
+        stage.outcome, stage.detail = pb.STAGE_OUTCOME_OVERRUN, f"no time for another call: {why}"
+        ledger.decide(Act.TOOL_HURRIED, self.name, why)
+        ledger.degrade(Degraded.TOOLS_LIMITED)
+
+    def _skip(self, stage: Running, problem: ServiceError) -> None:
+        ledger = self.draft.ledger
+        stage.outcome, stage.detail = pb.STAGE_OUTCOME_REPLACED, problem.outline
+        ledger.decide(Act.TOOL_SKIPPED, self.name, problem.outline)
+        if not self._made:  # else it answers with what it has
+            ledger.degrade(Degraded.TOOLS_UNAVAILABLE)
+
+
+def _content(told: str | ToolRun) -> str:
+    return told if isinstance(told, str) else as_data(told.name, told.text)
+
+
+def _canonical(arguments: str) -> str:
+    return canonical(strict_json.loads(arguments or "{}"))

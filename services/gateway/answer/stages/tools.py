@@ -1,0 +1,90 @@
+"""Tools that are called before any model has spoken: all at once, beside the choice of a model.
+
+Each has its own time. What comes within it stands before the question, as data; for one that is late, or fails, a line
+says so. A late one goes on meanwhile: when it ends before the answer does, its result comes as a patch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer import calling
+from services.gateway.answer.calling import ToolRun
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.stages.stage import BesideStage, Needs
+from services.gateway.labels import Act, Degraded
+from services.gateway.tools.toolbox import Beforehand
+
+
+class ToolsStage(BesideStage):
+    """Calls them."""
+
+    name, after = "tools", ("audio",)
+
+    def __init__(self, draft: Draft):
+        super().__init__(draft)
+        self._runs: list[ToolRun] = []
+        self._news = asyncio.Event()
+
+    @classmethod
+    def wanted(cls, needs: Needs) -> bool:
+        return needs.tools
+
+    def start(self) -> None:
+        if self.draft.equipment:
+            self.begin(self._call_all(self.draft.equipment.beforehand))
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        """What a tool brings goes to the client while others are waited for."""
+        if not self.work:
+            return
+        self.work.add_done_callback(lambda _: self._news.set())
+        while not self.work.done():
+            if self.draft.has_news:
+                yield
+            await self._news.wait()
+            self._news.clear()
+        await self.draft.done(self.work)
+
+    def patches(self) -> Sequence[pb.Patch]:
+        return [patch for run in self._runs if (patch := run.patch())]
+
+    def leave(self) -> None:
+        super().leave()
+        for run in self._runs:
+            run.leave()
+
+    async def _call_all(self, wanted: Sequence[Beforehand]) -> None:
+        draft = self.draft
+        with draft.ledger.stage(self.name) as stage:
+            if not draft.ledger.worth_starting(self.name, stage):
+                draft.miss(Degraded.TOOLS_BUDGET)
+                draft.take_results([(each.name, f"{each.name} has not answered in time.") for each in wanted])
+                return
+            asked = draft.asked.question
+            runs = [
+                calling.begin(draft, each.tool, each.with_question(asked), stage.budget_s, stage.span)
+                if each.tool
+                else None
+                for each in wanted
+            ]
+            self._runs = [run for run in runs if run]
+            await asyncio.gather(*(self._end(run) for run in self._runs))
+            told = [
+                (each.name, run.text if run else self._unknown(each)) for each, run in zip(wanted, runs, strict=True)
+            ]
+            draft.take_results(told)
+            in_time = sum(run.running.outcome == pb.STAGE_OUTCOME_OK for run in self._runs)
+            stage.detail = f"{in_time} of {len(wanted)} answered"
+
+    async def _end(self, run: ToolRun) -> None:
+        await run.end()
+        self._news.set()
+
+    def _unknown(self, wanted: Beforehand) -> str:
+        """A tool of a source that has not been heard of."""
+        self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
+        self.draft.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no source that is there has listed it")
+        return f"{wanted.name} could not be reached."

@@ -1,0 +1,159 @@
+"""One step of an agent: a model is asked what to call, and says that, or answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import replace
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer import asking, taking
+from services.gateway.answer.draft import Draft
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.written import Written
+from services.gateway.generation.shared import Reading
+from services.gateway.labels import Act, Degraded
+from services.gateway.tools.toolbox import Equipment
+from services.runtime.deadline import Deadline
+from services.runtime.errors import TooLate
+
+
+class Step:
+    """A model is asked once. `calls` are those of the mesh's tools that it wants, `said` what it said before."""
+
+    def __init__(
+        self, draft: Draft, equipment: Equipment, stage: Running, ends: Deadline, steps_left: int, *, first: bool
+    ):
+        self._draft, self._equipment, self._stage, self._first = draft, equipment, stage, first
+        self._ends = Deadline.after(ends.remaining() / steps_left, draft.ledger.clock)
+        self._written = Written(draft.ledger.clock)  # of this step alone
+        self._finish = llm_pb2.Finish()
+        self._answers = draft.fast is None and not draft.question.request.HasField("response_format")
+        self.calls: list[chat_pb2.ToolCall] = []
+
+    @property
+    def said(self) -> str:
+        return "".join(self._written.text) if self._answers else ""
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        """Ask. Raises `TooLate` where no call has come in the step's time, and no word of an answer."""
+        draft, ledger = self._draft, self._draft.ledger
+        reading, asked = self._ask()
+        try:
+            while not self._finish.reason:
+                if draft.has_news:
+                    yield
+                if not (items := await self._next(reading)):
+                    raise TooLate("it ended without saying why")
+                self._take(items, reading)
+                if self._wants_none:
+                    return
+        finally:
+            reading.reader.leave()
+            report, usage, written = reading.report, self._finish.usage, self._written.tokens
+            ledger.decisions += report.decisions
+            ledger.billed_tokens += asking.due(report, asked.messages, usage, written)
+            ledger.cost_usd += asking.cost_usd(draft, report, usage, written)
+        self._end(reading)
+
+    @property
+    def _wants_none(self) -> bool:
+        """The fast model speaks in place of calling: the better one does that."""
+        return not self._answers and bool(self._written.text)
+
+    def _ask(self) -> tuple[Reading, llm_pb2.GenerateRequest]:
+        draft, request = self._draft, self._draft.question.request
+        asked = asking.question(draft)
+        del asked.tools[:]
+        asked.tools.extend([*request.tools, *self._equipment.told()])
+        asked.ClearField("response_format")
+        asked.ClearField("tool_choice")
+        if self._first and request.HasField("tool_choice"):
+            asked.tool_choice.CopyFrom(request.tool_choice)
+        choice = draft.fast or draft.choice
+        assert choice is not None  # the stage has seen to it
+        models = (choice.model, *choice.alternatives) if self._answers else (choice.model,)
+        # Words are the answer itself, and have as long as that.
+        lasts_s = draft.ledger.remaining() if self._answers else self._ends.remaining()
+        work = asking.job(draft, asked, models, replace(self._stage, budget_s=lasts_s), first_text=self._answers)
+        return asking.read(draft, b"", work, replace(self._stage, budget_s=lasts_s)), asked
+
+    async def _next(self, reading: Reading) -> Sequence[llm_pb2.GenerateResponse]:
+        if self._answers and self._written.text:
+            return await reading.reader.take()
+        try:
+            async with asyncio.timeout(self._ends.remaining()):
+                return await reading.reader.take()
+        except TimeoutError:
+            raise TooLate(f"no call within {self._stage.name}'s time") from None
+
+    def _take(self, items: Iterable[llm_pb2.GenerateResponse], reading: Reading) -> None:
+        for item in items:
+            if item.text:
+                self._written.add_text(item.text, item.tokens)
+            if item.tool_calls:
+                self._written.add_calls(item.tool_calls, 0 if item.text else item.tokens)
+            if item.HasField("finish"):
+                self._finish.CopyFrom(item.finish)
+            if self._answers:
+                taking.take(self._draft, _without_calls(item))
+        if self._answers:
+            self._draft.ledger.model = reading.report.model
+
+    def _end(self, reading: Reading) -> None:
+        """It has said all it has to say: words, calls of the mesh's tools, or one of the caller's, which ends the
+        answer."""
+        draft, ledger = self._draft, self._draft.ledger
+        own = {tool.name for tool in draft.question.request.tools}
+        calls = self._written.calls
+        theirs = [call for call in calls if call.name in own]
+        if theirs:
+            self._hand_over(theirs, len(calls) - len(theirs))
+        elif calls:
+            self.calls = _numbered(calls, self._draft.for_model())
+            return
+        elif not self._answers:
+            return
+        else:
+            ledger.finish_reason = self._finish.reason
+        report = reading.report
+        ledger.model = report.model
+        ledger.usage.CopyFrom(self._finish.usage)
+        ledger.usage.completion_tokens += report.carried_tokens
+        if report.problems:
+            ledger.degrade(Degraded.LLM_REPLACED)
+        if report.resumed:
+            ledger.degrade(Degraded.LLM_RESUMED)
+
+    def _hand_over(self, theirs: Sequence[chat_pb2.ToolCall], others: int) -> None:
+        draft, ledger = self._draft, self._draft.ledger
+        deltas = [
+            chat_pb2.ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments)
+            for index, call in enumerate(theirs)
+        ]
+        ledger.written.add_calls(deltas, 0)
+        draft.outbox.extend(pb.Event(tool_call=delta) for delta in deltas)
+        ledger.finish_reason = chat_pb2.FINISH_REASON_TOOL_CALLS
+        if others:
+            ledger.decide(Act.TOOL_DROPPED, "agent", f"{others} calls beside {theirs[0].name}")
+
+
+def _without_calls(item: llm_pb2.GenerateResponse) -> llm_pb2.GenerateResponse:
+    return llm_pb2.GenerateResponse(
+        text=item.text, tokens=item.tokens, reasoning=item.reasoning, logprobs=item.logprobs
+    )
+
+
+def _numbered(calls: Sequence[chat_pb2.ToolCall], before: Iterable[chat_pb2.Message]) -> list[chat_pb2.ToolCall]:
+    """The calls, each with an id unlike any other in the conversation."""
+    taken = {call.id for message in before for call in message.tool_calls}
+    numbered = []
+    for call in calls:
+        number, name = len(taken), call.id
+        while not name or name in taken:
+            name, number = f"call_{number}", number + 1
+        taken.add(name)
+        numbered.append(chat_pb2.ToolCall(id=name, name=call.name, arguments=call.arguments))
+    return numbered

@@ -1,0 +1,101 @@
+"""What a source lists, checked: whatever a model is shown of it is bounded, and what is left out is told."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hedgerow.tool.v1 import tool_pb2
+from services.gateway.admission import constraint
+from services.gateway.config import ConstraintSettings, ToolSettings, ToolSourceSettings
+from services.runtime.errors import InvalidInput, shorten
+from services.runtime.limits import TOOL_NAME
+
+_log = logging.getLogger(__name__)
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_MOST_TOLD = 3  # tools that are left out, by name
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as callers and models know it. `remote` is what its source calls it."""
+
+    description: tool_pb2.ToolDescription
+    source: str
+    remote: str
+
+    @property
+    def name(self) -> str:
+        return self.description.tool.name
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools of one source by name. `problem`: which ones are left out, for people."""
+
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    problem: str = ""
+
+
+class Checker:
+    """What is taken of the lists of one source, `name`."""
+
+    def __init__(self, name: str, own: ToolSourceSettings, limits: ToolSettings, schemas: ConstraintSettings):
+        self._name, self._own, self._limits, self._schemas = name, own, limits, schemas
+        self._raw: list[bytes] | None = None
+        self._last = Listing()
+
+    def check(self, listed: Sequence[tool_pb2.ToolDescription]) -> Listing:
+        """The tools that can be used. A list that has not changed is looked through once."""
+        wanted = [each for each in listed if not self._own.tools or each.tool.name in self._own.tools]
+        within = wanted[: self._limits.max_tools]
+        raw = [each.SerializeToString(deterministic=True) for each in within]
+        if raw != self._raw:
+            self._raw, self._last = raw, self._checked(within, len(wanted))
+            if self._last.problem:
+                _log.warning("tools of %s: %s", self._name, self._last.problem)
+        return self._last
+
+    def _checked(self, within: Iterable[tool_pb2.ToolDescription], all_in_all: int) -> Listing:
+        tools: dict[str, Tool] = {}
+        left_out = []
+        for each in within:
+            try:
+                tool = self._tool(each)
+            except InvalidInput as error:
+                left_out.append(f"{shorten(each.tool.name, 32)!r} ({error.message})")
+                continue
+            if tool.name in tools:
+                left_out.append(f"{tool.name!r} (listed twice)")
+            else:
+                tools[tool.name] = tool
+        problems = [f"left out: {', '.join(left_out[:_MOST_TOLD])}"] if left_out else []
+        if len(left_out) > _MOST_TOLD:
+            problems[0] += f" and {len(left_out) - _MOST_TOLD} more"
+        if all_in_all > self._limits.max_tools:
+            problems.append(f"at most {self._limits.max_tools} tools, got {all_in_all}")
+        return Listing(tools, "; ".join(problems))
+
+    def _tool(self, listed: tool_pb2.ToolDescription) -> Tool:
+        """A tool under the name that callers know, or `InvalidInput`."""
+        name = self._own.prefix + _NOT_A_NAME.sub("_", listed.tool.name)
+        if not TOOL_NAME.fullmatch(name):
+            raise InvalidInput("name", "1 to 64 letters, digits, _ and -", f"{len(name)} characters")
+        if listed.tool.parameters:
+            constraint.check_schema("parameters", listed.tool.parameters, self._schemas)
+        description = tool_pb2.ToolDescription()
+        description.CopyFrom(listed)
+        description.tool.name, description.reusable_ms = name, max(listed.reusable_ms, 0)
+        description.tool.description = cut(
+            _CONTROL.sub(" ", listed.tool.description), self._limits.max_description_bytes
+        )
+        return Tool(description, self._name, listed.tool.name)
+
+
+def cut(text: str, most_bytes: int) -> str:
+    """Its beginning."""
+    raw = text.encode()
+    return text if len(raw) <= most_bytes else raw[:most_bytes].decode(errors="ignore")

@@ -1,0 +1,209 @@
+"""An MCP server, by streamable HTTP or as a child process. One task holds the connection and makes it again when it is
+lost; calls of all requests travel over it side by side.
+
+Imported where one is configured: the SDK takes half a second of CPU to import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import ClassVar, cast
+
+import mcp_types as mcp
+from mcp import Client, MCPError
+from pydantic import ValidationError
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.tool.v1 import tool_pb2
+from services.gateway.config import ToolSettings, ToolSourceSettings
+from services.gateway.tools import mcp_streams
+from services.gateway.tools.mcp_streams import Ended, Streams
+from services.gateway.tools.source import Call
+from services.runtime.errors import Faulty, ServiceError, TooLate, Unavailable
+
+_log = logging.getLogger(__name__)
+_CONNECT_S = 30.0  # for a command that has to be fetched first
+_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0  # before it is connected again; twice as long each time
+_LASTED_S = 60.0  # a connection that has lasted so long was a good one
+_MOST_PAGES = 100
+_SELF = mcp.Implementation(name="hedgerow", version="0")  # which one is nobody's business
+_KEY = "hedgerow/idempotency-key"
+_QUESTIONS = ("query", "question", "q", "prompt")  # what servers call the argument that takes one
+_TOLD = (mcp.INVALID_PARAMS, mcp.METHOD_NOT_FOUND, mcp.INVALID_REQUEST)  # what is wrong with a call, for the model
+
+
+class McpSource:
+    """`name` is for people."""
+
+    kind: ClassVar[str] = "mcp"
+    per_tenant: ClassVar[bool] = False
+
+    def __init__(self, name: str, own: ToolSourceSettings, limits: ToolSettings):
+        self._name, self._own, self._limits = name, own, limits
+        self._client: Client | None = None
+        self._problem = "not connected yet"
+        self._up, self._lost = asyncio.Event(), asyncio.Event()
+
+    async def list(self, tenant: str, timeout_s: float) -> Sequence[tool_pb2.ToolDescription]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._up.wait()
+                return [self._described(tool) for tool in await self._all()]
+        except TimeoutError:
+            raise Unavailable(f"{self._name}: no list within {timeout_s * 1000:.0f} ms: {self._problem}") from None
+        except Exception as error:
+            raise self._translated(error) from None
+
+    async def call(self, call: Call) -> tool_pb2.CallToolResponse:
+        arguments, meta = json.loads(call.arguments), cast(mcp.RequestParamsMeta, {_KEY: call.key})
+        try:
+            async with asyncio.timeout(call.timeout_s):
+                return _result(await self._connected().call_tool(call.name, arguments, meta=meta))
+        except TimeoutError:
+            raise TooLate(f"{self._name}: no answer within {call.timeout_s * 1000:.0f} ms") from None
+        except MCPError as error:
+            if error.code in _TOLD:
+                return tool_pb2.CallToolResponse(content=error.message, failed=True)
+            raise self._translated(error) from None
+        except Exception as error:
+            raise self._translated(error) from None
+
+    async def run(self) -> None:
+        pause_s = _PAUSE_S
+        while True:
+            began, why = time.monotonic(), ""
+            try:
+                await self._hold()
+            except Exception as error:  # of whatever kind: the SDK, the network, the command
+                why = _outline(error)  # for the log alone: it may hold addresses and paths
+            except asyncio.CancelledError:  # the SDK's scopes may leak one that nobody meant for this task
+                if (task := asyncio.current_task()) is None or task.cancelling():
+                    raise
+            if not self._lost.is_set():
+                self._problem = "it cannot be reached"
+            _log.warning("tools of %s: no connection: %s", self._name, why or self._problem)
+            pause_s = _PAUSE_S if time.monotonic() - began > _LASTED_S else min(pause_s * 2, _LONGEST_PAUSE_S)
+            await asyncio.sleep(pause_s)
+
+    async def _hold(self) -> None:
+        """Connect, and stay until the connection is lost."""
+        self._lost.clear()
+        connecting = asyncio.timeout(_CONNECT_S)
+        try:
+            async with connecting, Client(self._streams(self._ended), cache=None, client_info=_SELF) as client:
+                connecting.reschedule(None)
+                self._client, self._problem = client, ""
+                self._up.set()
+                server = client.server_info
+                _log.info("tools of %s: connected to %s", self._name, server.name if server else "a server")
+                await self._lost.wait()
+        finally:
+            self._client = None
+            self._up.clear()
+
+    def _streams(self, ended: Ended) -> AbstractAsyncContextManager[Streams]:
+        own = self._own
+        if own.command:
+            environment = {name: value.get_secret_value() for name, value in own.environment.items()}
+            return mcp_streams.command(own.command, environment, self._limits, ended)
+        return mcp_streams.http(own.url.get_secret_value(), own.authorization.get_secret_value(), self._limits, ended)
+
+    def _ended(self, why: str) -> None:
+        self._problem = self._problem or why
+        self._lost.set()
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            raise Unavailable(f"{self._name}: {self._problem or 'not connected'}")
+        return self._client
+
+    async def _all(self) -> Sequence[mcp.Tool]:
+        """The tools of all pages; one more than are taken says that there are more."""
+        found: list[mcp.Tool] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            page = await self._connected().list_tools(cursor=cursor)
+            found += page.tools
+            cursor = page.next_cursor
+            if not cursor or len(found) > self._limits.max_tools:
+                break
+        return found
+
+    def _described(self, tool: mcp.Tool) -> tool_pb2.ToolDescription:
+        hints = tool.annotations
+        reads = bool(hints and hints.read_only_hint)
+        return tool_pb2.ToolDescription(
+            tool=chat_pb2.Tool(
+                name=tool.name, description=tool.description or "", parameters=json.dumps(tool.input_schema)
+            ),
+            idempotent=reads or bool(hints and hints.idempotent_hint),
+            reusable_ms=self._own.reusable_ms if reads else 0,
+            question_argument=_question_argument(tool.input_schema),
+        )
+
+    def _translated(self, error: Exception) -> ServiceError:
+        """What went wrong, in our own tree. A server's own words are for the log: nobody knows what is in them."""
+        if isinstance(error, ServiceError):
+            return error
+        _log.info("tools of %s: %s", self._name, _outline(error))
+        if isinstance(error, MCPError) and error.code == mcp.REQUEST_TIMEOUT:
+            return TooLate(f"{self._name}: no answer in time")
+        if isinstance(error, (RuntimeError, ValidationError)):
+            return Faulty(f"{self._name}: what it sent is not what it may send")
+        if isinstance(error, MCPError) and error.code == mcp.CONNECTION_CLOSED:
+            return Unavailable(f"{self._name}: {self._problem or 'the connection was lost'}")
+        return Unavailable(f"{self._name}: {type(error).__name__}")
+
+
+def _outline(error: BaseException) -> str:
+    """Of a group of errors the first."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def _question_argument(schema: dict[str, object]) -> str:
+    """The argument that takes a question, where no other is needed."""
+    properties, required = schema.get("properties"), schema.get("required") or ()
+    if not isinstance(properties, dict) or not isinstance(required, (list, tuple)) or len(required) > 1:
+        return ""
+    for name in _QUESTIONS:
+        shape = properties.get(name)
+        if isinstance(shape, dict) and shape.get("type") == "string" and set(required) <= {name}:
+            return name
+    return ""
+
+
+def _result(result: mcp.CallToolResult) -> tool_pb2.CallToolResponse:
+    told = tool_pb2.CallToolResponse(failed=result.is_error)
+    texts = [text for block in result.content if (text := _TEXTS[type(block)](block, told))]
+    if not texts and result.structured_content is not None:
+        texts = [json.dumps(result.structured_content, ensure_ascii=False)]
+    told.content = "\n".join(texts)
+    return told
+
+
+def _link(block: mcp.ResourceLink, told: tool_pb2.CallToolResponse) -> str:
+    title = block.title or block.name
+    told.citations.add(source=str(block.uri), title=title, text=block.description or "")
+    return f"[{title}]({block.uri})"
+
+
+def _embedded(block: mcp.EmbeddedResource, told: tool_pb2.CallToolResponse) -> str:
+    text = block.resource.text if isinstance(block.resource, mcp.TextResourceContents) else ""
+    told.citations.add(source=str(block.resource.uri), text=text)
+    return text or f"[{block.resource.uri}: no text]"
+
+
+_TEXTS: dict[type, Callable[..., str]] = {
+    mcp.TextContent: lambda block, told: block.text,
+    mcp.ImageContent: lambda block, told: f"[a picture, {block.mime_type}: a model is told text alone]",
+    mcp.AudioContent: lambda block, told: f"[a recording, {block.mime_type}: a model is told text alone]",
+    mcp.ResourceLink: _link,
+    mcp.EmbeddedResource: _embedded,
+}

@@ -1,0 +1,197 @@
+"""Connections to MCP servers whose messages are bounded in size and number: a server that is broken, or means ill,
+must cost this process little. The SDK's own read a line, or a body, of any length."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from services.gateway.config import ToolSettings
+
+_log = logging.getLogger(__name__)
+_INHERITED = ("PATH", "HOME", "LANG", "USER")
+_PARTING_S = 1.0  # for a server to end when its input does, and again when it is told to
+_EVENTS = "text/event-stream"
+Ended = Callable[[str], None]
+Streams = tuple[Any, Any]  # what the SDK reads messages from, and writes them to
+
+
+class _TooMuch(Exception):
+    """A server that sends more than it may; the text names the limit and the value."""
+
+
+@asynccontextmanager
+async def command(
+    words: Sequence[str], environment: Mapping[str, str], limits: ToolSettings, ended: Ended
+) -> AsyncIterator[Streams]:
+    """A server that is started as a child, in a group of its own. `ended` hears why it is of no more use."""
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *words,
+        stdin=PIPE,
+        stdout=PIPE,
+        env={**inherited, **environment},
+        limit=limits.max_message_bytes,
+        start_new_session=True,
+    )
+    assert process.stdin
+    assert process.stdout
+    out, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def read(stream: asyncio.StreamReader) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with out:
+                ended(await _lines(stream, out, _Rate(limits), limits))
+
+    async def write(stream: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, anyio.ClosedResourceError):
+            async for message in to_send:
+                stream.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await stream.drain()
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, process.stdout)
+            group.start_soon(write, process.stdin)
+            yield incoming, outgoing
+            group.cancel_scope.cancel()
+    finally:
+        for end in (out, incoming, outgoing, to_send):
+            end.close()
+        with anyio.CancelScope(shield=True):
+            await _stop(process)
+
+
+async def _lines(
+    stream: asyncio.StreamReader,
+    out: anyio.abc.ObjectSendStream[SessionMessage | Exception],
+    rate: _Rate,
+    limits: ToolSettings,
+) -> str:
+    """Hand on what the server says. Returns why that has ended."""
+    try:
+        while line := await stream.readline():
+            rate.count()
+            with suppress(ValueError):  # what is no message is for nobody
+                await out.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+    except ValueError:
+        return f"messages of at most {limits.max_message_bytes} bytes, got a longer one"
+    except _TooMuch as error:
+        return str(error)
+    return "it has ended"
+
+
+async def _stop(process: Process) -> None:
+    """Close its input, then tell its group to end, then end it."""
+    assert process.stdin
+    process.stdin.close()
+    for told in (None, signal.SIGTERM, signal.SIGKILL):
+        if told:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, told)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _PARTING_S)
+            break
+
+
+@asynccontextmanager
+async def http(url: str, authorization: str, limits: ToolSettings, ended: Ended) -> AsyncIterator[Streams]:
+    """A server by streamable HTTP. Redirects are followed within its origin alone."""
+    headers = {"accept-encoding": "identity"} | ({"authorization": authorization} if authorization else {})
+    timeout = httpx2.Timeout(30, read=None)  # each call has a deadline of its own
+    transport = _Bounded(httpx2.AsyncHTTPTransport(), limits.max_message_bytes)
+    async with httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, trust_env=False) as client:
+        inner = streamable_http_client(url, http_client=client, max_sse_event_size=limits.max_message_bytes)
+        async with _counted(inner, _Rate(limits), ended) as streams:
+            yield streams
+
+
+@asynccontextmanager
+async def _counted(inner: AbstractAsyncContextManager[Streams], rate: _Rate, ended: Ended) -> AsyncIterator[Streams]:
+    """A connection whose messages are counted as they come."""
+    out, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+
+    async def count(source: Any) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with out:
+                try:
+                    async for message in source:
+                        rate.count()
+                        await out.send(message)
+                    ended("it has ended")
+                except _TooMuch as error:
+                    ended(str(error))
+
+    async with inner as (source, outgoing), anyio.create_task_group() as group, incoming:
+        group.start_soon(count, source)
+        yield incoming, outgoing
+        group.cancel_scope.cancel()
+
+
+class _Rate:
+    """Messages of the last second or so."""
+
+    def __init__(self, limits: ToolSettings):
+        self._most, self._began, self._count = limits.max_messages_per_s, time.monotonic(), 0
+
+    def count(self) -> None:
+        """One more. Raises `_TooMuch`."""
+        if (now := time.monotonic()) - self._began >= 1:
+            self._began, self._count = now, 0
+        self._count += 1
+        if self._count > self._most:
+            raise _TooMuch(f"at most {self._most} messages a second, got more")
+
+
+class _TooLong(httpx2.StreamError):
+    """A body that is longer than it may be."""
+
+
+class _Bounded(httpx2.AsyncBaseTransport):
+    """Bodies of at most `most_bytes`, as they are; streams of events, whose events are bounded, of any length."""
+
+    def __init__(self, inner: httpx2.AsyncHTTPTransport, most_bytes: int):
+        self._inner, self._most_bytes = inner, most_bytes
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise httpx2.DecodingError("an encoding that was not asked for")  # a few bytes may be a gigabyte
+        if not response.headers.get("content-type", "").startswith(_EVENTS):
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = _BoundedStream(response.stream, self._most_bytes)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int):
+        self._inner, self._most_bytes = inner, most_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._inner:
+            size += len(piece)
+            if size > self._most_bytes:
+                raise _TooLong(f"messages of at most {self._most_bytes} bytes, got a longer one")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

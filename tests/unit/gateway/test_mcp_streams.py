@@ -1,0 +1,87 @@
+"""What an MCP server may send, by HTTP."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from services.gateway.config import ToolSettings
+from services.gateway.tools import mcp_streams
+from services.gateway.tools.mcp_source import _question_argument
+
+LIMIT = 1_024
+
+
+class Pieces(httpx2.AsyncByteStream):
+    """A body without end, and how much of it was taken."""
+
+    taken = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            self.taken += 100
+            yield b"x" * 100
+
+
+async def body_of(response: httpx2.Response) -> bytes:
+    transport = mcp_streams._Bounded(httpx2.MockTransport(lambda request: response), LIMIT)
+    async with httpx2.AsyncClient(transport=transport) as client, client.stream("GET", "http://server/mcp") as answer:
+        pieces = b""
+        async for piece in answer.aiter_raw():
+            pieces += piece
+            if len(pieces) > 10 * LIMIT:
+                break
+        return pieces
+
+
+async def test_a_body_without_end_is_read_to_the_limit() -> None:
+    pieces = Pieces()
+    response = httpx2.Response(200, stream=pieces, headers={"content-type": "application/json"})
+    with pytest.raises(httpx2.StreamError, match="messages of at most 1024 bytes, got a longer one"):
+        await body_of(response)
+    assert pieces.taken <= LIMIT + 100
+
+
+async def test_a_body_within_the_limit_comes_as_it_is() -> None:
+    response = httpx2.Response(200, stream=httpx2.ByteStream(b"{}"), headers={"content-type": "application/json"})
+    assert await body_of(response) == b"{}"
+
+
+async def test_a_stream_of_events_may_be_longer() -> None:
+    response = httpx2.Response(200, stream=Pieces(), headers={"content-type": "text/event-stream"})
+    assert len(await body_of(response)) > 10 * LIMIT
+
+
+async def test_a_compressed_body_is_refused_before_it_is_unpacked() -> None:
+    packed = httpx2.ByteStream(gzip.compress(b"x" * 100_000_000))
+    response = httpx2.Response(200, stream=packed, headers={"content-encoding": "gzip"})
+    with pytest.raises(httpx2.DecodingError, match="not asked for"):
+        await body_of(response)
+
+
+def test_messages_are_counted_by_the_second() -> None:
+    rate = mcp_streams._Rate(ToolSettings(max_messages_per_s=3))
+    for _ in range(3):
+        rate.count()
+    with pytest.raises(mcp_streams._TooMuch, match="at most 3 messages a second"):
+        rate.count()
+
+
+@pytest.mark.parametrize(
+    ("schema", "argument"),
+    [
+        ({"properties": {"query": {"type": "string"}, "limit": {"type": "integer"}}, "required": ["query"]}, "query"),
+        ({"properties": {"question": {"type": "string"}}}, "question"),
+        ({"properties": {"query": {"type": "string"}, "user": {"type": "string"}}, "required": ["query", "user"]}, ""),
+        ({"properties": {"query": {"type": "string"}, "user": {"type": "string"}}, "required": ["user"]}, ""),
+        ({"properties": {"city": {"type": "string"}}, "required": ["city"]}, ""),
+        ({"properties": {"query": {"type": "array"}}}, ""),
+        ({"properties": "nonsense", "required": 3}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_tool_takes_a_question_where_no_other_argument_is_needed(schema: dict[str, object], argument: str) -> None:
+    assert _question_argument(schema) == argument
