@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.cache.collections.settings import CollectionSettings
 from services.cache.entries import OVERHEAD_BYTES
 from services.cache.stores import STORES
 from services.runtime import limits
@@ -16,6 +17,7 @@ from services.runtime.security.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
 _REQUEST_BYTES = 1024  # of a store, beside its question and its answer
+_DOCUMENT_LINES = 4  # source, title, description, and what is around them: at most 1024 bytes each
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -98,6 +100,9 @@ class CacheSettings(ServiceSettings):
     sweep_interval_ms: int = Field(
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."
     )
+    collections: CollectionSettings = Field(
+        CollectionSettings(), description="Collections of documents: where they are kept, and how much, as JSON."
+    )
     watch_queue: int = Field(4_096, ge=1, description="Removals a watcher may be behind before its stream is ended.")
 
     @field_validator("model", mode="before")
@@ -130,6 +135,9 @@ class CacheSettings(ServiceSettings):
             raise ValueError(
                 f"max_message_bytes: at least max_question_bytes + max_answer_bytes + {_REQUEST_BYTES}, {largest}"
             )
+        document = self.collections.max_document_bytes + _REQUEST_BYTES * _DOCUMENT_LINES
+        if self.max_message_bytes < document:
+            raise ValueError(f"max_message_bytes: at least collections.max_document_bytes and 4096, {document}")
         if self.max_waiting_bytes < 2 * largest:
             raise ValueError(f"max_waiting_bytes: at least twice the largest request, {2 * largest}")
         return self

@@ -39,6 +39,9 @@ class VectorIndex:
     def __contains__(self, partition: bytes) -> bool:
         return partition in self._partitions
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     def add(self, partition: bytes, vectors: Iterable[tuple[str, Vector]]) -> None:
         """Add vectors by key; the keys must not be there."""
         keys, rows = zip(*vectors, strict=True)

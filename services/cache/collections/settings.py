@@ -1,0 +1,41 @@
+"""The settings of collections: where they are kept, and how much there may be in them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class CollectionSettings(BaseModel):
+    """Collections of documents: what is kept, and how much of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    database: str = Field(
+        "", description="SQLite file that keeps the collections. Empty: forgotten when the process ends."
+    )
+    snippet_tokens: int = Field(
+        128,
+        ge=32,
+        le=256,
+        description="Longest snippet, in word pieces of the embedder, with the heading that is searched with it. The "
+        "model was trained on 128. Documents are cut anew when they are put again.",
+    )
+    max_document_bytes: int = Field(1024 * 1024, ge=1, description="Largest document taken, in bytes of its text.")
+    max_document_snippets: int = Field(10_000, ge=1, description="Most snippets of one document.")
+    max_documents: int = Field(10_000, ge=1, description="Most documents in one collection.")
+    max_snippets: int = Field(100_000, ge=1, description="Most snippets in one collection.")
+    max_bytes: int = Field(128 * 1024 * 1024, ge=1, description="Size of the texts in one collection, in bytes.")
+    max_collections: int = Field(100, ge=1, description="Most collections of one tenant.")
+    max_tenant_bytes: int = Field(
+        512 * 1024 * 1024, ge=1, description="Size of the texts in all collections of one tenant, in bytes."
+    )
+    max_snippets_held: int = Field(
+        500_000, ge=1, description="Most snippets of all tenants together; in memory each takes 1.2 KB."
+    )
+    reusable_ms: int = Field(
+        60_000,
+        ge=0,
+        le=86_400_000,
+        description="How long gateways may use what a search found again, for the same question of the same tenant. "
+        "What is put or removed meanwhile is not seen.",
+    )
