@@ -74,7 +74,7 @@ async def _collections(
     """What is in their file. Ends the process with 2 where that is not usable."""
     limits = settings.collections
     try:
-        file = await asyncio.to_thread(CollectionFile, limits.database, engines.DIMENSION)
+        file = await asyncio.to_thread(CollectionFile, settings.collections_database, engines.DIMENSION)
     except DatabaseRefused as error:
         _log.critical("%s", error)
         raise SystemExit(2) from None

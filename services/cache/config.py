@@ -100,8 +100,13 @@ class CacheSettings(ServiceSettings):
     sweep_interval_ms: int = Field(
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."
     )
+    collections_database: str = Field(
+        "",
+        description="SQLite file that keeps collections of documents, also beside a Redis: each replica has its own. "
+        "Empty: forgotten when the process ends.",
+    )
     collections: CollectionSettings = Field(
-        CollectionSettings(), description="Collections of documents: where they are kept, and how much, as JSON."
+        CollectionSettings(), description="How much there may be in collections, as JSON."
     )
     watch_queue: int = Field(4_096, ge=1, description="Removals a watcher may be behind before its stream is ended.")
 

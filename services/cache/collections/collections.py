@@ -190,4 +190,4 @@ class Collections:
     def _warn(self) -> None:
         if not self._warned:
             self._warned = True
-            _log.warning("collections.database is not set: what is put is forgotten when this process ends")
+            _log.warning("collections_database is not set: what is put is forgotten when this process ends")

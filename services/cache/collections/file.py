@@ -101,7 +101,7 @@ class CollectionFile:
             try:
                 self._open(path or f"{stack.enter_context(tempfile.TemporaryDirectory())}/collections.db", stack)
             except (OSError, sqlite3.Error, DatabaseRefused) as error:
-                raise DatabaseRefused(f"collections.database {path}: {error}; nothing in it was changed") from error
+                raise DatabaseRefused(f"collections_database {path}: {error}; nothing in it was changed") from error
             self._opened = stack.pop_all()
 
     def _open(self, path: str, stack: ExitStack) -> None:

@@ -1,4 +1,4 @@
-"""The settings of collections: where they are kept, and how much there may be in them."""
+"""The settings of collections: how much there may be in them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class CollectionSettings(BaseModel):
-    """Collections of documents: what is kept, and how much of it."""
+    """How much there may be in collections of documents, and what becomes of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    database: str = Field(
-        "", description="SQLite file that keeps the collections. Empty: forgotten when the process ends."
-    )
     snippet_tokens: int = Field(
         128,
         ge=32,
