@@ -119,9 +119,7 @@ class CollectionFile:
         )
         collections = self.writer.execute("SELECT id FROM collections").fetchall()
         for (collection,) in collections:
-            rows = self.writer.execute(
-                f"{read} WHERE d.collection = ? AND d.embedded_by = ?", (collection, embedded_by)
-            )
+            rows = self.writer.execute(read, (collection, embedded_by))
             while some := rows.fetchmany(_AT_ONCE):
                 self.vectors.add(partition(collection), [(str(id_), unpacked(stored)) for id_, stored in some])
         return len(self.vectors)
