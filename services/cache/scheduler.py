@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -39,19 +38,12 @@ class Job:
 class Scheduler:
     """At most `_MAX_WAITING` texts wait. Two batches are taken out of turn: one runs, and one gathers meanwhile.
 
-    `name` is the thread's and the batcher's; `initializer` is called on the thread before its first batch; `seconds`
-    observes how long batches take.
+    `name` is the thread's and the batcher's; `seconds` observes how long batches take.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        name: str = "embed",
-        initializer: Callable[[], None] | None = None,
-        seconds: Histogram = _SECONDS,
-    ):
+    def __init__(self, engine: Engine, name: str = "embed", seconds: Histogram = _SECONDS):
         self._engine, self._seconds = engine, seconds
-        self._thread = ThreadPoolExecutor(1, name, initializer)
+        self._thread = ThreadPoolExecutor(1, name)
         self._batcher = Batcher(name, self._run, engine.max_batch, max_delay_s=0)
         self._places: FairPlaces[Job] = FairPlaces(2 * engine.max_batch, self._start)
 

@@ -1,7 +1,9 @@
-"""Work that nobody waits for at this moment: it has a thread and an engine of its own, and gives way to all others.
+"""Embeds what nobody waits for at this moment, on an engine of its own whose threads give way to all others.
 
-Behind the lookups' questions in one queue it would still be before the one that comes next: a snippet takes ten
-milliseconds, and what an engine has begun it ends. Threads of less priority are what an operating system is for.
+In one queue with the lookups' questions, and behind all of them, a snippet would still be before the question that comes
+next: it takes ten milliseconds, and what an engine has begun it ends. Threads of less priority are what an operating
+system is for. Only the engine's own threads have it, which hold no lock of Python's: one that did would keep the event
+loop waiting for its own turn.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _SECONDS = Histogram(
 )  # fmt: skip
 
 
-def give_way() -> None:
+def _give_way() -> None:
     """Have the calling thread, and the threads that it starts, run when others leave time. On Linux priorities are the
     threads'; elsewhere they are the process's, and stay as they are."""
     if sys.platform == "linux":
@@ -71,13 +73,13 @@ class EmbedderBehind:
     async def _ready(self) -> Scheduler:
         async with self._loading:
             if self._scheduler is None:
-                self._scheduler = Scheduler(await _started(self._load), "snippets", give_way, _SECONDS)
+                self._scheduler = Scheduler(await _started(self._load), "snippets", _SECONDS)
             return self._scheduler
 
 
 async def _started(load: Callable[[], Engine]) -> Engine:
     """An engine whose own threads give way too: they are as the thread that starts them."""
-    with ThreadPoolExecutor(1, "snippets", give_way) as thread:
+    with ThreadPoolExecutor(1, "snippets", _give_way) as thread:
         return await asyncio.get_running_loop().run_in_executor(thread, load)
 
 

@@ -1,7 +1,6 @@
 """Collections of documents, by tenant and name.
 
-What changes them goes through one thread that gives way to all others; what looks into them through another, on which
-tenants take turns. A change is whole or not there, and is on disk when its caller hears of it.
+What changes them goes through one thread; what looks into them through another, on which tenants take turns. A change is whole or not there, and is on disk when its caller hears of it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from services.cache.collections.behind import EmbedderBehind, give_way
+from services.cache.collections.behind import EmbedderBehind
 from services.cache.collections.cutting import Length, cut, title_of
 from services.cache.collections.documents import Cut, Document, DocumentSummary, Hit, Ranking, Snippet, Summary
 from services.cache.collections.file import CollectionFile
@@ -79,7 +78,7 @@ class Collections:
         self.stats, self.behind = Stats(), behind
         self._file, self._embedder, self._length, self._limits = file, embedder, length, limits
         self._writer, self._reader = Writer(file, limits, embedder.name, now_ms), Reader(file, embedder.name)
-        self._writes = ThreadPoolExecutor(1, "collect", give_way)
+        self._writes = ThreadPoolExecutor(1, "collect")
         self._reads = Turns("search", _MAX_WAITING, scan_on_one_core)
         self._warned = file.lasting
 
