@@ -1,9 +1,9 @@
 """Embeds what nobody waits for at this moment, on an engine of its own whose threads give way to all others.
 
-In one queue with the lookups' questions, and behind all of them, a snippet would still be before the question that comes
-next: it takes ten milliseconds, and what an engine has begun it ends. Threads of less priority are what an operating
-system is for. Only the engine's own threads have it, which hold no lock of Python's: one that did would keep the event
-loop waiting for its own turn.
+In one queue with the lookups' questions, and behind all of them, a snippet would still be before the question that
+comes next: it takes ten milliseconds, and what an engine has begun it ends. Threads of less priority are what an
+operating system is for. Only the engine's own threads have it, which hold no lock of Python's: one that did would keep
+the event loop waiting for its own turn.
 """
 
 from __future__ import annotations

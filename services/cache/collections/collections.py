@@ -1,6 +1,7 @@
 """Collections of documents, by tenant and name.
 
-What changes them goes through one thread; what looks into them through another, on which tenants take turns. A change is whole or not there, and is on disk when its caller hears of it.
+What changes them goes through one thread; what looks into them through another, on which tenants take turns. A change
+is whole or not there, and is on disk when its caller hears of it.
 """
 
 from __future__ import annotations
