@@ -19,6 +19,7 @@ from services.cache.collections.behind import EmbedderBehind
 from services.cache.collections.collections import Collections
 from services.cache.collections.file import CollectionFile
 from services.cache.collections.servicer import CollectionServicer
+from services.cache.collections.settings import MOST_TOKENS
 from services.cache.collections.tools import ToolServicer
 from services.cache.config import CacheSettings
 from services.cache.conversion import NoModel
@@ -78,7 +79,7 @@ async def _collections(
     except DatabaseRefused as error:
         _log.critical("%s", error)
         raise SystemExit(2) from None
-    behind = EmbedderBehind(lambda: _load(settings, limits.snippet_tokens))
+    behind = EmbedderBehind(lambda: _load(settings, MOST_TOKENS))
     collections = Collections(file, embedder, behind, engine.length, limits, _now_ms)
     try:
         _log.info("%d snippets loaded", await asyncio.to_thread(file.load, engine.name))

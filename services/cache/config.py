@@ -45,9 +45,9 @@ class CacheSettings(ServiceSettings):
     max_waiting_bytes: int = Field(
         64 * 1024 * 1024,
         ge=1,
-        description="Size of the requests that wait, in bytes, and as much of what waits for the disk; a tenant may "
-        "have as much of it as is free. What is too much is refused as RESOURCE_EXHAUSTED. In memory a request takes "
-        "up to five times its size.",
+        description="Size of the requests that wait, in bytes, and as much each of what waits for the disk and of "
+        "documents that are put; a tenant may have as much of it as is free. What is too much is refused as "
+        "RESOURCE_EXHAUSTED. In memory a request takes up to five times its size.",
     )
     default_ttl_ms: int = Field(_DAY_MS, ge=1, description="How long an answer is kept when the caller does not say.")
     max_ttl_ms: int = Field(30 * _DAY_MS, ge=1, description="The longest an answer is kept, whatever the caller says.")

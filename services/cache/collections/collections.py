@@ -23,14 +23,14 @@ from services.cache.collections.settings import CollectionSettings
 from services.cache.collections.turns import Turns
 from services.cache.collections.writing import Before, Writer
 from services.cache.embedding import Embedder
-from services.cache.errors import CollectionFull, NotKept
+from services.cache.errors import CollectionFull
 from services.cache.vectors import Vector, scan_on_one_core
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted
+from services.runtime.errors import Exhausted, ServiceError
 
 T = TypeVar("T")
 _MAX_WAITING = 1_000  # looks into collections
-_PAUSE_S = 5.0  # after a write that the disk refused
+_PAUSE_S = 5.0  # after what the disk or the embedder refused
 _log = logging.getLogger(__name__)
 
 
@@ -138,13 +138,12 @@ class Collections:
 
     async def run(self) -> None:
         """Embed anew what another engine has embedded, document by document; then there is nothing left to do."""
-        count = 0
-        while outdated := await self._write(self._writer.outdated):
+        count, left = 0, True
+        while left:
             try:
-                vectors = await self.behind.embed(outdated.searched, outdated.tenant)
-                await self._write(partial(self._writer.renew, outdated, vectors))
-                count += 1
-            except (Exhausted, NotKept) as error:
+                left = await self._renew()
+                count += left
+            except ServiceError as error:
                 _log.warning("documents cannot be embedded anew: %s", error)
                 await asyncio.sleep(_PAUSE_S)
         if count:
@@ -156,6 +155,14 @@ class Collections:
         self._reads.close()
         self._writes.shutdown()
         self._file.close()
+
+    async def _renew(self) -> bool:
+        """Embed one document anew, and say whether there was any."""
+        outdated = await self._write(self._writer.outdated)
+        if outdated:
+            vectors = await self.behind.embed(outdated.searched, outdated.tenant)
+            await self._write(partial(self._writer.renew, outdated, vectors))
+        return outdated is not None
 
     def _cut(self, document: Document) -> tuple[Snippet, ...]:
         most = self._limits.max_document_snippets

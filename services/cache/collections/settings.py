@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+MOST_TOKENS = 256  # that the embedder reads; more of a snippet would be passed over
+
 
 class CollectionSettings(BaseModel):
     """How much there may be in collections of documents, and what becomes of it."""
@@ -13,7 +15,7 @@ class CollectionSettings(BaseModel):
     snippet_tokens: int = Field(
         128,
         ge=32,
-        le=256,
+        le=MOST_TOKENS,
         description="Longest snippet, in word pieces of the embedder, with the heading that is searched with it. The "
         "model was trained on 128. Documents are cut anew when they are put again.",
     )

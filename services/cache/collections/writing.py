@@ -52,20 +52,22 @@ class Writer:
         self._execute, self._many = file.writer.execute, file.writer.executemany
 
     def before(self, tenant: str, name: str, source: str, digest: bytes, description: str) -> Before:
-        """What is known of a document that will be put. One that is `unchanged` need not be."""
-        collection = self._find(tenant, name)
-        if collection is None:
-            return Before()
-        if description:
-            self._describe(collection, description)
-        known = "SELECT id, digest, snippets FROM documents WHERE collection = ? AND source = ? AND embedded_by = ?"
-        row = self._execute(known, (collection, source, self._embedded_by)).fetchone()
-        if row is None:
-            return Before(collection)
-        if row[1] == digest:
-            return Before(collection, unchanged=row[2])
-        stored = self._execute("SELECT checksum, embedding FROM snippets WHERE document = ?", row[:1])
-        return Before(collection, vectors={checksum: unpacked(vector) for checksum, vector in stored})
+        """What is known of a document that will be put. One that is `unchanged` need not be. Raises `NotKept`."""
+        with self._change():
+            collection = self._find(tenant, name)
+            if collection is None:
+                return Before()
+            if description:
+                update = "UPDATE collections SET description = ? WHERE id = ? AND description != ?"
+                self._execute(update, (description, collection, description))
+            known = "SELECT id, digest, snippets FROM documents WHERE collection = ? AND source = ? AND embedded_by = ?"
+            row = self._execute(known, (collection, source, self._embedded_by)).fetchone()
+            if row is None:
+                return Before(collection)
+            if row[1] == digest:
+                return Before(collection, unchanged=row[2])
+            stored = self._execute("SELECT checksum, embedding FROM snippets WHERE document = ?", row[:1])
+            return Before(collection, vectors={checksum: unpacked(vector) for checksum, vector in stored})
 
     def put(self, tenant: str, name: str, cut: Cut, description: str, begun: int | None) -> None:
         """Keep a document in place of any of the same source. `begun`: the collection that there was before. Raises
@@ -104,13 +106,14 @@ class Writer:
             return removed
 
     def outdated(self) -> Outdated | None:
-        """A document whose vectors another engine has made."""
+        """A document whose vectors another engine has made. Raises `NotKept`."""
         which = "SELECT d.id, c.tenant FROM documents d JOIN collections c ON c.id = d.collection"
-        row = self._execute(f"{which} WHERE d.embedded_by != ? LIMIT 1", (self._embedded_by,)).fetchone()
-        if row is None:
-            return None
-        read = self._execute("SELECT lead || text FROM snippets WHERE document = ? ORDER BY ordinal", row[:1])
-        return Outdated(row[0], row[1], tuple(searched for (searched,) in read))
+        with self._change():
+            row = self._execute(f"{which} WHERE d.embedded_by != ? LIMIT 1", (self._embedded_by,)).fetchone()
+            if row is None:
+                return None
+            read = self._execute("SELECT lead || text FROM snippets WHERE document = ? ORDER BY ordinal", row[:1])
+            return Outdated(row[0], row[1], tuple(searched for (searched,) in read))
 
     def renew(self, outdated: Outdated, vectors: Sequence[Vector]) -> None:
         """Give a document vectors of this engine, unless it was replaced meanwhile. Raises `NotKept`."""
@@ -155,11 +158,6 @@ class Writer:
     def _find(self, tenant: str, name: str) -> int | None:
         row = self._execute("SELECT id FROM collections WHERE tenant = ? AND name = ?", (tenant, name)).fetchone()
         return row and int(row[0])
-
-    def _describe(self, collection: int, description: str) -> None:
-        with self._change():
-            told = (description, collection, description)
-            self._execute("UPDATE collections SET description = ? WHERE id = ? AND description != ?", told)
 
     def _make(self, tenant: str, name: str, description: str) -> int:
         insert = "INSERT INTO collections VALUES (NULL, ?, ?, ?, 0, 0, 0)"
