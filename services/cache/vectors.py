@@ -60,9 +60,10 @@ class VectorIndex:
         for removed in ids:
             del self._keys[removed]
         index = self._partitions[partition]
-        index.remove_ids(faiss.IDSelectorBatch(np.array(ids, np.int64)))
-        if not index.ntotal:
+        if len(ids) == index.ntotal:
             del self._partitions[partition]
+        else:
+            index.remove_ids(faiss.IDSelectorBatch(np.array(ids, np.int64)))
 
     def nearest(self, partition: bytes, vector: Vector, count: int) -> list[tuple[str, float]]:
         """Up to `count` (key, cosine similarity) of a partition, nearest first."""

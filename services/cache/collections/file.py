@@ -159,3 +159,4 @@ def _prepare(writer: sqlite3.Connection) -> None:
         raise DatabaseRefused(f"it is damaged: {damage.splitlines()[-1]}")
     execute("PRAGMA journal_mode = WAL")
     execute("PRAGMA synchronous = FULL")
+    execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it, where no search waits for it

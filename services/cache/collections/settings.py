@@ -29,7 +29,7 @@ class CollectionSettings(BaseModel):
         512 * 1024 * 1024, ge=1, description="Size of the texts in all collections of one tenant, in bytes."
     )
     max_snippets_held: int = Field(
-        500_000, ge=1, description="Most snippets of all tenants together; in memory each takes 1.2 KB."
+        500_000, ge=1, description="Most snippets of all tenants together; in memory each takes 1.5 KB."
     )
     reusable_ms: int = Field(
         60_000,

@@ -14,6 +14,7 @@ from services.cache.collections.settings import CollectionSettings
 from services.cache.errors import CollectionFull, Dropped, NoCollection, NotKept
 from services.cache.vectors import Vector
 
+_MOVED_AT_ONCE = 1_000  # snippets, some megabytes
 _log = logging.getLogger(__name__)
 
 
@@ -49,6 +50,7 @@ class Writer:
 
     def __init__(self, file: CollectionFile, limits: CollectionSettings, embedded_by: str, now_ms: Callable[[], int]):
         self._file, self._limits, self._embedded_by, self._now_ms = file, limits, embedded_by, now_ms
+        self._unmoved = 0
         self._execute, self._many = file.writer.execute, file.writer.executemany
 
     def before(self, tenant: str, name: str, source: str, digest: bytes, description: str) -> Before:
@@ -140,6 +142,7 @@ class Writer:
                 with self._file.change:
                     self._execute("COMMIT")
                     self._apply(changes)
+                self._tidy(changes)
             except BaseException:
                 if self._file.writer.in_transaction:
                     self._execute("ROLLBACK")
@@ -147,6 +150,17 @@ class Writer:
         except sqlite3.Error as error:
             _log.error("a change of a collection failed: %s", error)
             raise NotKept("the cache could not write to its disk") from None
+
+    def _tidy(self, changes: _Changes) -> None:
+        """Move what was committed from the WAL into the file, now and then, while searches go on."""
+        self._unmoved += sum(len(keys) for _, keys in changes.gone) + sum(len(some) for _, some in changes.come)
+        if self._unmoved < _MOVED_AT_ONCE:
+            return
+        try:
+            self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._unmoved = 0
+        except sqlite3.Error as error:  # what was committed is safe where it is
+            _log.warning("collections stay in the WAL for now: %s", error)
 
     def _apply(self, changes: _Changes) -> None:
         for collection, keys in changes.gone:
