@@ -6,7 +6,8 @@
         answer = client.ask("What is the capital of France?", budget_ms=300, on_token=print)
         print(answer.finish_reason, answer.cache.verdict, answer.timings.first_token_ms)
 
-`VisionClient` and `AudioClient` ask the services for pictures and for speech directly.
+`VisionClient` and `AudioClient` ask the services for pictures and for speech directly; `CollectionClient` keeps the
+documents that answers may go by.
 
 The clients are imported when first used: they bring gRPC, which takes longer to load than the rest of a small program.
 """
@@ -16,6 +17,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hedgerow._collected import (
+    Collection,
+    CollectionDocument,
+    CollectionHit,
+    CollectionPut,
+    CollectionSearch,
+    Passage,
+)
 from hedgerow._errors import (
     Cancelled,
     DeadlineExceeded,
@@ -81,6 +90,8 @@ if TYPE_CHECKING:
     from hedgerow._audio import AudioClient
     from hedgerow._audio_aio import AsyncAudioClient
     from hedgerow._client import AnswerStream, Client, Conversation
+    from hedgerow._collection import CollectionClient
+    from hedgerow._collection_aio import AsyncCollectionClient
     from hedgerow._streams import EventStream
     from hedgerow._streams_aio import AsyncEventStream
     from hedgerow._vision import VisionClient
@@ -94,6 +105,7 @@ __all__ = [
     "AsyncAnswerStream",
     "AsyncAudioClient",
     "AsyncClient",
+    "AsyncCollectionClient",
     "AsyncConversation",
     "AsyncEventStream",
     "AsyncVisionClient",
@@ -106,6 +118,12 @@ __all__ = [
     "Citations",
     "Classification",
     "Client",
+    "Collection",
+    "CollectionClient",
+    "CollectionDocument",
+    "CollectionHit",
+    "CollectionPut",
+    "CollectionSearch",
     "Conversation",
     "ConversationEvent",
     "DeadlineExceeded",
@@ -129,6 +147,7 @@ __all__ = [
     "NotFound",
     "Options",
     "Partial",
+    "Passage",
     "Patch",
     "PermissionDenied",
     "PlannedStage",
@@ -169,11 +188,13 @@ _LAZY = {
     "AsyncAnswerStream": "_aio",
     "AsyncAudioClient": "_audio_aio",
     "AsyncClient": "_aio",
+    "AsyncCollectionClient": "_collection_aio",
     "AsyncConversation": "_aio",
     "AsyncEventStream": "_streams_aio",
     "AsyncVisionClient": "_vision_aio",
     "AudioClient": "_audio",
     "Client": "_client",
+    "CollectionClient": "_collection",
     "Conversation": "_client",
     "EventStream": "_streams",
     "VisionClient": "_vision",

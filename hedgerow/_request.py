@@ -172,10 +172,10 @@ def live_blocks(block: bytes, form: AudioFormat) -> Iterator[bytes]:
         yield block[at : at + _BLOCK_BYTES]
 
 
-def refuse_too_large(request: Proto) -> None:
+def refuse_too_large(request: Proto, way_out: str = "") -> None:
     """Raise `InvalidArgument` for a message that no service would take, with what to do about it."""
     if (size := request.ByteSize()) > MAX_MESSAGE_BYTES:
-        raise invalid("request", f"at most {MAX_MESSAGE_BYTES} bytes", size, _way_out(request))
+        raise invalid("request", f"at most {MAX_MESSAGE_BYTES} bytes", size, way_out or _way_out(request))
 
 
 def _way_out(request: Proto) -> str:

@@ -81,6 +81,7 @@ def demo_mesh(
     numbers = range(ports, ports + len(SERVICES)) if isinstance(ports, int) else ports
     at = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, numbers, strict=True)}
     settings["cache"]["DATABASE"] = str(state_dir.resolve() / "cache.db")
+    settings["cache"]["COLLECTIONS_DATABASE"] = str(state_dir.resolve() / "collections.db")
     settings["gateway"] = found_at(at)
     if http_port:
         settings["gateway"]["HTTP_ADDRESS"] = f"127.0.0.1:{http_port}"

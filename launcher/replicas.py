@@ -120,6 +120,8 @@ class ReplicatedMesh:
                 more = {"LAME_DUCK_MS": str(LAME_DUCK_MS)}
                 if service in SHARING:
                     more["REDIS_URL"] = f"redis://{self._at('redis')}/0"
+                if service == "cache":
+                    more["COLLECTIONS_DATABASE"] = str(self.state_dir / f"collections-{name}.db")
                 if port := self._http_port(name):
                     more["HTTP_ADDRESS"] = f"127.0.0.1:{port}"
                 yield self._own(name, service, {**told, **more})

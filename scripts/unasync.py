@@ -15,6 +15,7 @@ SDK = Path(__file__).parents[1] / "hedgerow"
 DERIVED = {
     "_aio.py": "_client.py",
     "_audio_aio.py": "_audio.py",
+    "_collection_aio.py": "_collection.py",
     "_vision_aio.py": "_vision.py",
     "_streams_aio.py": "_streams.py",
 }

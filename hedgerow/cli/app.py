@@ -11,6 +11,7 @@ from hedgerow.cli.certs import certs
 from hedgerow.cli.chat import chat
 from hedgerow.cli.check import check
 from hedgerow.cli.classify import classify
+from hedgerow.cli.collection import collection
 from hedgerow.cli.config import config
 from hedgerow.cli.demo import demo
 from hedgerow.cli.init import init
@@ -33,5 +34,6 @@ app = typer.Typer(
 for command in (init, check, up, render, ask, chat, transcribe, classify, tools, status, certs, demo, bench):
     app.command()(command)
 app.add_typer(cache, name="cache")
+app.add_typer(collection, name="collection")
 app.add_typer(mesh, name="mesh")
 app.add_typer(config, name="config")

@@ -55,7 +55,7 @@ def stats(
 
     from hedgerow.cli.failures import reported
 
-    peers = _peers(caches, state_dir, tls_dir)
+    peers = peers_at(caches, state_dir, tls_dir)
     with reported(as_json):
         counts = asyncio.run(_ask_all(peers, _get_stats))
     found = [{"address": peer.target, **count} for peer, count in zip(peers, counts, strict=True)]
@@ -100,7 +100,7 @@ def clear(
         return reply.removed
 
     with reported(as_json):
-        removed = sum(asyncio.run(_ask_all(_peers(caches, state_dir, tls_dir), forget)))
+        removed = sum(asyncio.run(_ask_all(peers_at(caches, state_dir, tls_dir), forget)))
     print(json.dumps({"removed": removed}) if as_json else f"removed {removed}")
 
 
@@ -143,7 +143,8 @@ def warm(
     raise typer.Exit(failed > 0)
 
 
-def _peers(caches: Sequence[str] | None, state_dir: Path, tls_dir: Path | None) -> list[Peer]:
+def peers_at(caches: Sequence[str] | None, state_dir: Path, tls_dir: Path | None) -> list[Peer]:
+    """The cache services that are named, else those of the mesh that runs in `state_dir`."""
     from hedgerow._peer import Peer
 
     reach = options.reach(DEFAULT_CACHE, "cache", tls_dir=tls_dir)

@@ -101,7 +101,7 @@ def _own(
 ) -> dict[str, object]:
     """What it is told because it is a container."""
     if part.service == "cache":
-        return {"DATABASE": f"{DATA}/answers.sqlite"}
+        return {"DATABASE": f"{DATA}/answers.sqlite", "COLLECTIONS_DATABASE": f"{DATA}/collections.sqlite"}
     if part.service != "gateway":
         return {}
     told: dict[str, object] = dict(gateway_finds(found, addresses))

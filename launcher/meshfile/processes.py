@@ -76,7 +76,10 @@ class _Local:
     def _own(self, part: Part, everybody: Iterable[Part]) -> dict[str, str]:
         """What it is told because it runs here."""
         if part.service == "cache":
-            return {"DATABASE": str(self.file.cache.database or self.state_dir / "cache.db")}
+            return {
+                "DATABASE": str(self.file.cache.database or self.state_dir / "cache.db"),
+                "COLLECTIONS_DATABASE": str(self.file.cache.collections or self.state_dir / "collections.db"),
+            }
         if part.service != "gateway":
             return {}
         found = {name: as_text(value) for name, value in gateway_finds(list(everybody), self._addresses).items()}

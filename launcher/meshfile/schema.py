@@ -104,10 +104,17 @@ class Gateway(WithSettings):
 class Cache(WithSettings):
     """Answers that are kept. `cache: false` turns it off."""
 
-    elsewhere: ClassVar[Mapping[str, str]] = {"database": "database", "redis_url": "redis_url"}
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        "database": "database",
+        "collections_database": "collections",
+        "redis_url": "redis_url",
+    }
 
     enabled: bool = Field(True, description="Whether there is one.")
     database: NewFile | None = Field(None, description="SQLite file of the entries. Without it, in the state folder.")
+    collections: NewFile | None = Field(
+        None, description="SQLite file of collections of documents. Without it, in the state folder."
+    )
     redis_url: RedisUrl | None = Field(
         None,
         description="Redis for the entries, and for what gateways and routers share: quotas, hedges, latencies. "

@@ -11,24 +11,36 @@ from contextlib import asynccontextmanager
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.collection.v1 import collection_pb2
+from hedgerow.tool.v1 import tool_pb2
 from services.cache import engines, metrics, stores
 from services.cache.answers import Answers
+from services.cache.collections.behind import EmbedderBehind
+from services.cache.collections.collections import Collections
+from services.cache.collections.file import CollectionFile
+from services.cache.collections.servicer import CollectionServicer
+from services.cache.collections.settings import MOST_TOKENS
+from services.cache.collections.tools import ToolServicer
 from services.cache.config import CacheSettings
 from services.cache.conversion import NoModel
 from services.cache.embedding import Embedder
 from services.cache.entries import Entries
+from services.cache.errors import DatabaseRefused
 from services.cache.memory import Memory
 from services.cache.servicer import CacheServicer
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
 from services.runtime.process import serve
+from services.runtime.rpc.boundary import Servicer
 
 _CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
+_COLLECTION = collection_pb2.DESCRIPTOR.services_by_name["CollectionService"]
+_TOOL = tool_pb2.DESCRIPTOR.services_by_name["ToolService"]
 _log = logging.getLogger("services.cache")
 
 
 @asynccontextmanager
-async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDescriptor, CacheServicer]]:
+async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDescriptor, Servicer]]:
     """A cache that is loaded from its store and warm."""
     engine = await _engine(settings)
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
@@ -41,12 +53,14 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
         try:
             await store.load()
             _log.info("%d entries loaded", len(entries))
-            with metrics.exported(answers):
-                async with asyncio.TaskGroup() as tasks:
-                    running = [tasks.create_task(store.run()), tasks.create_task(_sweep(answers, settings))]
-                    yield {_CACHE: servicer}
-                    for task in running:
-                        task.cancel()
+            async with _collections(settings, engine, embedder) as collections:
+                with metrics.exported(answers, collections):
+                    async with asyncio.TaskGroup() as tasks:
+                        work = (store.run(), _sweep(answers, settings), collections.run())
+                        running = [tasks.create_task(each) for each in work]
+                        yield {_CACHE: servicer, **_faces(collections, settings)}
+                        for task in running:
+                            task.cancel()
         finally:
             servicer.drain()
             answers.sweep()
@@ -54,14 +68,45 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
             answers.close()
 
 
+@asynccontextmanager
+async def _collections(
+    settings: CacheSettings, engine: engines.Engine, embedder: Embedder
+) -> AsyncIterator[Collections]:
+    """What is in their file. Ends the process with 2 where that is not usable."""
+    limits = settings.collections
+    try:
+        file = await asyncio.to_thread(CollectionFile, settings.collections_database, engines.DIMENSION)
+    except DatabaseRefused as error:
+        _log.critical("%s", error)
+        raise SystemExit(2) from None
+    behind = EmbedderBehind(lambda: _load(settings, MOST_TOKENS))
+    collections = Collections(file, embedder, behind, engine.length, limits, _now_ms)
+    try:
+        _log.info("%d snippets loaded", await asyncio.to_thread(file.load, engine.name))
+        yield collections
+    finally:
+        collections.close()
+
+
+def _faces(collections: Collections, settings: CacheSettings) -> Mapping[ServiceDescriptor, Servicer]:
+    limits = settings.collections
+    return {
+        _COLLECTION: CollectionServicer(collections, limits, settings.max_waiting_bytes),
+        _TOOL: ToolServicer(collections, limits.reusable_ms),
+    }
+
+
 async def _engine(settings: CacheSettings) -> engines.Engine:
     """A warm one. Ends the process with 2 where there is no model for it."""
-    told = (settings.embedder, settings.model_cache, settings.max_embedded_tokens, settings.model)
     try:
-        return await asyncio.to_thread(engines.load, *told)
+        return await asyncio.to_thread(_load, settings, settings.max_embedded_tokens)
     except NoModel as error:
         _log.error("%s", error)
         raise SystemExit(2) from None
+
+
+def _load(settings: CacheSettings, max_tokens: int) -> engines.Engine:
+    return engines.load(settings.embedder, settings.model_cache, max_tokens, settings.model)
 
 
 def _now_ms() -> int:
@@ -75,4 +120,4 @@ async def _sweep(answers: Answers, settings: CacheSettings) -> None:
 
 
 if __name__ == "__main__":
-    serve.main("cache", CacheSettings, [_CACHE], assemble)
+    serve.main("cache", CacheSettings, [_CACHE, _COLLECTION, _TOOL], assemble)

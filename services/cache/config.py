@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.cache.collections.settings import CollectionSettings
 from services.cache.entries import OVERHEAD_BYTES
 from services.cache.stores import STORES
 from services.runtime import limits
@@ -16,6 +17,7 @@ from services.runtime.security.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
 _REQUEST_BYTES = 1024  # of a store, beside its question and its answer
+_DOCUMENT_LINES = 4  # source, title, description, and what is around them: at most 1024 bytes each
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -43,9 +45,9 @@ class CacheSettings(ServiceSettings):
     max_waiting_bytes: int = Field(
         64 * 1024 * 1024,
         ge=1,
-        description="Size of the requests that wait, in bytes, and as much of what waits for the disk; a tenant may "
-        "have as much of it as is free. What is too much is refused as RESOURCE_EXHAUSTED. In memory a request takes "
-        "up to five times its size.",
+        description="Size of the requests that wait, in bytes, and as much each of what waits for the disk and of "
+        "documents that are put; a tenant may have as much of it as is free. What is too much is refused as "
+        "RESOURCE_EXHAUSTED. In memory a request takes up to five times its size.",
     )
     default_ttl_ms: int = Field(_DAY_MS, ge=1, description="How long an answer is kept when the caller does not say.")
     max_ttl_ms: int = Field(30 * _DAY_MS, ge=1, description="The longest an answer is kept, whatever the caller says.")
@@ -98,6 +100,14 @@ class CacheSettings(ServiceSettings):
     sweep_interval_ms: int = Field(
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."
     )
+    collections_database: str = Field(
+        "",
+        description="SQLite file that keeps collections of documents, also beside a Redis: each replica has its own. "
+        "Empty: forgotten when the process ends.",
+    )
+    collections: CollectionSettings = Field(
+        CollectionSettings(), description="How much there may be in collections, as JSON."
+    )
     watch_queue: int = Field(4_096, ge=1, description="Removals a watcher may be behind before its stream is ended.")
 
     @field_validator("model", mode="before")
@@ -130,6 +140,9 @@ class CacheSettings(ServiceSettings):
             raise ValueError(
                 f"max_message_bytes: at least max_question_bytes + max_answer_bytes + {_REQUEST_BYTES}, {largest}"
             )
+        document = self.collections.max_document_bytes + _REQUEST_BYTES * _DOCUMENT_LINES
+        if self.max_message_bytes < document:
+            raise ValueError(f"max_message_bytes: at least collections.max_document_bytes and 4096, {document}")
         if self.max_waiting_bytes < 2 * largest:
             raise ValueError(f"max_waiting_bytes: at least twice the largest request, {2 * largest}")
         return self

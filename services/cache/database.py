@@ -78,8 +78,8 @@ class Database:
         """Open the file, or create it. Raises `DatabaseRefused`, and leaves the file alone, when it is not usable."""
         try:
             if path:
-                _check_header(Path(path))
-                _make_private(Path(path))
+                check_header(Path(path), APPLICATION_ID)
+                make_private(Path(path))
             self._connection = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare()
@@ -140,7 +140,7 @@ class Database:
         self._connection.close()
 
 
-def _make_private(path: Path) -> None:
+def make_private(path: Path) -> None:
     """It holds what tenants asked and were answered. What SQLite puts beside it gets the mode of the file itself."""
     os.close(open_private(str(path), os.O_CREAT | os.O_RDWR))
     for file in (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))):
@@ -151,7 +151,7 @@ def _make_private(path: Path) -> None:
             _log.warning("%s can be read by others, and that cannot be changed: %s", file, error)
 
 
-def _check_header(path: Path) -> None:
+def check_header(path: Path, application_id: int) -> None:
     """Look at the file before SQLite does: opening a foreign one could already change it.
 
     Source: https://www.sqlite.org/fileformat.html#the_database_header
@@ -163,5 +163,5 @@ def _check_header(path: Path) -> None:
         header = file.read(100)
     if header and not header.startswith(b"SQLite format 3\0"):
         raise DatabaseRefused("it is not an SQLite database")
-    if header and int.from_bytes(header[68:72]) != APPLICATION_ID:
+    if header and int.from_bytes(header[68:72]) != application_id:
         raise DatabaseRefused("it belongs to another application")

@@ -31,6 +31,9 @@ class Engine(Protocol):
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
         """For each text a unit vector, or None where it is longer than the engine may read."""
 
+    def length(self, text: str) -> int:
+        """How many of its own pieces a text has, without those that mark its ends. May be asked on any thread."""
+
     def unseen(self, asked: str, stored: str) -> str:
         """How two texts differ in what their vectors cannot show, for people; empty when they do not."""
 
@@ -69,7 +72,8 @@ class CTranslate2Engine:
     def __init__(self, model: Path, max_tokens: int):
         """`model` is a folder made by `conversion.convert`."""
         self._tokens = Tokens(model / TOKENIZER, max_tokens)
-        self.unseen, self.max_characters = self._tokens.unseen, self._tokens.max_characters
+        self.unseen, self.length = self._tokens.unseen, self._tokens.length
+        self.max_characters = self._tokens.max_characters
         self._encoder = ctranslate2.Encoder(str(model), device="cpu", intra_threads=1, inter_threads=1)
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
@@ -98,7 +102,8 @@ class SentenceTransformersEngine:
 
         torch.set_num_threads(1)
         self._tokens = Tokens(model / TOKENIZER, max_tokens)
-        self.unseen, self.max_characters = self._tokens.unseen, self._tokens.max_characters
+        self.unseen, self.length = self._tokens.unseen, self._tokens.length
+        self.max_characters = self._tokens.max_characters
         self._model = SentenceTransformer(str(model), device="cpu")
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:

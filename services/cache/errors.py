@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from google.rpc import code_pb2
 
-from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
+from services.runtime.errors import Exhausted, Missing, ServiceError, TooLate, Unavailable
 
 _COME_BACK_S = 1.0
 
@@ -43,6 +43,35 @@ class Conflict(ServiceError):
 
     def __init__(self) -> None:
         super().__init__("the entry or its tenant was invalidated since the answer was begun")
+
+
+class CollectionFull(Exhausted):
+    """One more would be over a limit of the collection, of its tenant or of all: something has to be removed first."""
+
+    reason: ClassVar[str] = "COLLECTION_FULL"
+
+    def __init__(self, what: str, limit: str, value: int):
+        """`collection docs: at most 10000 documents, got 10001`."""
+        super().__init__(f"{what}: {limit}, got {value}", limit=limit, value=str(value))
+
+
+class NoCollection(Missing):
+    """The tenant has no collection of that name; whether others have, nobody is told."""
+
+    reason: ClassVar[str] = "NO_COLLECTION"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"collection: there is no {name}", collection=name)
+
+
+class Dropped(ServiceError):
+    """The collection was dropped while a document was put into it: nothing of it was kept."""
+
+    code: ClassVar[int] = code_pb2.ABORTED
+    reason: ClassVar[str] = "DROPPED"
+
+    def __init__(self) -> None:
+        super().__init__("the collection was dropped since the document was sent")
 
 
 class FellBehind(Exhausted):

@@ -10,12 +10,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from services.cache.answers import Answers
+from services.cache.collections.collections import Collections
 
 
 @contextmanager
-def exported(answers: Answers) -> Iterator[None]:
-    """Serve the metrics of a cache while it lives."""
-    collector = _Counts(answers)
+def exported(answers: Answers, collections: Collections) -> Iterator[None]:
+    """Serve the metrics of a cache and its collections while they live."""
+    collector = _Counts(answers, collections)
     REGISTRY.register(collector)
     try:
         yield
@@ -24,10 +25,14 @@ def exported(answers: Answers) -> Iterator[None]:
 
 
 class _Counts(Collector):
-    def __init__(self, answers: Answers):
-        self._answers = answers
+    def __init__(self, answers: Answers, collections: Collections):
+        self._answers, self._collections = answers, collections
 
     def collect(self) -> Iterable[Metric]:
+        yield from self._of_answers()
+        yield from self._of_collections()
+
+    def _of_answers(self) -> Iterable[Metric]:
         stats, embedder = self._answers.stats, self._answers.embedder
         lookups = {"exact": stats.exact_hits, "semantic": stats.semantic_hits, "miss": stats.misses}
         removals = {"evicted": stats.evictions, "expired": stats.expirations}
@@ -44,9 +49,20 @@ class _Counts(Collector):
         yield GaugeMetricFamily("hedgerow_cache_entries", "Entries held.", len(self._answers.entries))
         yield GaugeMetricFamily("hedgerow_cache_bytes", "Size of the entries held.", self._answers.entries.bytes)
 
+    def _of_collections(self) -> Iterable[Metric]:
+        stats, prefix = self._collections.stats, "hedgerow_collection"
+        snippets = {"embedded": self._collections.behind.embedded, "kept": stats.kept}
+        yield CounterMetricFamily(f"{prefix}_searches", "Searches.", stats.searches)
+        yield CounterMetricFamily(f"{prefix}_searches_words_only", "Of them, by words alone.", stats.words_only)
+        yield CounterMetricFamily(f"{prefix}_searches_empty", "Of them, without a hit.", stats.empty)
+        yield CounterMetricFamily(f"{prefix}_puts", "Documents put.", stats.puts)
+        yield CounterMetricFamily(f"{prefix}_puts_unchanged", "Of them, kept already as they were.", stats.unchanged)
+        yield _counter("snippets", "Snippets put, by where their vectors came from.", "vector", snippets, prefix)
+        yield GaugeMetricFamily(f"{prefix}_snippets_held", "Snippets held.", self._collections.snippets)
 
-def _counter(name: str, help_text: str, label: str, values: dict[str, int]) -> Metric:
-    family = CounterMetricFamily(f"hedgerow_cache_{name}", help_text, labels=[label])
+
+def _counter(name: str, help_text: str, label: str, values: dict[str, int], prefix: str = "hedgerow_cache") -> Metric:
+    family = CounterMetricFamily(f"{prefix}_{name}", help_text, labels=[label])
     for value, count in values.items():
         family.add_metric([value], count)
     return family

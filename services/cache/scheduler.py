@@ -36,12 +36,15 @@ class Job:
 
 
 class Scheduler:
-    """At most `_MAX_WAITING` texts wait. Two batches are taken out of turn: one runs, and one gathers meanwhile."""
+    """At most `_MAX_WAITING` texts wait. Two batches are taken out of turn: one runs, and one gathers meanwhile.
 
-    def __init__(self, engine: Engine):
-        self._engine = engine
-        self._thread = ThreadPoolExecutor(1, "embed")
-        self._batcher = Batcher("embed", self._run, engine.max_batch, max_delay_s=0)
+    `name` is the thread's and the batcher's; `seconds` observes how long batches take.
+    """
+
+    def __init__(self, engine: Engine, name: str = "embed", seconds: Histogram = _SECONDS):
+        self._engine, self._seconds = engine, seconds
+        self._thread = ThreadPoolExecutor(1, name)
+        self._batcher = Batcher(name, self._run, engine.max_batch, max_delay_s=0)
         self._places: FairPlaces[Job] = FairPlaces(2 * engine.max_batch, self._start)
 
     def put(self, tenant: str, text: str) -> Job:
@@ -94,7 +97,7 @@ class Scheduler:
     def _time(self, texts: list[str]) -> list[Vector | None]:
         started = time.perf_counter()
         vectors = self._engine.embed_batch(texts)
-        _SECONDS.observe(time.perf_counter() - started)
+        self._seconds.observe(time.perf_counter() - started)
         return vectors
 
 

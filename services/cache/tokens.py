@@ -14,7 +14,7 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as Model
 
 _LONGEST_WORD = 100  # in characters; a longer one is unknown
-_CHARACTERS_PER_TOKEN = 16  # far more than any language needs; longer texts are not looked at
+CHARACTERS_PER_TOKEN = 16  # far more than any language needs; longer texts are not looked at
 _INSIDE = "##"  # marks a piece that goes on with a word
 
 
@@ -28,7 +28,7 @@ class Tokens:
 
     def __init__(self, file: Path, max_tokens: int):
         """`file` is the model's `tokenizer.json`."""
-        self._max_tokens, self.max_characters = max_tokens, max_tokens * _CHARACTERS_PER_TOKEN
+        self._max_tokens, self.max_characters = max_tokens, max_tokens * CHARACTERS_PER_TOKEN
         self._model = Model.from_file(str(file))
         self._model.no_padding()
         self._model.no_truncation()
@@ -37,6 +37,10 @@ class Tokens:
         """The pieces of a text, None for one that is too long."""
         ids: list[int] = self._model.encode(text).ids
         return ids if len(ids) <= self._max_tokens else None
+
+    def length(self, text: str) -> int:
+        """How many pieces a text has, without the two that mark its ends."""
+        return len(self._model.encode(text, add_special_tokens=False).ids)
 
     def unseen(self, asked: str, stored: str) -> str:
         """How two texts differ in what the model does not see, for people; empty when they do not."""

@@ -39,6 +39,9 @@ class VectorIndex:
     def __contains__(self, partition: bytes) -> bool:
         return partition in self._partitions
 
+    def __len__(self) -> int:
+        return len(self._ids)
+
     def add(self, partition: bytes, vectors: Iterable[tuple[str, Vector]]) -> None:
         """Add vectors by key; the keys must not be there."""
         keys, rows = zip(*vectors, strict=True)
@@ -57,9 +60,10 @@ class VectorIndex:
         for removed in ids:
             del self._keys[removed]
         index = self._partitions[partition]
-        index.remove_ids(faiss.IDSelectorBatch(np.array(ids, np.int64)))
-        if not index.ntotal:
+        if len(ids) == index.ntotal:
             del self._partitions[partition]
+        else:
+            index.remove_ids(faiss.IDSelectorBatch(np.array(ids, np.int64)))
 
     def nearest(self, partition: bytes, vector: Vector, count: int) -> list[tuple[str, float]]:
         """Up to `count` (key, cosine similarity) of a partition, nearest first."""

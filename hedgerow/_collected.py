@@ -1,0 +1,65 @@
+"""Collections of documents, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A part of a document that stands for itself."""
+
+    text: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionPut:
+    """What came of a document that was put."""
+
+    unchanged: bool  # it was kept already, just as it is
+    snippets: int  # how many it has
+    embedded: int  # how many of them had to be
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """What is known of a collection."""
+
+    name: str
+    description: str  # as models are told it
+    documents: int
+    snippets: int
+    bytes: int  # of its texts
+    waiting: int  # snippets that another embedder has embedded: until they are anew, only words find them
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionDocument:
+    """What is known of a document besides its text."""
+
+    source: str
+    title: str
+    snippets: int
+    bytes: int
+    changed_at_ms: int  # Unix time
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionHit:
+    """A snippet that was found."""
+
+    source: str  # its document
+    title: str  # the headings that it stands under, outermost first
+    text: str  # as it stands in the document
+    score: float  # 1: the first by meaning and by words
+    similarity: float | None  # cosine, 0 to 1; None where meaning did not find it
+    ordinal: int  # which snippet of its document it is, from 0
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSearch:
+    """What was found, best first."""
+
+    hits: tuple[CollectionHit, ...]
+    words_only: bool  # the question was too long to be embedded, or there was no time for it

@@ -1,0 +1,108 @@
+"""The asyncio client of collections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from hedgerow import _collection_messages as messages
+from hedgerow._base_aio import AsyncServiceClient
+from hedgerow._collected import (
+    Collection,
+    CollectionDocument,
+    CollectionPut,
+    CollectionSearch,
+    Passage,
+)
+from hedgerow._peer import Peer
+from hedgerow._tls import Tls
+from hedgerow.collection.v1 import collection_pb2, collection_pb2_grpc
+
+
+class AsyncCollectionClient(AsyncServiceClient):
+    """The collections of one tenant in a cache service, over one pooled connection that is opened when first used.
+
+    Safe to share between tasks of one loop.
+
+    A replica of the service keeps collections of its own: what is changed at one has to be changed at each. `budget_ms`
+    is the time a call may take.
+    """
+
+    def __init__(
+        self,
+        target: str = messages.DEFAULT_TARGET,
+        *,
+        tenant: str = messages.DEFAULT_TENANT,
+        default_budget_ms: int = messages.DEFAULT_BUDGET_MS,
+        tls: Tls | None = None,
+    ):
+        super().__init__(Peer(target, None, "cache service", tls), collection_pb2_grpc.CollectionServiceStub)
+        self._tenant, self._default_budget_ms = tenant, default_budget_ms
+
+    async def put(
+        self,
+        collection: str,
+        source: str,
+        text: str = "",
+        *,
+        passages: Sequence[Passage] = (),
+        title: str = "",
+        format: Literal["plain", "markdown"] | None = None,
+        description: str = "",
+        budget_ms: int = messages.PUT_BUDGET_MS,
+    ) -> CollectionPut:
+        """Put a document in place of any of the same `source`: a text, which is cut, or passages that are cut already.
+        It is on disk and found when this returns; one that has not changed costs nothing.
+
+        `format` goes by the source's ending where it is not given. `description` says what the collection is about, as
+        models are told it.
+        """
+        request = messages.put_request(self._tenant, collection, source, text, passages, title, format, description)
+        return messages.put(await self._call(self._stub.PutDocument, request, budget_ms / 1000))
+
+    async def remove(self, collection: str, sources: Iterable[str], *, budget_ms: int | None = None) -> int:
+        """Remove documents, and return how many there were. Raises `NotFound` where there is no such collection."""
+        removed = 0
+        for request in messages.remove_requests(self._tenant, collection, sources):
+            removed += (await self._call(self._stub.RemoveDocuments, request, self._timeout_s(budget_ms))).removed
+        return removed
+
+    async def documents(self, collection: str, *, budget_ms: int | None = None) -> tuple[CollectionDocument, ...]:
+        """The documents of a collection by source. Raises `NotFound` where there is none."""
+        request = collection_pb2.ListDocumentsRequest(tenant=self._tenant, collection=collection)
+        found: list[CollectionDocument] = []
+        while True:
+            reply = await self._call(self._stub.ListDocuments, request, self._timeout_s(budget_ms))
+            found += messages.documents(reply)
+            request.page_token = reply.next_page_token
+            if not request.page_token:
+                return tuple(found)
+
+    async def collections(self, *, budget_ms: int | None = None) -> tuple[Collection, ...]:
+        """The tenant's collections by name."""
+        request = collection_pb2.ListCollectionsRequest(tenant=self._tenant)
+        reply = await self._call(self._stub.ListCollections, request, self._timeout_s(budget_ms))
+        return messages.collections(reply)
+
+    async def search(
+        self,
+        collection: str,
+        question: str,
+        *,
+        limit: int | None = None,
+        ranking: Literal["both", "meaning", "words"] = "both",
+        budget_ms: int | None = None,
+    ) -> CollectionSearch:
+        """The `limit` snippets that fit a question best, 5 where not given, 50 at most. Raises `NotFound` where there
+        is no such collection."""
+        request = messages.search_request(self._tenant, collection, question, limit, ranking)
+        return messages.search(await self._call(self._stub.Search, request, self._timeout_s(budget_ms)))
+
+    async def drop(self, collection: str, *, budget_ms: int | None = None) -> int:
+        """Remove a collection, and return how many documents were in it."""
+        request = collection_pb2.DropCollectionRequest(tenant=self._tenant, collection=collection)
+        reply = await self._call(self._stub.DropCollection, request, self._timeout_s(budget_ms))
+        return int(reply.removed)
+
+    def _timeout_s(self, budget_ms: int | None) -> float:
+        return (self._default_budget_ms if budget_ms is None else budget_ms) / 1000

@@ -1,0 +1,200 @@
+"""Collections of documents, by tenant and name.
+
+What changes them goes through one thread; what looks into them through another, on which tenants take turns. A change
+is whole or not there, and is on disk when its caller hears of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from services.cache.collections.behind import EmbedderBehind
+from services.cache.collections.cutting import Length, cut, title_of
+from services.cache.collections.documents import Cut, Document, DocumentSummary, Hit, Ranking, Snippet, Summary
+from services.cache.collections.file import CollectionFile
+from services.cache.collections.reading import Reader
+from services.cache.collections.settings import CollectionSettings
+from services.cache.collections.turns import Turns
+from services.cache.collections.writing import Before, Writer
+from services.cache.embedding import Embedder
+from services.cache.errors import CollectionFull
+from services.cache.vectors import Vector, scan_on_one_core
+from services.runtime.deadline import Deadline
+from services.runtime.errors import Exhausted, ServiceError
+
+T = TypeVar("T")
+_MAX_WAITING = 1_000  # looks into collections
+_PAUSE_S = 5.0  # after what the disk or the embedder refused
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What came of a document. `embedded`: those of its snippets that had to be."""
+
+    unchanged: bool
+    snippets: int
+    embedded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Best first. `words_only`: though meaning was to be gone by."""
+
+    hits: Sequence[Hit]
+    words_only: bool
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts since the start."""
+
+    searches: int = 0
+    words_only: int = 0
+    empty: int = 0
+    puts: int = 0
+    unchanged: int = 0
+    kept: int = 0  # snippets whose vectors were there already
+
+
+class Collections:
+    """What callers may do. `embedder` embeds questions, `behind` snippets; both are one model, whose pieces `length`
+    counts. `run()` embeds anew what another one has embedded."""
+
+    def __init__(
+        self,
+        file: CollectionFile,
+        embedder: Embedder,
+        behind: EmbedderBehind,
+        length: Length,
+        limits: CollectionSettings,
+        now_ms: Callable[[], int],
+    ):
+        self.stats, self.behind = Stats(), behind
+        self._file, self._embedder, self._length, self._limits = file, embedder, length, limits
+        self._writer, self._reader = Writer(file, limits, embedder.name, now_ms), Reader(file, embedder.name)
+        self._writes = ThreadPoolExecutor(1, "collect")
+        self._reads = Turns("search", _MAX_WAITING, scan_on_one_core)
+        self._warned = file.lasting
+
+    @property
+    def snippets(self) -> int:
+        """How many can be found by meaning."""
+        return len(self._file.vectors)
+
+    async def put(self, tenant: str, name: str, document: Document, description: str = "") -> Put:
+        """Keep a document, in place of any of the same source, and return when it is found and on disk.
+
+        Raises `CollectionFull`, `Dropped`, `NotKept`, and `Exhausted` when too much waits for the embedder: then what
+        was there before is there still.
+        """
+        self._warn()
+        digest = document.digest(self._limits.snippet_tokens)
+        before = await self._write(partial(self._writer.before, tenant, name, document.source, digest, description))
+        self.stats.puts += 1
+        if before.unchanged is not None:
+            self.stats.unchanged += 1
+            return Put(True, before.unchanged)
+        snippets = await self._write(partial(self._cut, document))
+        vectors, embedded = await self._embed(tenant, snippets, before)
+        ready = Cut(document.source, title_of(document), digest, document.size, snippets, vectors)
+        await self._write(partial(self._writer.put, tenant, name, ready, description, before.collection))
+        return Put(False, len(snippets), embedded)
+
+    async def remove(self, tenant: str, name: str, sources: Sequence[str]) -> int:
+        """Remove documents, and return how many there were. Raises `NoCollection` and `NotKept`."""
+        return await self._write(partial(self._writer.remove, tenant, name, sources))
+
+    async def drop(self, tenant: str, name: str) -> int:
+        """Remove a collection, and return how many documents were in it. Raises `NotKept`."""
+        return await self._write(partial(self._writer.drop, tenant, name))
+
+    async def listed(self, tenant: str) -> list[Summary]:
+        """A tenant's collections by name."""
+        return await self._reads.run(tenant, partial(self._reader.collections, tenant))
+
+    async def documents(self, tenant: str, name: str, after: str, count: int) -> list[DocumentSummary]:
+        """Up to `count` documents in the order of their sources, from the one after `after`. Raises `NoCollection`."""
+        return await self._reads.run(tenant, partial(self._reader.documents, tenant, name, after, count))
+
+    async def search(
+        self, tenant: str, name: str, question: str, count: int, ranking: Ranking, deadline: Deadline
+    ) -> Found:
+        """Up to `count` snippets, best first. Raises `NoCollection`, and `Exhausted` when too much waits."""
+        vector = None if ranking is Ranking.WORDS else await self._question(question, tenant, deadline)
+        look = partial(self._reader.search, tenant, name, question, vector, ranking, count)
+        hits = await self._reads.run(tenant, look)
+        found = Found(hits, ranking is not Ranking.WORDS and vector is None)
+        self.stats.searches += 1
+        self.stats.words_only += found.words_only
+        self.stats.empty += not hits
+        return found
+
+    async def run(self) -> None:
+        """Embed anew what another engine has embedded, document by document; then there is nothing left to do."""
+        count, left = 0, True
+        while left:
+            try:
+                left = await self._renew()
+                count += left
+            except ServiceError as error:
+                _log.warning("documents cannot be embedded anew: %s", error)
+                await asyncio.sleep(_PAUSE_S)
+        if count:
+            _log.info("%d documents embedded anew", count)
+
+    def close(self) -> None:
+        """End the threads and close the file. Nothing may be asked of collections any more."""
+        self.behind.close()
+        self._reads.close()
+        self._writes.shutdown()
+        self._file.close()
+
+    async def _renew(self) -> bool:
+        """Embed one document anew, and say whether there was any."""
+        outdated = await self._write(self._writer.outdated)
+        if outdated:
+            vectors = await self.behind.embed(outdated.searched, outdated.tenant)
+            await self._write(partial(self._writer.renew, outdated, vectors))
+        return outdated is not None
+
+    def _cut(self, document: Document) -> tuple[Snippet, ...]:
+        most = self._limits.max_document_snippets
+        snippets: list[Snippet] = []
+        for snippet in cut(document, self._length, self._limits.snippet_tokens):
+            snippets.append(snippet)
+            if len(snippets) > most:
+                raise CollectionFull("document", f"at most {most} snippets", len(snippets))
+        return tuple(snippets)
+
+    async def _embed(self, tenant: str, snippets: Sequence[Snippet], before: Before) -> tuple[tuple[Vector, ...], int]:
+        """A vector for each snippet, and how many had to be made."""
+        known = dict(before.vectors)
+        new = {snippet.checksum: snippet.searched for snippet in snippets if snippet.checksum not in known}
+        made = await self.behind.embed(list(new.values()), tenant) if new else []
+        known |= zip(new, made, strict=True)
+        self.stats.kept += len(snippets) - len(new)
+        return tuple(known[snippet.checksum] for snippet in snippets), len(new)
+
+    async def _question(self, question: str, tenant: str, deadline: Deadline) -> Vector | None:
+        """Its vector; None where it is too long, or would take more than half of the time that is left."""
+        remaining = deadline.remaining()
+        try:
+            async with asyncio.timeout(None if remaining == float("inf") else remaining / 2):
+                return await self._embedder.embed(question, tenant)
+        except (TimeoutError, Exhausted):
+            return None
+
+    async def _write(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._writes, work)
+
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned = True
+            _log.warning("collections_database is not set: what is put is forgotten when this process ends")

@@ -1,0 +1,184 @@
+"""Cuts a document into snippets that an embedder can read whole.
+
+A snippet is a slice of its document: snippets follow each other, and between two of them there is nothing but white
+space. A cut is made at the first of these borders that makes the parts small enough: a heading, an empty line, the end
+of a sentence (or of a list's item, or a table's row), white space, anywhere. Parts of one section are about equally
+long. Each is searched with the headings that it stands under, which say what "it" is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from services.cache.collections.documents import Document, Format, Snippet
+from services.cache.tokens import CHARACTERS_PER_TOKEN
+
+Length = Callable[[str], int]  # of a text, in the pieces that an embedder reads
+
+BETWEEN = " › "  # headings
+_MARKS = 2  # pieces that the embedder adds to each text
+_TITLE_SHARE = 3  # a title has at most one of so many parts of the room
+# An embedder's pieces end at these, so the length of a whole is the sum of its parts'. Other white space it may drop.
+_SPACE = r"[ \t\r\n]"
+_BORDERS = tuple(
+    re.compile(border)
+    for border in (
+        rf"(?:\r?\n[ \t]*){{2,}}{_SPACE}*",
+        rf"(?<=[.!?…]){_SPACE}+|(?<=[.!?…][\"'”’)\]]){_SPACE}+|(?<=[。！？])|\n(?=[ \t]*(?:[-*+|>]|\d+[.)])[ \t|])",
+        rf"{_SPACE}+",
+    )
+)
+_HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t\r\n]|$)")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A slice of a text. `whole`: it ends at a border, so lengths add up."""
+
+    start: int
+    end: int
+    length: int
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    title: str
+    start: int
+    end: int
+
+
+def cut(document: Document, length: Length, max_tokens: int) -> Iterator[Snippet]:
+    """A document's snippets, in order; the embedder reads at most `max_tokens` of each."""
+    for passage in document.passages:
+        title = BETWEEN.join(filter(None, (document.title, passage.title)))
+        yield from _cut(passage.text, _Section(title, 0, len(passage.text)), length, max_tokens)
+    if not document.passages:
+        for section in _sections(document):
+            yield from _cut(document.text, section, length, max_tokens)
+
+
+def title_of(document: Document) -> str:
+    """Its own title; else the first heading, where it has headings."""
+    if document.title or document.format is Format.PLAIN:
+        return document.title
+    return next((title for _, _, _, title in _headings(document.text)), "")
+
+
+def _cut(text: str, section: _Section, length: Length, max_tokens: int) -> Iterator[Snippet]:
+    lead, room = _titled(section.title, length, max_tokens - _MARKS)
+    for start, end in _packed(list(_parts(text, section.start, section.end, length, room)), room):
+        yield Snippet(section.title, text[start:end], lead)
+
+
+def _titled(title: str, length: Length, room: int) -> tuple[str, int]:
+    """As many of a title's headings as there is room for, the innermost first, and the room that is left."""
+    headings = title.split(BETWEEN) if title else []
+    while headings:
+        told = f"{BETWEEN.join(headings)}\n"
+        if (taken := _measured(told, length, room)) <= room // _TITLE_SHARE:
+            return told, room - taken
+        headings = headings[1:]
+    return "", room
+
+
+def _measured(text: str, length: Length, room: int) -> int:
+    """A text's length. An embedder does not look at one with too many characters, however few pieces they make."""
+    characters = math.ceil(len(text) / CHARACTERS_PER_TOKEN)
+    return characters if characters > room else max(length(text), characters)
+
+
+def _parts(text: str, start: int, end: int, length: Length, room: int, level: int = 0) -> Iterator[_Part]:
+    """Parts that have room, cut at borders no finer than they need to be."""
+    start, end = _stripped(text, start, end)
+    if start == end:
+        return
+    size = _measured(text[start:end], length, room)
+    if size <= room:
+        yield _Part(start, end, size)
+    elif level == len(_BORDERS):
+        yield from _anywhere(text, start, end, length, room)
+    else:
+        for piece in _BORDERS[level].finditer(text, start, end):
+            yield from _parts(text, start, piece.start(), length, room, level + 1)
+            start = piece.end()
+        yield from _parts(text, start, end, length, room, level + 1)
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start] in " \t\r\n":
+        start += 1
+    while start < end and text[end - 1] in " \t\r\n":
+        end -= 1
+    return start, end
+
+
+def _anywhere(text: str, start: int, end: int, length: Length, room: int) -> Iterator[_Part]:
+    """Parts of what has no white space in it."""
+    while start < end:
+        taken = min(room, end - start)
+        while taken > 1 and length(text[start : start + taken]) > room:
+            taken //= 2
+        yield _Part(start, start + taken, room, whole=False)
+        start += taken
+
+
+def _packed(parts: Sequence[_Part], room: int) -> Iterator[tuple[int, int]]:
+    """Neighbours joined into slices that have room, about equally long."""
+    total = sum(part.length for part in parts)
+    wanted = total / max(1, math.ceil(total / room))
+    slice_: list[_Part] = []
+    taken = 0
+    for part in parts:
+        if slice_ and not (taken < wanted and _joins(slice_, part, taken, room)):
+            yield slice_[0].start, slice_[-1].end
+            slice_, taken = [], 0
+        slice_.append(part)
+        taken += part.length
+    if slice_:
+        yield slice_[0].start, slice_[-1].end
+
+
+def _joins(slice_: Sequence[_Part], part: _Part, taken: int, room: int) -> bool:
+    fits = taken + part.length <= room and part.end - slice_[0].start <= room * CHARACTERS_PER_TOKEN
+    return fits and part.whole and slice_[-1].whole
+
+
+def _sections(document: Document) -> Iterator[_Section]:
+    """Slices under one heading each; headings with nothing under them are part of the next."""
+    text, path = document.text, list(filter(None, (document.title,)))
+    if document.format is Format.PLAIN:
+        yield _Section(document.title, 0, len(text))
+        return
+    start = body = 0
+    own: list[tuple[int, str]] = []
+    for at, after, level, title in _headings(text):
+        if text[body:at].strip():
+            yield _Section(_path(path, own), start, at)
+            start = at
+        own = [*(each for each in own if each[0] < level), (level, title)]
+        body = after
+    yield _Section(_path(path, own), start, len(text))
+
+
+def _path(outer: Sequence[str], own: Sequence[tuple[int, str]]) -> str:
+    titles = [title for _, title in own if title]
+    return BETWEEN.join([*(each for each in outer if each not in titles[:1]), *titles])
+
+
+def _headings(text: str) -> Iterator[tuple[int, int, int, str]]:
+    """(start of the line, its end, level, title) of each heading that is not in a fenced block of code."""
+    at, fence = 0, ""
+    for line in text.splitlines(keepends=True):
+        opened = _FENCE.match(line)
+        if fence:
+            fence = "" if opened and opened[1].startswith(fence) else fence
+        elif opened:
+            fence = opened[1]
+        elif found := _HEADING.match(line):
+            yield at, at + len(line), len(found[1]), line[found.end() :].strip().rstrip("#").rstrip()
+        at += len(line)

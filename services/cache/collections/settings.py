@@ -1,0 +1,40 @@
+"""The settings of collections: how much there may be in them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MOST_TOKENS = 256  # that the embedder reads; more of a snippet would be passed over
+
+
+class CollectionSettings(BaseModel):
+    """How much there may be in collections of documents, and what becomes of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    snippet_tokens: int = Field(
+        128,
+        ge=32,
+        le=MOST_TOKENS,
+        description="Longest snippet, in word pieces of the embedder, with the heading that is searched with it. The "
+        "model was trained on 128. Documents are cut anew when they are put again.",
+    )
+    max_document_bytes: int = Field(1024 * 1024, ge=1, description="Largest document taken, in bytes of its text.")
+    max_document_snippets: int = Field(10_000, ge=1, description="Most snippets of one document.")
+    max_documents: int = Field(10_000, ge=1, description="Most documents in one collection.")
+    max_snippets: int = Field(100_000, ge=1, description="Most snippets in one collection.")
+    max_bytes: int = Field(128 * 1024 * 1024, ge=1, description="Size of the texts in one collection, in bytes.")
+    max_collections: int = Field(100, ge=1, description="Most collections of one tenant.")
+    max_tenant_bytes: int = Field(
+        512 * 1024 * 1024, ge=1, description="Size of the texts in all collections of one tenant, in bytes."
+    )
+    max_snippets_held: int = Field(
+        500_000, ge=1, description="Most snippets of all tenants together; in memory each takes 1.5 KB."
+    )
+    reusable_ms: int = Field(
+        60_000,
+        ge=0,
+        le=86_400_000,
+        description="How long gateways may use what a search found again, for the same question of the same tenant. "
+        "What is put or removed meanwhile is not seen.",
+    )

@@ -1,0 +1,162 @@
+"""Snippets are a document's own text, whole and in order, and no longer than an embedder reads."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.cache.collections.cutting import BETWEEN, cut, title_of
+from services.cache.collections.documents import Document, Format, Passage, Snippet
+from services.cache.tokens import CHARACTERS_PER_TOKEN
+
+CAP = 32
+MARKS = 2  # of the embedder's own pieces
+PIECES = re.compile(r"\w{1,7}|[^\w\s]")  # as embedders have them: words fall into pieces, punctuation stands alone
+
+
+def length(text: str) -> int:
+    return len(PIECES.findall(text))
+
+
+def document(text: str, format: Format = Format.MARKDOWN, title: str = "") -> Document:
+    return Document("handbook.md", title, text, format)
+
+
+def cut_up(text: str, format: Format = Format.MARKDOWN, title: str = "") -> list[Snippet]:
+    return list(cut(document(text, format, title), length, CAP))
+
+
+def words(count: int, word: str = "word") -> str:
+    return " ".join(f"{word}{number}" for number in range(count))
+
+
+# What cuts are made at, and what could hide them, among text of several scripts.
+MORSELS = st.sampled_from(
+    [
+        "# One\n",
+        "## Two ##\n",
+        "###### Six\n",
+        "```\n# no heading\n",
+        "\n\n",
+        "\n",
+        " ",
+        "\t",
+        ". ",
+        "? ",
+        "。",
+        "…",
+        "\n- item ",
+        "| cell |\n",
+        "1. step ",
+        "Redis is away",
+        "שלום עולם",
+        "你好世界",
+        "a" * 700,
+        "é" * 40,
+        "\x1c",
+        "\u2028",
+        "🙂" * 30,
+        "x.",
+    ]
+)
+
+
+@given(st.lists(MORSELS, max_size=60).map("".join), st.sampled_from(Format), st.sampled_from(["", "Title", words(40)]))
+def test_nothing_is_lost_nor_said_twice_and_nothing_is_too_long(text: str, format: Format, title: str) -> None:
+    snippets = cut_up(text, format, title)
+    at = 0
+    for snippet in snippets:
+        start = text.index(snippet.text, at)
+        assert not text[at:start].strip(" \t\r\n")  # between two of them is nothing but white space
+        at = start + len(snippet.text)
+        assert length(snippet.searched) <= CAP - MARKS
+        assert len(snippet.searched) <= CAP * CHARACTERS_PER_TOKEN
+    assert not text[at:].strip(" \t\r\n")
+
+
+@given(st.text(max_size=2_000))
+def test_the_same_holds_of_any_text(text: str) -> None:
+    snippets = cut_up(text)
+    assert "".join("".join(snippet.text for snippet in snippets).split()) == "".join(text.split())
+    assert all(length(snippet.searched) <= CAP - MARKS for snippet in snippets)
+
+
+def test_a_snippet_says_under_which_headings_it_stands() -> None:
+    text = "# Mesh\n\nIntro.\n\n## Cache\n\nKept.\n\n### Walls\n\nApart.\n\n## Router\n\nChosen."
+    found = [(snippet.title, snippet.text.splitlines()[-1]) for snippet in cut_up(text)]
+    assert found == [
+        ("Mesh", "Intro."),
+        ("Mesh › Cache", "Kept."),
+        ("Mesh › Cache › Walls", "Apart."),
+        ("Mesh › Router", "Chosen."),
+    ]
+
+
+def test_what_is_searched_begins_with_as_many_of_the_headings_as_there_is_room_for() -> None:
+    (snippet,) = cut_up("Kept.", title=BETWEEN.join([words(12), "Cache"]))
+    assert snippet.lead == "Cache\n"
+    (snippet,) = cut_up("Kept.", title=words(40))
+    assert snippet.lead == ""
+    assert snippet.title == words(40)
+
+
+def test_a_cut_is_made_where_a_paragraph_ends_before_it_is_made_in_a_sentence() -> None:
+    first, second = f"{words(15)}. End.", f"{words(15, 'more')}. End."
+    assert [snippet.text for snippet in cut_up(f"{first}\n\n{second}", Format.PLAIN)] == [first, second]
+
+
+def test_a_long_paragraph_is_cut_where_sentences_end_into_parts_about_equally_long() -> None:
+    sentences = [f"{words(6, chr(97 + number))}." for number in range(6)]
+    snippets = cut_up(" ".join(sentences), Format.PLAIN)
+    assert all(snippet.text.endswith(".") for snippet in snippets)
+    assert {length(snippet.text) // length(sentences[0]) for snippet in snippets} == {3}  # not 4 and 2
+
+
+def test_rows_of_a_table_and_items_of_a_list_stay_whole() -> None:
+    rows = [f"| `setting_{number}` | {words(6)} |" for number in range(8)]
+    lines = [line for snippet in cut_up("\n".join(rows)) for line in snippet.text.splitlines()]
+    assert lines == rows
+
+
+def test_a_heading_in_a_block_of_code_is_none() -> None:
+    assert [snippet.title for snippet in cut_up("# Run\n\n```sh\n# not a heading\n```\n\nDone.")] == ["Run"]
+
+
+def test_headings_with_nothing_under_them_go_with_the_next() -> None:
+    (snippet,) = cut_up("# Mesh\n## Cache\n### Walls\nApart.")
+    assert (snippet.title, snippet.text) == ("Mesh › Cache › Walls", "# Mesh\n## Cache\n### Walls\nApart.")
+
+
+def test_passages_stay_apart_each_under_its_own_title() -> None:
+    passages = (Passage("Ports", "50051."), Passage("", "Free."), Passage("Long", words(40)))
+    snippets = list(cut(Document("a", "Mesh", "", Format.PLAIN, passages), length, CAP))
+    assert [snippet.title for snippet in snippets] == [
+        "Mesh › Ports",
+        "Mesh",
+        "Mesh › Long",
+        "Mesh › Long",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given_title", "text", "format", "title"),
+    [
+        ("Given", "# Own\n", Format.MARKDOWN, "Given"),
+        ("", "text\n\n## Own\n", Format.MARKDOWN, "Own"),
+        ("", "# Own\n", Format.PLAIN, ""),
+    ],
+)
+def test_a_documents_title_is_its_own_or_its_first_heading(
+    given_title: str, text: str, format: Format, title: str
+) -> None:
+    assert title_of(document(text, format, given_title)) == title
+
+
+@pytest.mark.parametrize(
+    "text", ["# " + " " * 500_000 + "x", "\n" * 500_000, "a" * 500_000, "#\n" * 100_000, ". " * 250_000]
+)
+def test_a_document_that_was_made_to_be_hard_is_cut_all_the_same(text: str) -> None:
+    assert "".join("".join(snippet.text for snippet in cut_up(text)).split()) == "".join(text.split())

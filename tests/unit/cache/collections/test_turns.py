@@ -1,0 +1,56 @@
+"""Tenants take turns at one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from services.cache.collections.ranking import fused
+from services.cache.collections.turns import Turns
+from services.runtime.errors import Exhausted
+
+
+@pytest.fixture
+async def turns() -> AsyncIterator[Turns]:
+    turns = Turns("search", 10, lambda: None)
+    yield turns
+    turns.close()
+
+
+async def test_the_flood_of_one_tenant_is_waited_for_by_none(turns: Turns) -> None:
+    gate, ran = threading.Event(), []
+    first = asyncio.create_task(turns.run("flood", gate.wait))
+    flood = [asyncio.create_task(turns.run("flood", lambda: ran.append("flood"))) for _ in range(5)]
+    await asyncio.sleep(0)
+    other = asyncio.create_task(turns.run("other", lambda: ran.append("other")))
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(first, other, *flood)
+    assert ran.index("other") <= 1
+
+
+async def test_so_many_may_wait_and_who_leaves_makes_room(turns: Turns) -> None:
+    gate = threading.Event()
+    waiting = [asyncio.create_task(turns.run("acme", gate.wait)) for _ in range(11)]
+    await asyncio.sleep(0)
+    with pytest.raises(Exhausted, match="search: 10 wait"):
+        await turns.run("acme", gate.wait)
+    waiting[5].cancel()  # it waits
+    waiting[0].cancel()  # it runs, and goes on
+    await asyncio.wait([waiting[5], waiting[0]])
+    last = asyncio.create_task(turns.run("acme", lambda: "done"))
+    await asyncio.sleep(0)
+    gate.set()
+    assert await last == "done"
+
+
+def test_what_is_first_in_all_rankings_has_one_and_what_only_one_has_found_the_half_of_it_at_most() -> None:
+    scores = dict(fused([[1, 2, 3], [1, 4, 2]]))
+    assert scores[1] == 1
+    assert list(scores) == [1, 2, 4, 3]
+    assert scores[4] < 0.5
+    assert fused([[7]]) == [(7, 1.0)]
+    assert fused([]) == []
