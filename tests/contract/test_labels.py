@@ -29,5 +29,6 @@ def test_a_label_is_said_once_and_names_its_stage() -> None:
         "quota",
         "router",
         "prompt",
+        "guard",
         "llm",
     }

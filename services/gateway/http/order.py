@@ -33,11 +33,15 @@ _OPTIONS = frozenset(
         "whole",
         "system_prompt",
         "cascade",
+        "guard",
     }
 )
 _NUMBERS = ("_ms", "_usd", "_similarity")
 _FLAGS = ("single_attempt", "whole")
 _VERIFIERS = {"rules": pb.VERIFIER_RULES, "form": pb.VERIFIER_FORM, "logprobs": pb.VERIFIER_LOGPROBS}
+_GUARD_ACTIONS = {"mask": pb.GUARD_ACTION_MASK, "refuse": pb.GUARD_ACTION_REFUSE}
+_EXAMPLE = "personal=mask,secrets=refuse"
+_GUARDED = tuple(field.name for field in pb.GuardPolicy.DESCRIPTOR.fields)
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
 
@@ -96,6 +100,8 @@ def _take(order: Order, options: Fields) -> None:
     _take_prompt(request.prompt, options)
     if (cascade := options.text("cascade")) is not None:
         _take_cascade(request.cascade, options, cascade)
+    if (guard := options.text("guard")) is not None:
+        _take_guard(request.guard, options, guard)
 
 
 def _take_cascade(cascade: pb.Cascade, options: Fields, names: str) -> None:
@@ -105,6 +111,15 @@ def _take_cascade(cascade: pb.Cascade, options: Fields, names: str) -> None:
         if name.strip() not in _VERIFIERS:
             raise options.wrong("cascade", f"default, or some of {', '.join(_VERIFIERS)}")
         cascade.verifiers.append(_VERIFIERS[name.strip()])
+
+
+def _take_guard(policy: pb.GuardPolicy, options: Fields, told: str) -> None:
+    """What is looked for and what becomes of it, `personal=mask`, with commas between."""
+    for each in told.split(","):
+        name, _, action = each.strip().partition("=")
+        if name not in _GUARDED or action not in _GUARD_ACTIONS:
+            raise options.wrong("guard", f"{' or '.join(_GUARD_ACTIONS)} for some of {', '.join(_GUARDED)}: {_EXAMPLE}")
+        setattr(policy, name, _GUARD_ACTIONS[action])
 
 
 def _take_prompt(policy: pb.PromptPolicy, options: Fields) -> None:

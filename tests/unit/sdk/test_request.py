@@ -144,3 +144,13 @@ def test_what_shapes_the_draw_of_tokens_is_asked_with() -> None:
     assert [(each.token, each.bias) for each in sampling.logit_bias] == [(7, -100)]
     assert (sampling.frequency_penalty, sampling.HasField("top_logprobs")) == (0.5, True)
     assert not sampling.HasField("presence_penalty")
+
+
+def test_a_guard_is_asked_for_by_what_it_looks_for() -> None:
+    asked = generate_request("?", guard={"personal": "mask", "answer_secrets": "refuse"}).guard
+    assert asked == pb.GuardPolicy(personal=pb.GUARD_ACTION_MASK, answer_secrets=pb.GUARD_ACTION_REFUSE)
+    assert not generate_request("?").HasField("guard")
+    with pytest.raises(InvalidArgument, match="guard"):
+        generate_request("?", guard={"nobody": "mask"})
+    with pytest.raises(InvalidArgument, match=r"guard\[personal\]"):
+        generate_request("?", guard={"personal": "hide"})

@@ -12,6 +12,7 @@ from services.gateway.admission.question import Recording
 from services.gateway.answer.plan import Stage
 from services.gateway.answer.stages.cache import CacheStage
 from services.gateway.answer.stages.cascade import CascadeStage
+from services.gateway.answer.stages.guard import GuardStage
 from services.gateway.answer.stages.llm import LlmStage
 from services.gateway.answer.stages.media import AudioStage, VisionStage
 from services.gateway.answer.stages.prompt import PromptStage
@@ -21,7 +22,7 @@ from services.gateway.config import StageBudgets
 
 STAGES: Mapping[str, type[AnswerStage]] = {
     stage.name: stage
-    for stage in (AudioStage, VisionStage, CacheStage, RouterStage, PromptStage, CascadeStage, LlmStage)
+    for stage in (AudioStage, VisionStage, GuardStage, CacheStage, RouterStage, PromptStage, CascadeStage, LlmStage)
 }
 
 
@@ -31,6 +32,7 @@ def answer_stages(
     cached: bool,
     images: bool = False,
     audio: Recording = "",
+    guard: bool = False,
     prompt: bool = False,
     cascade: bool = False,
     known: Mapping[str, type[AnswerStage]] = STAGES,
@@ -40,7 +42,7 @@ def answer_stages(
     A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
     The cache waits for both, because what they find is a part of its key.
     """
-    needs = Needs(cached, images, audio, cascade, prompt)
+    needs = Needs(cached, images, audio, cascade, guard, prompt)
     wanted = [stage for stage in known.values() if stage.wanted(needs)]
     names = {stage.name for stage in wanted}
     return tuple(_claim(stage, needs, budgets, names) for stage in wanted)

@@ -25,7 +25,7 @@ _KEY = b"/cascade"  # after a question's own: equal questions share the first tr
 class CascadeStage(AnswerStage):
     """Asks the fast model, and checks what it says."""
 
-    name, after = "cascade", ("audio", "vision", "cache", "router", "prompt")
+    name, after = "cascade", ("audio", "vision", "guard", "cache", "router", "prompt")
     budget = StageBudget(share=0.4, cap_ms=60_000)
 
     @classmethod

@@ -179,3 +179,11 @@ def test_a_clients_repeats_are_told() -> None:
 def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidInput, match=r"^body: "):
         parse(body)
+
+
+def test_a_guard_is_asked_for_by_what_it_looks_for() -> None:
+    asked = read({"x-hedgerow-guard": "injection=refuse, personal=mask"}, hedgerow={"guard": "secrets=refuse"})
+    mask, refuse = pb.GUARD_ACTION_MASK, pb.GUARD_ACTION_REFUSE
+    assert asked.request.guard == pb.GuardPolicy(injection=refuse, personal=mask, secrets=refuse)
+    assert not read().request.HasField("guard")
+    assert refused(hedgerow={"guard": "personal"}).startswith("hedgerow.guard: mask or refuse for some of injection,")
