@@ -239,8 +239,9 @@ class GuardSettings(_Group):
     @property
     def off(self) -> bool:
         """Whether there is nothing to look for."""
-        looks = (self.injection, self.secrets, self.personal, self.answer_secrets, self.answer_personal)
-        return all(each == "off" for each in looks) and not (self.denied_phrases or self.denied_patterns)
+        asks = self.injection == self.secrets == self.personal == "off"
+        screens = self.answer_secrets == self.answer_personal == "off"
+        return asks and screens and not (self.denied_phrases or self.denied_patterns)
 
 
 UNGUARDED = GuardSettings()

@@ -116,6 +116,9 @@ class CacheStage(AnswerStage):
         draft.backends.write_behind.store(draft.key, request, generation.job.known)
 
     def leave(self) -> None:
+        if self._near:
+            self.draft.ledger.end(self._near[1])
+            self._near = None
         if self._lookup:
             pending, permit, _ = self._lookup
             permit.withdrawn()
