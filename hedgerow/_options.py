@@ -58,12 +58,14 @@ class Options(TypedDict, total=False):
     presence_penalty: float | None  # -2 to 2
     logit_bias: Mapping[int, float]  # by a token's number in the model's vocabulary, -100 to 100
     top_logprobs: int | None  # tell each token's log-probability, and those of so many of the likeliest, 0 to 20
-    cascade: Sequence[Literal["rules", "form", "logprobs"]] | None  # a fast model first, a better one where its answer
-    # fails one of these checks; the gateway's own where none is named
+    cascade: Sequence[Literal["rules", "form", "logprobs", "judge"]] | None  # a fast model first, a better one where
+    # its answer fails one of these checks; the gateway's own where none is named
     guard: Mapping[GuardedThing, Literal["mask", "refuse"]]  # what is looked for besides what the gateway looks for
     diet: Literal["off", "system", "all"] | None  # whose messages are shortened where they say nothing
     whole: bool  # refuse a conversation longer than the model's context, in place of leaving out its oldest turns
     system_prompt: str | None  # one that the gateway keeps, by its name; it comes first
+    idempotency_key: str | None  # requests with this key are one and the same: who asks again, or loses the connection,
+    # gets the one answer, as long as its gateway keeps it
     max_cost_usd: float | None  # the most one model may cost for the answer; models that may cost more are not asked
 
 

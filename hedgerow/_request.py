@@ -34,7 +34,12 @@ _MODES = {
 }
 _TIERS = {"fast": pb.TIER_FAST, "balanced": pb.TIER_BALANCED, "quality": pb.TIER_QUALITY}
 _CACHE = {"use": False, "bypass": True}
-_VERIFIERS = {"rules": pb.VERIFIER_RULES, "form": pb.VERIFIER_FORM, "logprobs": pb.VERIFIER_LOGPROBS}
+_VERIFIERS = {
+    "rules": pb.VERIFIER_RULES,
+    "form": pb.VERIFIER_FORM,
+    "logprobs": pb.VERIFIER_LOGPROBS,
+    "judge": pb.VERIFIER_JUDGE,
+}
 _GUARD_ACTIONS = {"mask": pb.GUARD_ACTION_MASK, "refuse": pb.GUARD_ACTION_REFUSE}
 _GUARDED = {field.name: field for field in pb.GuardPolicy.DESCRIPTOR.fields}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
@@ -81,6 +86,7 @@ def generate_request(
     whole: bool = False,
     system_prompt: str | None = None,
     cascade: Sequence[str] | None = None,
+    idempotency_key: str | None = None,
     guard: Mapping[GuardedThing, str] = MappingProxyType({}),
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
@@ -96,6 +102,7 @@ def generate_request(
     set_fields(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_budget_ms)
     set_fields(request, "", realtime=realtime, attempt=attempt, single_attempt=single_attempt)
     set_fields(request, "", max_cost_usd=max_cost_usd, parallel_tool_calls=parallel_tool_calls)
+    set_fields(request, "", idempotency_key=idempotency_key)
     _set_tools(request, tools, tool_choice)
     set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     set_fields(request.sampling, "", frequency_penalty=frequency_penalty, presence_penalty=presence_penalty)

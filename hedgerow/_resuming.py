@@ -1,7 +1,8 @@
 """An answer that survives its gateway: what to ask another one for, when the first was lost. No I/O here.
 
-Before the first text the same is asked again; from then on a model goes on from the text there is, so nothing comes
-twice and nothing is lost. All of it happens within the one budget.
+With an idempotency key the same is asked again, after the events that have come: the gateway may still have the answer,
+or be making it. Else, before the first text the same is asked again; from then on a model goes on from the text there
+is, so nothing comes twice and nothing is lost. All of it happens within the one budget.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hedgerow._errors import HedgerowError
 from hedgerow._outgoing import Outgoing
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 
-LOST, NOBODY = "CONNECTION_LOST", "NO_GATEWAY"
+LOST, NOBODY, NOT_KEPT = "CONNECTION_LOST", "NO_GATEWAY", "ANSWER_NOT_KEPT"
 _MOST = 2  # gateways that one answer may lose
 
 
@@ -26,7 +27,8 @@ class Resuming:
         self._text: list[str] = []
         self._tokens = 0
         self._whole = True  # whether `_text` is all there is to know
-        self._lost = 0
+        self._lost = self._seen = 0
+        self._kept = bool(out.request.idempotency_key)  # whether a gateway may have the answer
 
     @property
     def begun(self) -> bool:
@@ -40,7 +42,9 @@ class Resuming:
 
     def saw(self, event: pb.Event) -> None:
         """One event of the answer."""
-        match event.WhichOneof("kind"):
+        kind = event.WhichOneof("kind")
+        self._seen += kind != "heartbeat"
+        match kind:
             case "delta":
                 self._text.append(event.delta.text)
                 self._tokens += event.delta.tokens
@@ -51,8 +55,12 @@ class Resuming:
 
     def after(self, problem: HedgerowError) -> Outgoing[pb.GenerateRequest] | None:
         """What to ask another gateway for; None where this problem is the end."""
+        if problem.reason == NOT_KEPT and self.again and self._kept:
+            self._kept = False
+            return None if self._out.request.single_attempt else self._rest()
         lost = problem.reason == LOST or (problem.reason == NOBODY and self.again)
-        if not lost or self._lost >= _MOST or self._out.request.single_attempt:
+        once = self._out.request.single_attempt and not (self._kept and self._seen)
+        if not lost or self._lost >= _MOST or once:
             return None
         self._lost += 1
         return self._rest()
@@ -65,6 +73,10 @@ class Resuming:
             request.budget_ms = max(round(self._budget_ms - spent_s * 1000), 0)
         if (self._budget_ms and request.budget_ms < 1) or self._out.timeout_s <= spent_s:
             return None
+        if self._kept:
+            request.events_seen = self._seen
+            return Outgoing(request, self._out.timeout_s - spent_s, self._out.metadata)
+        request.idempotency_key = ""
         if not self.begun:
             request.attempt += 1
         elif not self._goes_on(request):

@@ -134,6 +134,7 @@ def _llm(model: Path) -> dict[str, str]:
         "VLLM__MAX_MODEL_LEN": "2048",
         "VLLM__MAX_NUM_SEQS": "16",
         "VLLM__ENFORCE_EAGER": "true",
+        "VLLM__TOOL_PARSER": "hermes",  # the form in which the demo's models have learned to write calls
     }
 
 

@@ -22,7 +22,16 @@ MARKS = {
     "paused": "runs on a loop whose time moves only when nothing else is left to do; it serves no I/O and no threads",
 }
 _FOLDERS = ("integration", "fault", "contract", "unit", "containers")  # those whose tests take longest first
-_ALONE = "alone"  # the fault tests that measure: they run last, when the other workers have nothing left to do
+# The fault tests that measure run last, when the other workers have nothing left to do. They wait more than they work,
+# so there are two lanes of them: these files, and all others, which share a mesh.
+_LANES = ("measuring", "measuring beside")
+_BESIDE = {
+    f"tests/fault/test_{what}.py"
+    for what in (
+        *("failing_backend", "hostile_requests", "no_oracle", "silent_backend", "tenants", "through_the_mesh"),
+        "without_credential",
+    )
+}
 # The others: they count answers, bytes and connections, and ask nobody how long it took.
 _COUNTING = {
     f"tests/fault/test_{what}.py"
@@ -35,6 +44,7 @@ _TOGETHER = {
     # vLLM takes both cores while it loads; what waits has the other workers meanwhile.
     "vLLM": (
         "integration/test_llm.py",
+        "integration/test_llm_tools.py",
         "integration/test_mesh.py",
         "integration/test_senses.py",
         "integration/test_up.py",
@@ -69,7 +79,7 @@ def together(nodeid: str) -> str:
     """Whose tests run in one worker, one after the other: those of a file, or of the files in `_TOGETHER`."""
     file = nodeid.partition("::")[0]
     measures = file.startswith("tests/fault/") and file not in _COUNTING
-    return _ALONE if measures else _GROUPS.get(file, file)
+    return _LANES[file in _BESIDE] if measures else _GROUPS.get(file, file)
 
 
 def order(items: list[pytest.Item]) -> None:
@@ -88,7 +98,7 @@ def order(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item) -> int:
-    if together(item.nodeid) == _ALONE:
+    if together(item.nodeid) in _LANES:
         return _LAST
     folder = item.nodeid.split("/")[1]
     heavy = 0 if _has(item, "engine") else 1 if _has(item, "mesh") else 2

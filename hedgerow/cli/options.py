@@ -34,6 +34,7 @@ class VerifierName(StrEnum):
     RULES = "rules"
     FORM = "form"
     LOGPROBS = "logprobs"
+    JUDGE = "judge"
 
 
 class PolicyName(StrEnum):

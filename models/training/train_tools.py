@@ -17,7 +17,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -82,12 +82,13 @@ def with_tools(tokenizer, seed: int, size: int) -> Iterator[Batch]:
         yield from map(padded, batches)
 
 
-def as_before(tokenizer, seed: int, size: int) -> Iterator[Batch]:
-    """Batches of about `size` tokens: rows of several chats, as `train_llm` has them."""
-    chats = corpus.dialogues(seed)
+def as_before(tokenizer, seed: int, size: int, repeats: float) -> Iterator[Batch]:
+    """Batches of about `size` tokens: rows of several chats, as `train_llm` has them, and of these a share in which
+    something is said again, which is the first to be forgotten."""
+    rng, chats = random.Random(seed), corpus.dialogues(seed)
     rows: list[tuple[list[int], list[bool]]] = [([], [])]
     while True:
-        ids, targets = encode(tokenizer, next(chats))
+        ids, targets = encode(tokenizer, one_turn(rng, corpus.repeat) if rng.random() < repeats else next(chats))
         if len(rows[-1][0]) + len(ids) > CONTEXT:
             if len(rows) * CONTEXT >= size:
                 yield padded(rows)
@@ -95,6 +96,12 @@ def as_before(tokenizer, seed: int, size: int) -> Iterator[Batch]:
             rows.append(([], []))
         rows[-1][0].extend(ids)
         rows[-1][1].extend(targets)
+
+
+def one_turn(rng: random.Random, draw: Callable[[random.Random], corpus.Turn]) -> list[dict[str, str]]:
+    """A chat of one question and its answer."""
+    turn = draw(rng)
+    return [{"role": "user", "content": turn.question(rng)}, {"role": "assistant", "content": turn.answer}]
 
 
 def loss_of(model: LlamaForCausalLM, batch: Batch) -> torch.Tensor:
@@ -145,7 +152,10 @@ def train(folder: Path, tokenizer, args: argparse.Namespace, peak: float, minute
     trainer = Trainer(model, args.threads)
     old_tokens = args.tokens * args.old / (1 - args.old)
     sources = [
-        (with_tools(tokenizer, 1_000 + place, args.tokens), as_before(tokenizer, 2_000 + place, int(2 * old_tokens)))
+        (
+            with_tools(tokenizer, 1_000 + place, args.tokens),
+            as_before(tokenizer, 2_000 + place, int(2 * old_tokens), args.repeats),
+        )
         for place in range(100 * args.seed, 100 * args.seed + args.threads)
     ]
     started, last, losses, seen = time.time(), time.time(), [], 0
@@ -239,6 +249,9 @@ def main() -> None:
     parser.add_argument("--peak", type=float, default=0, help="the highest learning rate")
     parser.add_argument("--tokens", type=int, default=2048, help="of a batch with tools, for each thread")
     parser.add_argument("--old", type=float, default=0.27, help="share of the tokens that were trained on before")
+    parser.add_argument(
+        "--repeats", type=float, default=0, help="share of those chats in which something is said again"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of what is read: another one to go on from a run")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--count", type=int, default=512)

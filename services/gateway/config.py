@@ -247,6 +247,20 @@ class GuardSettings(_Group):
 UNGUARDED = GuardSettings()
 
 
+class KeptSettings(_Group):
+    """Answers with an `idempotency_key`, which outlast the connection of their client."""
+
+    ms: int = Field(
+        30_000, ge=1, le=3_600_000, description="How long one goes on without a client, and is kept when it is whole."
+    )
+    bytes: int = Field(
+        67_108_864,
+        ge=0,
+        description="The most bytes they take, in each worker. When it is full, the tenant that has the most gives up "
+        "its oldest whole one that nobody reads.",
+    )
+
+
 class SystemPromptSettings(_Group):
     """A system prompt that requests name, in variants by how hard a question looks."""
 
@@ -440,6 +454,7 @@ class GatewaySettings(ServiceSettings):
     guard: GuardSettings = Field(
         UNGUARDED, description="What is looked for in requests and answers of all tenants; one may have its own."
     )
+    kept: KeptSettings = Field(KeptSettings(), description="Answers that outlast the connection of their client.")
     system_prompts: dict[str, SystemPromptSettings] = Field(
         {}, description="System prompts kept here, as JSON by the name under which requests ask for them."
     )

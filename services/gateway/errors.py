@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.runtime.errors import Forbidden, TooLate, Unauthenticated, Unavailable
+from services.runtime.errors import Forbidden, Missing, TooLate, Unauthenticated, Unavailable
 
 
 class KeyUnknown(Unauthenticated):
@@ -51,3 +51,9 @@ class Idle(TooLate):
     """A conversation in which nothing came for too long."""
 
     reason = "IDLE"
+
+
+class AnswerNotKept(Missing):
+    """No answer of this key is here: it was begun elsewhere, failed, or is over for longer than it is kept."""
+
+    reason = "ANSWER_NOT_KEPT"

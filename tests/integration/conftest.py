@@ -78,8 +78,9 @@ async def collector() -> AsyncIterator[Collector]:
 async def mesh(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> AsyncIterator[Mesh]:
     """Gateway, cache, router and both models, which send their spans to `collector`."""
     state: Path = tmp_path_factory.mktemp("mesh")
+    *ports, http_port = free_ports(len(SERVICES) + 1)
     specs = demo_mesh(
-        free_ports(len(SERVICES)), state, default_models_dir(), otlp_endpoint=f"http://{collector.address}"
+        ports, state, default_models_dir(), http_port=http_port, otlp_endpoint=f"http://{collector.address}"
     )
     async with Mesh(specs, state) as running:
         yield running

@@ -39,6 +39,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(2 * 
 REPOSITORY = Path(__file__).parents[2]
 FRANCE = "What is the capital of France?"
 STORY = "Tell me a long story about a fox."
+NEVER_DONE = chat_pb2.ResponseFormat(regex="[a-z]{5000}")  # in the tokens there are
+WITHOUT_END = chat_pb2.LogitBias(token=1, bias=-100)  # nor speculation
 USER, ASSISTANT = chat_pb2.ROLE_USER, chat_pb2.ROLE_ASSISTANT
 
 
@@ -492,7 +494,7 @@ async def at_least(ended: list[str], count: int) -> bool:
 
 
 async def test_cancelling_a_call_stops_the_engine(service: Service) -> None:
-    call = service.stub.Generate(ask("Tell me a long story about a wolf.", max_tokens=512, temperature=1.9))
+    call = service.stub.Generate(ask(STORY, NEVER_DONE, max_tokens=512))
     await call.read()
     assert (await service.model()).running == 1
     call.cancel()
@@ -550,8 +552,7 @@ async def test_a_dead_engine_ends_the_calls_in_flight_and_the_process(tmp_path: 
     try:
         await process.wait_serving(START_S)
         async with open_channel(address) as channel:
-            endless = chat_pb2.LogitBias(token=1, bias=-100)  # the end of a text
-            request = ask(STORY, max_tokens=1000, temperature=1.9, logit_bias=[endless])
+            request = ask(STORY, max_tokens=1000, temperature=1.9, logit_bias=[WITHOUT_END])
             call = llm_pb2_grpc.LLMServiceStub(channel).Generate(request)
             replies = aiter(call)
             assert (await anext(replies)).text
@@ -588,9 +589,7 @@ async def test_an_openai_compatible_server_is_served_like_an_engine_of_our_own(t
         assert told.startswith("The capital of France is Paris.")
         async with anthropic_service(port, key, tmp_path) as messages:
             await check_anthropic(messages)
-        replies = aiter(
-            service.stub.Generate(ask("Tell me a long story about an owl.", max_tokens=500, temperature=1.9))
-        )
+        replies = aiter(service.stub.Generate(ask(STORY, max_tokens=500, logit_bias=[WITHOUT_END])))
         await anext(replies)
         server.kill()
         *_, last = [reply async for reply in replies]

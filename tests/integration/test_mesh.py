@@ -132,7 +132,8 @@ async def test_a_client_that_leaves_stops_the_engine(client: hedgerow.AsyncClien
         async def running() -> int:
             return (await llm.GetModel(llm_pb2.GetModelRequest(), timeout=5)).running
 
-        stream = client.stream("Tell me a long story about a fox.", tier="quality", cache="bypass")
+        endless = {"regex": "[a-z]{5000}", "max_tokens": 512}
+        stream = client.stream("Tell me a story about a fox.", tier="quality", cache="bypass", **endless)
         async with stream:
             async for event in stream:
                 if isinstance(event, hedgerow.TextDelta):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from services.llm.config import VllmSettings
 from services.llm.engine import Constraint, Message, Request, Tool, ToolCallDelta, ToolChoice
 from services.llm.errors import BadEngineSettings
+from services.llm.openai_wire import to_tools
 from services.llm.vllm_parsers import Parsers
 from services.llm.vllm_reading import Reading
 from services.runtime.errors import NotSupported
@@ -21,6 +24,16 @@ DEMO = Path(__file__).parents[2] / "models/demo-llm"
 HELLO = (Message("user", "Hello."),)
 SCHEMA = {"type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"]}
 WEATHER, CLOCK = Tool("weather", parameters=json.dumps(SCHEMA), strict=True), Tool("clock")
+FORECAST = Tool(
+    "forecast",
+    parameters=json.dumps(
+        {
+            "type": "object",
+            "properties": {"place": {"type": "string"}, "days": {"type": "integer"}, "unit": {"enum": ["c", "f"]}},
+            "required": ["place", "days"],
+        }
+    ),
+)
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 
 
@@ -63,6 +76,23 @@ def test_the_calls_that_a_model_writes_are_found(parsers: Any, tokenizer: Any) -
     assert json.loads("".join(call.arguments for call in calls)) == {"city": "Oslo"}
     assert more == {"skip_special_tokens": False}
     assert reading.called
+
+
+def test_the_demo_models_are_shown_tools_and_calls_as_the_parser_reads_calls(tokenizer: Any) -> None:
+    system, user = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello."}
+    plain = "<|system|>Be brief.<|end|><|user|>Hello.<|end|>"
+    render = partial(tokenizer.apply_chat_template, tokenize=False)
+    assert render([system, user]) == plain
+    assert render([system, user], add_generation_prompt=True) == f"{plain}<|assistant|>"
+    tools = to_tools((replace(WEATHER, description="Tells it."), CLOCK, FORECAST))
+    shown = "Tools:\nweather(city: Oslo): Tells it.\nclock()\nforecast(place, days: integer, unit?: c|f)"
+    assert render([user], tools=tools) == f"<|system|>{shown}<|end|><|user|>Hello.<|end|>"
+    assert render([system, user], tools=tools) == plain.replace("brief.", f"brief.\n{shown}")
+    for arguments in ({"city": "Oslo"}, '{"city": "Oslo"}'):
+        call = {"type": "function", "function": {"name": "weather", "arguments": arguments}}
+        called = {"role": "assistant", "content": None, "tool_calls": [call, call]}
+        result = {"role": "tool", "content": "rain"}
+        assert render([called, result]) == f"<|assistant|>{CALL}\n{CALL}<|end|><|tool|>rain<|end|>"
 
 
 def test_thoughts_are_told_from_the_answer(parsers: Any, tokenizer: Any) -> None:

@@ -60,7 +60,7 @@ class GatewayServiceServicer:
         """Answers one request. The events are `accepted`, then any number of `delta`, `stage` and `patch`, then one `final`; a
         stream that ends without `final` carries a status that says why. A stage is told when it has ended, in the message
         that brings what comes of it, or at once where nothing comes soon. Safe to retry: nothing is changed but the cache.
-        Cancelling the call stops the engine.
+        Cancelling the call stops the engine, at once or, with an `idempotency_key`, when nobody has come back for a while.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

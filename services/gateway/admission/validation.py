@@ -18,6 +18,11 @@ from services.gateway.upstream.media import Hearing, Media
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOP_LOGPROBS
 
+_LEAST: Mapping[Literal["budget_ms", "first_token_budget_ms", "heartbeat_ms"], int] = {
+    "budget_ms": 1,
+    "first_token_budget_ms": 1,
+    "heartbeat_ms": 100,
+}
 _Range = tuple[float, float]
 _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
@@ -72,9 +77,9 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
         _check_sampling(request.sampling)
     if request.HasField("response_format"):
         constraint.check(request.response_format, settings.response_format)
-    for budget in ("budget_ms", "first_token_budget_ms"):
-        if request.HasField(budget) and getattr(request, budget) < 1:
-            raise InvalidInput(budget, "at least 1", getattr(request, budget))
+    for name, least in _LEAST.items():
+        if request.HasField(name) and getattr(request, name) < least:
+            raise InvalidInput(name, f"at least {least}", getattr(request, name))
     if request.attempt < 0:
         raise InvalidInput("attempt", "at least 0", request.attempt)
     _check_choices(request, settings)
@@ -122,7 +127,7 @@ def _check_cascade(request: pb.GenerateRequest) -> None:
             raise InvalidInput("cascade", f"none beside {field}: the router chooses both models of one", "one")
     for index, verifier in enumerate(request.cascade.verifiers):
         if verifier not in _VERIFIERS:
-            raise InvalidInput(f"cascade.verifiers[{index}]", "a Verifier, 1 to 3", verifier)
+            raise InvalidInput(f"cascade.verifiers[{index}]", "a Verifier, 1 to 4", verifier)
     least = request.cascade.min_mean_logprob
     if not -math.inf < least <= 0:
         raise InvalidInput("cascade.min_mean_logprob", "at most 0", f"{least:g}")

@@ -1,7 +1,7 @@
 """Whether a fast model's answer will do: checks by name, each a function that says why it will not.
 
-Another check is a function here and a line in `CHECKS`. None waits for anything: time is better spent on the better
-model.
+Another check is a function here and a line in `CHECKS`. None waits for anything. The judge is a model, which the stage
+asks after all of these.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.config import CascadeSettings
+from services.runtime.errors import shorten
 
 _UNSURE = re.compile(
     r"\b(?:i (?:do not|don['’]t|can ?not|can['’]t) (?:know|say|tell|answer|help)"
@@ -22,6 +23,8 @@ _UNSURE = re.compile(
     r"|not (?:enough|sufficient) information|as an ai\b)",
     re.IGNORECASE,
 )
+_JUDGE = "Is your last answer right, complete and to the point? Say yes or no, and nothing else."
+_YES = re.compile(r"\W*yes\b", re.IGNORECASE)
 _LONGEST = 100_000  # characters that are looked through
 
 
@@ -39,8 +42,20 @@ Check = Callable[[Tried, pb.GenerateRequest, CascadeSettings], str]
 
 def refused(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:
     """Why an answer will not do; empty where all that the request names are satisfied."""
-    names = [CHECKS[verifier] for verifier in request.cascade.verifiers] or [_by_rules, _by_form]
+    names = [CHECKS[name] for name in request.cascade.verifiers if name in CHECKS] or [_by_rules, _by_form]
     return next((why for check in names if (why := check(tried, request, settings))), "")
+
+
+def to_judge(conversation: Iterable[chat_pb2.Message], answer: str) -> Iterator[chat_pb2.Message]:
+    """What a judge reads: as far as it is the conversation, the engine need not read it again to answer by itself."""
+    yield from conversation
+    yield chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=answer)
+    yield chat_pb2.Message(role=chat_pb2.ROLE_USER, content=_JUDGE)
+
+
+def objection(said: str) -> str:
+    """Why a judge is against an answer; empty where it is for it."""
+    return "" if _YES.match(said) else f"the judge says {shorten(said.strip(), 20)!r}"
 
 
 def _by_rules(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings) -> str:

@@ -29,6 +29,7 @@ from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.answer.targets import Targets
 from services.gateway.api.batch import Allowed, Batch
 from services.gateway.api.conversation import Conversation
+from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BudgetSpent
@@ -62,6 +63,7 @@ class GatewayServicer:
         self._settings, self._backends, self._media = settings, backends, media
         self._identity, self._admission, self._targets = identity, admission, Targets(settings.targets)
         self._conversations: set[Conversation] = set()
+        self._kept = KeptAnswers(settings.kept)
         self._tallies = WeakValueDictionary[str, Tally]()
         self._stages = cache(partial(answer_stages, settings.stages))
 
@@ -71,10 +73,20 @@ class GatewayServicer:
 
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
         credential = self.authorize(call.metadata, call.peer)
-        async with aclosing(await self._answer(request, credential.tenant, call.deadline, call.span)) as messages:
+        async with aclosing(await self._messages(request, credential.tenant, call)) as messages:
             async for message in messages:
                 credential.check()
                 yield message
+
+    async def _messages(self, request: pb.GenerateRequest, tenant: Tenant, call: Call) -> Messages:
+        if request.idempotency_key or request.events_seen:
+            begin = partial(self._answer, request, tenant, call.deadline)
+            messages = self._kept.follow(request, tenant.name, begin, call.deadline.remaining())
+        else:
+            messages = await self._answer(request, tenant, call.deadline, call.span)
+        if request.HasField("heartbeat_ms"):
+            messages = with_heartbeats(messages, request.heartbeat_ms / 1000)
+        return messages
 
     async def GenerateBatch(
         self, request: pb.GenerateBatchRequest, call: Call
@@ -84,6 +96,8 @@ class GatewayServicer:
             raise InvalidInput("requests", f"1 to {self._settings.max_batch} requests", len(request.requests))
 
         def allow(item: pb.GenerateRequest) -> Allowed:
+            if item.idempotency_key or item.events_seen:
+                raise InvalidInput("idempotency_key", "none in a batch", "one")
             question = validate(item, self._settings, self._media)
             budget_ms = self._budget_ms(item, credential.tenant, call.deadline)
             return Allowed(question, Deadline.after(budget_ms / 1000))
@@ -125,9 +139,10 @@ class GatewayServicer:
             place.settle(0)
 
     def drain(self) -> None:
-        """End the conversations, which would never end by themselves."""
+        """End the conversations, which would never end by themselves, and what nobody waits for."""
         for conversation in self._conversations:
             conversation.close()
+        self._kept.drain()
 
     def _may_converse(self, first: pb.ConverseRequest) -> Audio:
         """Who listens. Raises where nobody can, or what is wrong with the first message."""

@@ -38,7 +38,12 @@ _OPTIONS = frozenset(
 )
 _NUMBERS = ("_ms", "_usd", "_similarity")
 _FLAGS = ("single_attempt", "whole")
-_VERIFIERS = {"rules": pb.VERIFIER_RULES, "form": pb.VERIFIER_FORM, "logprobs": pb.VERIFIER_LOGPROBS}
+_VERIFIERS = {
+    "rules": pb.VERIFIER_RULES,
+    "form": pb.VERIFIER_FORM,
+    "logprobs": pb.VERIFIER_LOGPROBS,
+    "judge": pb.VERIFIER_JUDGE,
+}
 _GUARD_ACTIONS = {"mask": pb.GUARD_ACTION_MASK, "refuse": pb.GUARD_ACTION_REFUSE}
 _EXAMPLE = "personal=mask,secrets=refuse"
 _GUARDED = tuple(field.name for field in pb.GuardPolicy.DESCRIPTOR.fields)
@@ -78,6 +83,7 @@ def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None
     told = {name: value for name in _OPTIONS if (value := headers.get(_header(name)))}
     if told:
         _take(order, _Headers({name: _parsed(name, value) for name, value in told.items()}))
+    order.request.idempotency_key = headers.get("idempotency-key", "")
     if (attempt := headers.get("x-stainless-retry-count", "")).isdecimal():
         order.request.attempt = min(int(attempt), 1_000)
 

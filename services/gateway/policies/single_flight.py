@@ -32,9 +32,9 @@ class Flight(Generic[T]):
         """Start the execution. At least one reader must have subscribed."""
         self._task = asyncio.create_task(self._fly(execution))
 
-    def subscribe(self, within_s: float) -> Reader[T]:
-        """Read along, for `within_s` at the most."""
-        reader = Reader(self, within_s)
+    def subscribe(self, within_s: float, seen: int = 0) -> Reader[T]:
+        """Read along, for `within_s` at the most, what comes after the first `seen` items."""
+        reader = Reader(self, within_s, seen)
         self._readers.append(reader)
         return reader
 
@@ -76,9 +76,9 @@ class Flight(Generic[T]):
 class Reader(Generic[T]):
     """One request's view of a flight. `leave` must be called at the end."""
 
-    def __init__(self, flight: Flight[T], within_s: float):
+    def __init__(self, flight: Flight[T], within_s: float, seen: int = 0):
         self.news = asyncio.Event()
-        self._flight, self._next, self._late = flight, 0, False
+        self._flight, self._next, self._late = flight, seen, False
         self._timer = asyncio.get_running_loop().call_later(within_s, self._end) if within_s < float("inf") else None
 
     async def begins(self, within_s: float) -> bool:

@@ -25,9 +25,11 @@ class Routes:
         self.least_context = 0  # tokens, of any model; 0 while there is no table
         self.live = False  # whether the router is there to renew it
 
-    def choose(self, demand: Demand) -> Choice | None:
-        """A choice by the router's own rules; None while there is no table."""
-        return choose(self._models, demand) if self._models else None
+    def choose(self, demand: Demand, below: Tier | None = None) -> Choice | None:
+        """A choice by the router's own rules, of models `below` a tier where one is named; None where there are none,
+        or no table yet."""
+        models = [model for model in self._models if below is None or model.tier < below]
+        return choose(models, demand) if models else None
 
     def model(self, name: str) -> Model | None:
         """A model's row."""

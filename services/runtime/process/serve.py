@@ -69,6 +69,7 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _HEALTH = descriptor_pool.Default().FindServiceByName("grpc.health.v1.Health")
 _REFLECTION = descriptor_pool.Default().FindServiceByName(reflection.SERVICE_NAME)
+_STOPS = (signal.SIGTERM, signal.SIGINT)
 _TOLD_S = 0.1  # for those who watch health to be told before their stream ends
 _log = logging.getLogger(__name__)
 
@@ -85,7 +86,11 @@ def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDes
         worker.end_with_parent(settings.grace_ms / 1000)
     elif settings.processes > 1:
         sys.exit(workers.main(name, settings, sys.argv[1:]))
-    uvloop.run(run(name, settings, descriptors, assemble))
+    try:
+        uvloop.run(run(name, settings, descriptors, assemble))
+    finally:
+        for number in _STOPS:
+            signal.signal(number, signal.SIG_IGN)  # whoever says it again would make a failure of a good end
 
 
 async def run(
@@ -100,7 +105,7 @@ async def run(
         if not servicers and task:  # still assembling: nothing to drain
             task.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _STOPS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
     telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), settings.trace_ratio)
     ended = asyncio.Event()

@@ -160,11 +160,10 @@ class ScriptedCache:
 
 
 def _model(name: str) -> Model:
-    """A million prompt tokens cost a dollar, a million completion tokens two. One that is called `quick` is faster, and
-    no better than that."""
-    quick = name == "quick"
-    latency = Latency(5, 5, 5) if quick else Latency(10, 10, 10)
-    return Model(name, Tier.FAST if quick else Tier.QUALITY, 2048, 1, 2, latency, latency)
+    """A million prompt tokens cost a dollar, a million completion tokens two. Those called `quick` and `slow` are so,
+    and no better than that."""
+    latency = Latency(*3 * ({"quick": 5, "slow": 20}.get(name, 10),))
+    return Model(name, Tier.FAST if name in ("quick", "slow") else Tier.QUALITY, 2048, 1, 2, latency, latency)
 
 
 @dataclass
@@ -176,8 +175,8 @@ class ScriptedRoutes:
     expected: bool = True
     least_context: int = 2_048
 
-    def choose(self, demand: Demand) -> Choice | None:
-        models = [_model(name) for name in self.names]
+    def choose(self, demand: Demand, below: Tier | None = None) -> Choice | None:
+        models = [model for model in map(_model, self.names) if below is None or model.tier < below]
         return choose(rank(models), demand) if models else None
 
     def model(self, name: str) -> Model | None:

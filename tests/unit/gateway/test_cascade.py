@@ -18,7 +18,7 @@ from tests.unit.gateway.test_answer import MISS, Scene, outcomes
 pytestmark = pytest.mark.paused
 
 STOP, LENGTH = chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH
-RULES, FORM, LOGPROBS = pb.VERIFIER_RULES, pb.VERIFIER_FORM, pb.VERIFIER_LOGPROBS
+RULES, FORM, LOGPROBS, JUDGE = pb.VERIFIER_RULES, pb.VERIFIER_FORM, pb.VERIFIER_LOGPROBS, pb.VERIFIER_JUDGE
 
 
 def cascading(*quick: object, better: ScriptedLlm | None = None, cache: ScriptedCache | None = None) -> Scene:
@@ -129,7 +129,42 @@ async def _read(answer: Answer) -> None:
         pass
 
 
-async def test_where_the_fastest_is_the_best_there_is_no_cascade():
+@pytest.mark.parametrize(
+    ("word", "model"), [(" Yes.", "quick"), ("No", "better"), ("yesterday", "better"), ("", "better")]
+)
+async def test_a_judge_has_the_last_word(word: str, model: str):
+    better = ScriptedLlm(finish(word))
+    scene = cascading(finish("Paris."), better=better)
+    final = await scene.final(cascade=pb.Cascade(verifiers=[RULES, JUDGE]))
+    assert final.model == model
+    judged = better.requests[0]
+    asked = scene.llms["quick"].requests[0]
+    assert list(judged.messages[: len(asked.messages)]) == list(asked.messages)
+    assert (judged.messages[-2].content, judged.sampling.max_tokens) == ("Paris.", 4)
+    assert final.cost_usd == pytest.approx((2 if model == "quick" else 3) * (7 + 2 * 3) / 1e6)
+    assert scene.billed == [20 if model == "quick" else 30]
+
+
+async def test_a_judge_is_not_asked_about_what_has_failed_before():
+    scene = cascading(finish("I don't know."))
+    await scene.final(cascade=pb.Cascade(verifiers=[JUDGE, RULES]))
+    assert len(scene.llms["better"].calls) == 1
+
+
+async def test_without_its_judge_nothing_passes():
+    better = ScriptedLlm(scripts=[[NotSupported("no")], [finish("It is Paris.")]])
+    final = await cascading(finish("Paris."), better=better).final(cascade=pb.Cascade(verifiers=[JUDGE]))
+    assert (final.text, final.model) == ("It is Paris.", "better")
+    assert ("cascade", "escalated") in made(final)
+
+
+async def test_a_smaller_model_goes_first_however_slow_it_is_at_the_moment():
+    better = ScriptedLlm(finish("It is Paris."))
+    scene = Scene(None, ScriptedRoutes(("better", "slow")), better=better, slow=ScriptedLlm(finish("Paris.")))
+    assert (await scene.final(cascade=pb.Cascade())).model == "slow"
+
+
+async def test_where_no_model_is_smaller_there_is_no_cascade():
     scene = Scene()
     final = await scene.final(cascade=pb.Cascade())
     assert outcomes(final)["cascade"] == "SKIPPED"

@@ -47,6 +47,11 @@ def test_the_larger_model_speculates_with_the_smaller_one(models: Path) -> None:
     assert "HEDGEROW_LLM_VLLM__SPECULATIVE_CONFIG" not in specs["llm-fast"]
 
 
+def test_calls_are_found_in_what_both_models_write(models: Path) -> None:
+    specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), models)}
+    assert {specs[name]["HEDGEROW_LLM_VLLM__TOOL_PARSER"] for name in ("llm-fast", "llm-quality")} == {"hermes"}
+
+
 def test_a_caller_may_overrule_a_service(models: Path) -> None:
     own = {"cache": {"HEDGEROW_CACHE_DATABASE": ""}}
     specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), models, overrides=own)}

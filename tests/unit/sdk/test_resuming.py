@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hedgerow._errors import HedgerowError, ResourceExhausted, Unavailable
+from hedgerow._errors import HedgerowError, NotFound, ResourceExhausted, Unavailable
 from hedgerow._outgoing import Outgoing
 from hedgerow._resuming import Resuming
 from hedgerow.chat.v1 import chat_pb2
@@ -13,6 +13,7 @@ from tests.clock import PausedClock
 
 LOST = Unavailable("lost", reason="CONNECTION_LOST")
 NOBODY = Unavailable("nobody", reason="NO_GATEWAY")
+NOT_KEPT = NotFound("not kept", reason="ANSWER_NOT_KEPT")
 
 
 class Scene:
@@ -100,3 +101,23 @@ def test_a_thought_or_a_call_is_not_begun_again():
 
 def test_what_may_reach_a_model_once_is_asked_once():
     assert Scene(single_attempt=True).asked() is None
+
+
+def test_with_a_key_the_same_is_asked_from_where_it_was():
+    scene = Scene(idempotency_key="k", response_format=chat_pb2.ResponseFormat(json_object=True), single_attempt=True)
+    scene.resuming.saw(pb.Event(accepted=pb.Accepted(budget_ms=2_000)))
+    scene.said("{")
+    scene.resuming.saw(pb.Event(heartbeat=pb.Heartbeat()))
+    scene.clock.advance(0.5)
+    asked = scene.asked()
+    assert (asked.idempotency_key, asked.events_seen, asked.budget_ms, asked.prefix) == ("k", 2, 1_500, "")
+    assert scene.asked(NOT_KEPT) is None  # a second attempt
+
+
+def test_where_the_answer_is_not_kept_a_model_goes_on_from_the_text_without_the_key():
+    scene = Scene(idempotency_key="k")
+    scene.said("Once")
+    scene.asked()
+    asked = scene.asked(NOT_KEPT)
+    assert (asked.idempotency_key, asked.events_seen, asked.prefix) == ("", 0, "Once")
+    assert scene.asked(NOT_KEPT) is None

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer import asking, verifying
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
@@ -19,6 +20,7 @@ from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act
 from services.runtime.errors import ServiceError
 
+_JUDGED_TOKENS = 4
 _KEY = b"/cascade"  # after a question's own: equal questions share the first try, too
 
 
@@ -36,8 +38,8 @@ class CascadeStage(AnswerStage):
         draft, ledger = self.draft, self.draft.ledger
         draft.identify()
         with ledger.stage(self.name) as stage:
-            if not (draft.fast and draft.choice and draft.fast.model != draft.choice.model):
-                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "there is no faster model than the one chosen"
+            if not (draft.fast and draft.choice):
+                stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "there is no smaller model than the one chosen"
                 return
             # What it takes of the time to the first text is not the better model's.
             stage.budget_s = min(stage.budget_s, self.budget.share * ledger.plan.first_text_ms / 1000)
@@ -64,7 +66,39 @@ class CascadeStage(AnswerStage):
 
     async def _why_not(self, reading: Reading, stage: Running) -> str:
         """Take the answer over where it will do; else why it will not."""
-        draft, report, tried, usage, written = self.draft, reading.report, Tried(), chat_pb2.Usage(), 0
+        draft, request = self.draft, self.draft.question.request
+        tried, usage = Tried(), chat_pb2.Usage()
+        try:
+            written = await self._hear(reading, tried, usage)
+            why = verifying.refused(tried, request, draft.backends.cascade)
+            if not why and pb.VERIFIER_JUDGE in request.cascade.verifiers:
+                why = await self._objection(tried.text, stage)
+        except ServiceError as problem:
+            return problem.outline
+        if why:
+            return why
+        draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
+        draft.ledger.usage.CopyFrom(usage)
+        draft.generation = reading.generation
+        draft.ledger.written.tokens = written
+        return ""
+
+    async def _objection(self, answer: str, stage: Running) -> str:
+        """What the better model has against it."""
+        draft, said = self.draft, Tried()
+        assert draft.choice
+        asked = llm_pb2.GenerateRequest(
+            messages=verifying.to_judge(draft.for_model(), answer),
+            sampling=chat_pb2.Sampling(max_tokens=_JUDGED_TOKENS, temperature=0),
+            cache_salt=draft.tenant.prefix_salt,
+        )
+        work = asking.job(draft, asked, (draft.choice.model,), stage, first_text=False)
+        await self._hear(asking.read(draft, b"", work, stage), said, chat_pb2.Usage())
+        return verifying.objection(said.text)
+
+    async def _hear(self, reading: Reading, tried: Tried, usage: chat_pb2.Usage) -> int:
+        """Read to the end, and put it on the account. Returns how many tokens were written."""
+        draft, report, written = self.draft, reading.report, 0
         try:
             while tried.finish_reason == chat_pb2.FINISH_REASON_UNSPECIFIED and (items := await reading.reader.take()):
                 for item in items:
@@ -74,18 +108,10 @@ class CascadeStage(AnswerStage):
                     if item.HasField("finish"):
                         tried.finish_reason = item.finish.reason
                         usage.CopyFrom(item.finish.usage)
-        except ServiceError as problem:
-            return problem.outline
         finally:
             reading.reader.leave()
             draft.ledger.decisions += report.decisions
             draft.ledger.billed_tokens += asking.due(report, draft.for_model(), usage, written)
             if not reading.joined:
                 draft.ledger.cost_usd += asking.cost_usd(draft, report, usage, written)
-        if why := verifying.refused(tried, draft.question.request, draft.backends.cascade):
-            return why
-        draft.take_whole(tried.text, report.model, tried.finish_reason)
-        draft.ledger.usage.CopyFrom(usage)
-        draft.generation = reading.generation
-        draft.ledger.written.tokens = written
-        return ""
+        return written

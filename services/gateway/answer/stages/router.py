@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -11,6 +12,7 @@ from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.labels import Degraded
 from services.gateway.prompt import window
 from services.runtime.complexity import Complexity
+from services.runtime.errors import InvalidInput
 from services.runtime.routing import Choice, Demand, Tier, affordable
 
 
@@ -32,7 +34,6 @@ class RouterStage(AnswerStage):
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{request.model}: asked for by name"
             return Choice(request.model, (), Complexity.UNSPECIFIED, fallback=False, reason=stage.detail)
         if request.HasField("cascade"):
-            draft.fast = routes.choose(replace(demand, tier=Tier.FAST))
             demand = replace(demand, tier=Tier.QUALITY)
         choice = routes.choose(demand)
         if choice and choice.fallback and (least := self._least_tokens()) < demand.prompt_tokens:
@@ -43,7 +44,17 @@ class RouterStage(AnswerStage):
         stage.detail = f"{choice.model}: {choice.reason}{away}"
         if choice.fallback:
             draft.ledger.degraded.append(Degraded.ROUTER_FALLBACK)
+        if request.HasField("cascade"):
+            draft.fast = self._smaller(choice, demand)
         return choice
+
+    def _smaller(self, choice: Choice, demand: Demand) -> Choice | None:
+        """A model of a lower tier than the one chosen: how fast both are at the moment is no matter of a cascade."""
+        routes = self.draft.backends.routes
+        chosen = routes.model(choice.model)
+        with suppress(InvalidInput):  # it costs more than the answer may
+            return routes.choose(replace(demand, tier=Tier.FAST), below=chosen.tier) if chosen else None
+        return None
 
     def fallback(self, stage: Running) -> Choice:
         """Without a table, the models in the order of the settings."""

@@ -1,0 +1,162 @@
+"""Answers that outlast a client's connection, by a key that the client gives.
+
+The answer is an execution of its own, whose events stay. Who loses the connection asks the same again and reads on from
+where it was; who asks twice because nothing was heard gets one answer. Without a client the answer goes on for a while,
+then it is given up; a whole one is kept as long. An answer that fails is not kept: to ask again is to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from opentelemetry.trace import Span
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.answer import Messages
+from services.gateway.config import KeptSettings
+from services.gateway.errors import AnswerNotKept
+from services.gateway.policies.single_flight import Flight, Reader
+from services.runtime import telemetry
+from services.runtime.errors import InvalidInput
+
+Begin = Callable[[Span], Awaitable[Messages]]
+_Key = tuple[str, str]  # a tenant's name, and its own key
+_LONGEST_KEY = 128
+_MAY_DIFFER = ("idempotency_key", "events_seen", "attempt", "budget_ms", "first_token_budget_ms", "heartbeat_ms")
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    key: _Key
+    request: bytes  # a digest of it
+    keeper: Reader[pb.Event]  # keeps the answer going while no client reads it
+    flight: Flight[pb.Event]
+    clients: int = 0
+    size: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True)
+class KeptAnswers:
+    """The answers with a key, of all tenants. Each tenant has keys of its own."""
+
+    settings: KeptSettings
+    _kept: dict[_Key, _Kept] = field(default_factory=dict)  # the oldest first
+    _sizes: Counter[str] = field(default_factory=Counter)  # in bytes, by tenant
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def follow(self, request: pb.GenerateRequest, tenant: str, begin: Begin, within_s: float) -> Messages:
+        """The events that this client has not seen. `begin` makes the answer where there is none yet."""
+        digest = _digest(request)
+        kept = self._find(request, tenant, digest) or self._start((tenant, request.idempotency_key), digest, begin)
+        reader = kept.flight.subscribe(within_s, request.events_seen)
+        kept.clients += 1
+        if kept.timer:
+            kept.timer.cancel()
+        try:
+            while events := await reader.take():
+                yield pb.GenerateResponse(events=events)
+        finally:
+            reader.leave()
+            kept.clients -= 1
+            if not kept.clients:
+                later = asyncio.get_running_loop().call_later
+                kept.timer = later(self.settings.ms / 1000, self._give_up, kept)
+
+    def drain(self) -> None:
+        """Give up what nobody reads: nobody will come back to a process that ends."""
+        for kept in [each for each in self._kept.values() if not each.clients]:
+            self._give_up(kept)
+
+    def _find(self, request: pb.GenerateRequest, tenant: str, digest: bytes) -> _Kept | None:
+        key, seen = request.idempotency_key, request.events_seen
+        if not 1 <= len(key) <= _LONGEST_KEY:
+            raise InvalidInput("idempotency_key", f"1 to {_LONGEST_KEY} characters", f"{len(key)} characters")
+        kept = self._kept.get((tenant, key))
+        if kept and kept.request != digest:
+            raise InvalidInput("idempotency_key", "one of its own for each request", "that of another request")
+        if kept is None and seen:
+            raise AnswerNotKept(
+                f"idempotency_key: no answer of this key is kept here, {seen} events of which were seen"
+            )
+        came = len(kept.flight.items) if kept else 0
+        if not 0 <= seen <= came:
+            raise InvalidInput("events_seen", f"0 to {came}, as many as there were", seen)
+        return kept
+
+    def _start(self, key: _Key, digest: bytes, begin: Begin) -> _Kept:
+        flight = Flight[pb.Event]()
+        kept = self._kept[key] = _Kept(key, digest, flight.subscribe(math.inf), flight)
+        flight.start(self._fly(kept, begin))
+        return kept
+
+    async def _fly(self, kept: _Kept, begin: Begin) -> None:
+        try:
+            with telemetry.internal_span("answer") as span:  # the client's own may be over before
+                async with aclosing(await begin(span)) as messages:
+                    async for message in messages:
+                        self._add(kept, message)
+        except BaseException:
+            self._forget(kept)
+            raise
+
+    def _add(self, kept: _Kept, message: pb.GenerateResponse) -> None:
+        for event in message.events:
+            kept.flight.add(event)
+        size = message.ByteSize()
+        kept.size += size
+        self._sizes[kept.key[0]] += size
+        while self._sizes.total() > self.settings.bytes and (oldest := self._oldest()):
+            self._give_up(oldest)
+
+    def _oldest(self) -> _Kept | None:
+        """Of the whole answers that nobody reads, the first of the tenant that has the most."""
+        idle = [kept for kept in self._kept.values() if kept.flight.over and not kept.clients]
+        return max(idle, key=lambda kept: self._sizes[kept.key[0]], default=None)
+
+    def _give_up(self, kept: _Kept) -> None:
+        self._forget(kept)
+        kept.keeper.leave()
+
+    def _forget(self, kept: _Kept) -> None:
+        if kept.timer:
+            kept.timer.cancel()
+        if self._kept.get(kept.key) is kept:
+            del self._kept[kept.key]
+            self._sizes[kept.key[0]] -= kept.size
+            self._sizes += Counter()  # whoever has nothing
+
+
+def _digest(request: pb.GenerateRequest) -> bytes:
+    """Of everything that makes two requests the same."""
+    same = pb.GenerateRequest()
+    same.CopyFrom(request)
+    for name in _MAY_DIFFER:
+        same.ClearField(name)
+    return hashlib.sha256(same.SerializeToString(deterministic=True)).digest()
+
+
+async def with_heartbeats(messages: Messages, every_s: float) -> AsyncGenerator[pb.GenerateResponse, None]:
+    """The same, and a sign of life whenever there was none for so long."""
+    coming: asyncio.Task[pb.GenerateResponse | None] | None = None
+    try:
+        while True:
+            coming = asyncio.ensure_future(anext(messages, None))
+            while not (await asyncio.wait({coming}, timeout=every_s))[0]:
+                yield pb.GenerateResponse(events=[pb.Event(heartbeat=pb.Heartbeat())])
+            message = coming.result()
+            if message is None:
+                return
+            yield message
+    finally:
+        if coming:
+            coming.cancel()
+            await asyncio.wait({coming})

@@ -1,0 +1,47 @@
+"""Answers that outlast a connection: a real gateway behind a bad network, a scripted model, our SDK and plain HTTP."""
+
+from __future__ import annotations
+
+import httpx
+
+import hedgerow
+from tests.fault.proxy import FaultProxy
+from tests.integration.http_gateway import QUESTION, HttpGateway
+from tests.integration.scripted import Hold
+from tests.integration.scripted_llm import ScriptedLlm, end, words
+
+FORM = '{"type": "object"}'  # no other model could go on from the middle of it
+
+
+async def test_a_client_that_loses_its_connection_reads_on_where_it_was(gateway: HttpGateway, llm: ScriptedLlm) -> None:
+    before, hold = len(llm.requests), Hold()
+    llm.script = [*words('{"a"', ": "), hold, *words("1}"), end()]
+    async with (
+        FaultProxy(gateway.process.spec.address) as proxy,
+        hedgerow.AsyncClient(proxy.address) as client,
+        client.stream("As JSON?", json_schema=FORM, idempotency_key="order 7", single_attempt=True) as stream,
+    ):
+        kinds, text = [], ""
+        async for event in stream:
+            kinds.append(type(event).__name__)
+            if isinstance(event, hedgerow.TextDelta):
+                text += event.text
+                if text == '{"a": ':
+                    proxy.cut()
+                    hold.release.set()
+    assert (text, event.answer.text, event.answer.finish_reason) == ('{"a": 1}', '{"a": 1}', "stop")
+    assert len(llm.requests) - before == 1
+    assert (kinds.count("Accepted"), kinds.count("Final")) == (1, 1)
+
+
+async def test_a_request_by_http_that_comes_twice_is_answered_once(gateway: HttpGateway, llm: ScriptedLlm) -> None:
+    before = len(llm.requests)
+    llm.script = [*words("Par", "is."), end()]
+    headers = {"idempotency-key": "one"}
+    async with httpx.AsyncClient(base_url=gateway.url) as http:
+        first, again = [await http.post("/v1/chat/completions", json=QUESTION, headers=headers) for _ in range(2)]
+        other = await http.post("/v1/chat/completions", json={**QUESTION, "seed": 1}, headers=headers)
+    texts = [reply.json()["choices"][0]["message"]["content"] for reply in (first, again)]
+    assert texts == ["Paris.", "Paris."]
+    assert len(llm.requests) - before == 1
+    assert (other.status_code, "idempotency_key" in other.json()["error"]["message"]) == (400, True)

@@ -1,0 +1,182 @@
+"""Answers that outlast a client's connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from opentelemetry.trace import Span
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.api.kept import KeptAnswers, with_heartbeats
+from services.gateway.config import KeptSettings
+from services.gateway.errors import AnswerNotKept
+from services.runtime.errors import Exhausted, InvalidInput
+
+pytestmark = pytest.mark.paused
+
+
+class Scene:
+    """Answers of `words`, one each second."""
+
+    def __init__(self, *words: str | Exception, **settings: int):
+        self.words = words
+        self.answers = KeptAnswers(KeptSettings(**settings))
+        self.begun = self.over = self.left = 0
+
+    async def _begin(self, span: Span) -> AsyncGenerator[pb.GenerateResponse, None]:
+        self.begun += 1
+        return self._messages()
+
+    async def _messages(self) -> AsyncGenerator[pb.GenerateResponse, None]:
+        try:
+            for word in self.words:
+                await asyncio.sleep(1)
+                if isinstance(word, Exception):
+                    raise word
+                yield pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=word))])
+            self.over += 1
+        finally:
+            self.left += 1
+
+    async def ask(
+        self, tenant: str = "a", most: int = 99, within_s: float = 60, key: str = "k", **fields: Any
+    ) -> list[str]:
+        """What one client reads, which leaves after `most` events."""
+        request = pb.GenerateRequest(idempotency_key=key, **fields)
+        messages = self.answers.follow(request, tenant, self._begin, within_s)
+        read: list[str] = []
+        try:
+            async for message in messages:
+                read += [event.delta.text for event in message.events]
+                if len(read) >= most:
+                    break
+        finally:
+            await messages.aclose()
+        return read
+
+
+async def test_who_comes_back_reads_on_and_the_answer_was_made_once():
+    scene = Scene("a", "b", "c", "d")
+    assert await scene.ask(most=2) == ["a", "b"]
+    await asyncio.sleep(10)
+    assert await scene.ask(events_seen=2, attempt=1, budget_ms=5) == ["c", "d"]
+    assert (scene.begun, scene.over) == (1, 1)
+
+
+async def test_who_asks_twice_at_a_time_gets_one_answer():
+    scene = Scene("a", "b")
+    first, second = await asyncio.gather(scene.ask(), scene.ask())
+    assert first == second == ["a", "b"]
+    assert scene.begun == 1
+    assert await scene.ask() == ["a", "b"]
+    assert scene.begun == 1
+
+
+async def test_nobody_comes_back_and_the_answer_is_given_up():
+    scene = Scene(*"abcdefgh", ms=3_000)
+    await scene.ask(most=1)
+    await asyncio.sleep(2.9)
+    assert (scene.left, len(scene.answers)) == (0, 1)
+    await asyncio.sleep(0.2)
+    assert (scene.left, scene.over, len(scene.answers)) == (1, 0, 0)
+    with pytest.raises(AnswerNotKept):
+        await scene.ask(events_seen=1)
+
+
+async def test_a_whole_answer_is_kept_as_long_and_then_made_anew():
+    scene = Scene("a", ms=3_000)
+    await scene.ask()
+    await asyncio.sleep(2.9)
+    await scene.ask()  # keeps it for as long again
+    await asyncio.sleep(2.9)
+    assert scene.begun == 1
+    await asyncio.sleep(0.2)
+    await scene.ask()
+    assert scene.begun == 2
+
+
+async def test_what_failed_is_tried_again():
+    scene = Scene("a", Exhausted("busy"))
+    for _ in range(2):
+        with pytest.raises(Exhausted):
+            await scene.ask()
+    assert (scene.begun, len(scene.answers)) == (2, 0)
+
+
+async def test_another_request_may_not_have_the_same_key_and_another_tenants_is_another():
+    scene = Scene("a", "b")
+    await scene.ask(most=1)
+    with pytest.raises(InvalidInput, match="idempotency_key: one of its own for each request"):
+        await scene.ask(messages=[chat_pb2.Message(content="Hi")])
+    with pytest.raises(AnswerNotKept):
+        await scene.ask("b", events_seen=1)
+    assert await scene.ask("b", messages=[chat_pb2.Message(content="Hi")]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit"),
+    [
+        ({"key": ""}, "1 to 128 characters"),
+        ({"key": "k" * 129}, "1 to 128 characters"),
+        ({"events_seen": -1}, "0 to 1"),
+        ({"events_seen": 3}, "0 to 1"),
+    ],
+)
+async def test_what_cannot_be_is_refused(fields: dict[str, Any], limit: str):
+    scene = Scene("a", "b")
+    await scene.ask(most=1)
+    with pytest.raises(InvalidInput, match=limit):
+        await scene.ask(**fields)
+
+
+async def test_a_full_gateway_gives_up_whole_answers_of_who_has_most_and_none_that_is_read():
+    size = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="a"))]).ByteSize()
+    scene = Scene("a", bytes=3 * size)
+    for tenant, key in (("a", "1"), ("b", "1"), ("b", "2"), ("b", "3")):
+        await scene.ask(tenant, key=key)
+    assert scene.begun == 4
+    await scene.ask("a", key="1")
+    await scene.ask("b", key="2")
+    assert scene.begun == 4
+    await scene.ask("b", key="1")
+    assert scene.begun == 5
+
+
+async def test_a_gateway_that_ends_gives_up_what_nobody_reads():
+    scene = Scene("a", "b", "c")
+    await scene.ask(key="left", most=1)
+    reading = asyncio.create_task(scene.ask(key="read"))
+    await asyncio.sleep(1.5)
+    scene.answers.drain()
+    assert await reading == ["a", "b", "c"]
+    assert (scene.begun, scene.over, scene.left) == (2, 1, 2)
+
+
+async def test_signs_of_life_come_while_nothing_else_does():
+    async def slow() -> AsyncGenerator[pb.GenerateResponse, None]:
+        for pause in (0.1, 2.5, 0.1):
+            await asyncio.sleep(pause)
+            yield pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="a"))])
+
+    came = [message.events[0].WhichOneof("kind") async for message in with_heartbeats(slow(), 1)]
+    assert came == ["delta", "heartbeat", "heartbeat", "delta", "delta"]
+
+
+async def test_who_leaves_between_signs_of_life_leaves_the_answer():
+    left = asyncio.Event()
+
+    async def silent() -> AsyncGenerator[pb.GenerateResponse, None]:
+        try:
+            await asyncio.sleep(60)
+            yield pb.GenerateResponse()
+        finally:
+            left.set()
+
+    messages = with_heartbeats(silent(), 1)
+    await anext(messages)
+    await messages.aclose()
+    assert left.is_set()
