@@ -280,6 +280,16 @@ async def test_a_cascades_answer_is_looked_through():
     assert (final.text, final.model) == ("Write to [email 1].", "quick")
 
 
+async def test_a_judges_words_are_not_told_of_a_tenant_that_has_a_guard():
+    better = ScriptedLlm(scripts=[[finish("anna@example.com lies.")], [finish("Paris.")]])
+    scene = Scene(None, ScriptedRoutes(("quick", "better")), quick=ScriptedLlm(finish("Rome.")), better=better)
+    scene.tenant = replace(ACME, guard=GuardSettings(answer_personal="mask"))
+    final = await scene.final(cascade=pb.Cascade(verifiers=[pb.VERIFIER_JUDGE]))
+    assert final.text == "Paris."
+    assert "quick: the judge is against it" in {made.reason for made in final.decisions}
+    assert "anna" not in str(final)
+
+
 # ---- whose guard ----
 
 

@@ -94,7 +94,8 @@ class CascadeStage(AnswerStage):
         )
         work = asking.job(draft, asked, (draft.choice.model,), stage, first_text=False)
         await self._hear(asking.read(draft, b"", work, stage), said, chat_pb2.Usage())
-        return verifying.objection(said.text)
+        against = verifying.objection(said.text)
+        return "the judge is against it" if against and draft.checks else against  # its words may quote what is private
 
     async def _hear(self, reading: Reading, tried: Tried, usage: chat_pb2.Usage) -> int:
         """Read to the end, and put it on the account. Returns how many tokens were written."""
