@@ -27,6 +27,7 @@ class Message:
 Messages: TypeAlias = str | Sequence[Message]  # a text is one message of the user's
 
 
+GuardedThing: TypeAlias = Literal["injection", "secrets", "personal", "answer_secrets", "answer_personal"]
 Media: TypeAlias = bytes | str | os.PathLike[str]  # an encoded picture or recording, or the path of its file
 
 
@@ -62,6 +63,7 @@ class Options(TypedDict, total=False):
     top_logprobs: int | None  # tell each token's log-probability, and those of so many of the likeliest, 0 to 20
     cascade: Sequence[Literal["rules", "form", "logprobs", "judge"]] | None  # a fast model first, a better one where
     # its answer fails one of these checks; the gateway's own where none is named
+    guard: Mapping[GuardedThing, Literal["mask", "refuse"]]  # what is looked for besides what the gateway looks for
     diet: Literal["off", "system", "all"] | None  # whose messages are shortened where they say nothing
     whole: bool  # refuse a conversation longer than the model's context, in place of leaving out its oldest turns
     system_prompt: str | None  # one that the gateway keeps, by its name; it comes first

@@ -12,7 +12,7 @@ from google.protobuf.message import Message as Proto
 
 from hedgerow._errors import InvalidArgument, invalid
 from hedgerow._media import SHORTER_AUDIO, read, read_all
-from hedgerow._options import Media, Message, Messages
+from hedgerow._options import GuardedThing, Media, Message, Messages
 from hedgerow._speech import AudioFormat
 from hedgerow._tools import MeshTool, Tool
 from hedgerow.audio.v1 import audio_pb2
@@ -40,6 +40,8 @@ _VERIFIERS = {
     "logprobs": pb.VERIFIER_LOGPROBS,
     "judge": pb.VERIFIER_JUDGE,
 }
+_GUARD_ACTIONS = {"mask": pb.GUARD_ACTION_MASK, "refuse": pb.GUARD_ACTION_REFUSE}
+_GUARDED = {field.name: field for field in pb.GuardPolicy.DESCRIPTOR.fields}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 _BLOCK_BYTES = 64 * 1024  # whole samples of every PCM encoding
 _ENCODINGS = {
@@ -88,6 +90,7 @@ def generate_request(
     mesh_tools: Sequence[MeshTool | str] = (),
     max_tool_steps: int | None = None,
     max_tool_calls: int | None = None,
+    guard: Mapping[GuardedThing, str] = MappingProxyType({}),
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
     if json_schema is not None and regex is not None:
@@ -119,6 +122,9 @@ def generate_request(
     if cascade is not None:
         request.cascade.SetInParent()
         request.cascade.verifiers.extend(_VERIFIERS[one_of("cascade", name, _VERIFIERS)] for name in cascade)
+    for thing, action in guard.items():
+        chosen = _GUARD_ACTIONS[one_of(f"guard[{thing}]", action, _GUARD_ACTIONS)]
+        set_fields(request.guard, "guard.", **{one_of("guard", thing, _GUARDED): chosen})
     _set_prompt(request, diet, whole=whole, system=system_prompt)
     return request
 

@@ -25,6 +25,7 @@ class SentenceSplitter:
     def __init__(self) -> None:
         self._rest = ""  # what has not been given yet
         self._from = 0  # where in it to go on looking
+        self.settled = 0  # how many characters of all that was fed have been given, white space included
 
     def feed(self, text: str) -> list[str]:
         """The sentences that `text` completes."""
@@ -34,6 +35,7 @@ class SentenceSplitter:
             if sentence := self._rest[:end].strip():
                 sentences.append(sentence)
             self._rest, self._from = self._rest[end:], 0
+            self.settled += end
         return sentences
 
     def flush(self) -> list[str]:

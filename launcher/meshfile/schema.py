@@ -57,6 +57,10 @@ class Tenant(Section):
         "", max_length=256, description="Tenants with the same name here share what models have read of prompts."
     )
 
+    guard: dict[str, Any] = Field(
+        {}, description="What is looked for in its requests and answers: fields of the gateway's setting `guard`."
+    )
+
     @field_validator("key_sha256")
     @classmethod
     def _somebody(cls, digests: list[str], info: ValidationInfo) -> list[str]:

@@ -199,6 +199,7 @@ def _identity(settings: GatewaySettings) -> Identity:
             settings.tenants_file,
             anonymous=settings.anonymous,
             tokens=settings.edge_tokens,
+            guard=settings.guard,
         )
     except BadTenants as error:
         _log.error("%s", error)

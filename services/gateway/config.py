@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic_settings import SettingsConfigDict
 
+from services.gateway.guard import denied
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings, is_loopback
 from services.runtime.rpc import first_message
@@ -54,6 +55,7 @@ class StageBudgets(BaseModel):
     audio: StageBudget = StageBudget(share=0.5, cap_ms=20_000)
     tools: StageBudget = StageBudget(share=0.3, cap_ms=5_000)
     agent: StageBudget = StageBudget(share=0.5, cap_ms=60_000)
+    guard: StageBudget = StageBudget(share=0.1, cap_ms=50)
     llm: StageBudget = StageBudget(share=1, cap_ms=600_000)
 
 
@@ -191,6 +193,70 @@ class CascadeSettings(_Group):
     min_mean_logprob: float = Field(
         -0.3, ge=-100, le=0, description="The least mean log-probability of its tokens, where a request names none."
     )
+
+
+class GuardSettings(_Group):
+    """What is looked for in requests and answers. A request may ask for more, and never for less."""
+
+    injection: Literal["off", "note", "refuse"] = Field(
+        "off", description="Prompt injections in what users and tools say: `note` tells of them in the account alone."
+    )
+    injection_score: float = Field(
+        0.85, gt=0, lt=1, description="From which probability on the classifier's word counts, beside its patterns."
+    )
+    secrets: Literal["off", "mask", "refuse"] = Field(
+        "off",
+        description="Keys, tokens and passwords in requests: `mask` them in what models read. Such a request is "
+        "neither looked up in the cache nor stored, and shares no generation.",
+    )
+    personal: Literal["off", "mask", "refuse"] = Field(
+        "off",
+        description="The same for personal data: addresses of mail, telephone numbers, cards, bank accounts, national "
+        "identity numbers.",
+    )
+    answer_secrets: Literal["off", "mask", "end"] = Field(
+        "off", description="Keys, tokens and passwords in answers: `mask` them, or `end` the answer before them."
+    )
+    answer_personal: Literal["off", "mask", "end"] = Field("off", description="The same for personal data.")
+    denied_phrases: tuple[str, ...] = Field(
+        (), max_length=denied.MOST, description="What answers may not say, however it is capitalized: whole words."
+    )
+    denied_patterns: tuple[str, ...] = Field(
+        (),
+        max_length=denied.MOST,
+        description=f"The same as regular expressions with matches of at most {denied.WIDEST} characters, that look at "
+        "nothing around them.",
+    )
+    answer_denied: Literal["mask", "end"] = Field("mask", description="What becomes of what is denied.")
+    pattern_ms: float = Field(5, gt=0, le=1_000, description="The longest that one denied pattern may look at a time.")
+    late: Literal["open", "closed"] = Field(
+        "closed",
+        description="What a guard does that is not done within its slice, `stages.guard`, or within `pattern_ms`: "
+        "`open` lets the request or answer pass, which is then marked; `closed` refuses the one and ends the other.",
+    )
+
+    @field_validator("denied_phrases")
+    @classmethod
+    def _phrases(cls, phrases: tuple[str, ...]) -> tuple[str, ...]:
+        denied.check_phrases(phrases)
+        return phrases
+
+    @field_validator("denied_patterns")
+    @classmethod
+    def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            denied.check_pattern(pattern)
+        return patterns
+
+    @property
+    def off(self) -> bool:
+        """Whether there is nothing to look for."""
+        asks = self.injection == self.secrets == self.personal == "off"
+        screens = self.answer_secrets == self.answer_personal == "off"
+        return asks and screens and not (self.denied_phrases or self.denied_patterns)
+
+
+UNGUARDED = GuardSettings()
 
 
 class KeptSettings(_Group):
@@ -370,6 +436,10 @@ class TenantSettings(_Group):
         "prompts begin with. Empty: it shares with nobody.",
     )
 
+    guard: GuardSettings = Field(
+        UNGUARDED, description="What is looked for in its requests and answers; what it leaves out is `guard`'s."
+    )
+
 
 class TargetSettings(_Group):
     """Latency targets of a stage, in milliseconds. 0: none."""
@@ -455,6 +525,9 @@ class GatewaySettings(ServiceSettings):
     )
     prompt: PromptSettings = Field(PromptSettings(), description="What becomes of prompts before a model reads them.")
     cascade: CascadeSettings = Field(CascadeSettings(), description="When a fast model's answer will do.")
+    guard: GuardSettings = Field(
+        UNGUARDED, description="What is looked for in requests and answers of all tenants; one may have its own."
+    )
     kept: KeptSettings = Field(KeptSettings(), description="Answers that outlast the connection of their client.")
     tools: ToolSettings = Field(ToolSettings(), description="The tools that the mesh itself calls.")
     system_prompts: dict[str, SystemPromptSettings] = Field(

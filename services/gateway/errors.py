@@ -23,6 +23,18 @@ class CredentialsDiffer(Forbidden):
     reason = "CREDENTIALS_DIFFER"
 
 
+class GuardRefused(Forbidden):
+    """The request holds what its tenant's guard refuses. Names the rule and the message, never what it says."""
+
+    reason = "GUARD_REFUSED"
+
+
+class GuardLate(TooLate):
+    """The guard was not done in time, and its setting is to let nothing pass."""
+
+    reason = "GUARD_LATE"
+
+
 class ModelUnavailable(Unavailable):
     """No model that could answer can be reached."""
 

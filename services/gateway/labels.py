@@ -36,6 +36,8 @@ class Degraded(Label):
     TOOLS_BUDGET = "tools:budget", "a tool had not answered in its time; a patch may still come"
     TOOLS_UNAVAILABLE = "tools:unavailable", "a tool failed, or could not be called"
     TOOLS_LIMITED = "tools:limited", "the model wanted more of its tools than it may have"
+    GUARD_LATE = "guard:late", "the guard was not done in time, and lets pass what it has not seen"
+    GUARD_MASKED = "guard:masked", "names stand in the answer for what the guard has found in it"
     LLM_BUDGET = "llm:budget", "the text was cut off at the budget"
     LLM_INTERRUPTED = "llm:interrupted", "the model broke in mid-answer, and no other could go on"
     LLM_REPLACED = "llm:replaced", "another model than the one chosen has answered"
@@ -74,6 +76,7 @@ class Policy(StrEnum):
     PROMPT = "prompt"
     CASCADE = "cascade"
     TOOL = "tool"
+    GUARD = "guard"
     DRILL = "drill"
     TARGET = "target"
 
@@ -210,6 +213,42 @@ class Act(Enum):
     TOOL_CUT = Said(Policy.TOOL, "cut", "A result was longer than a prompt may hold of it.", "`tools.max_result_bytes`")
     TOOL_DROPPED = Said(
         Policy.TOOL, "dropped", "Calls beside one of the caller's own tools, which ended the answer.", "`tools`"
+    )
+    GUARD_NOTED = Said(
+        Policy.GUARD, "noted", "The request looks like a prompt injection, and is answered.", "`guard.injection`"
+    )
+    GUARD_REFUSED = Said(
+        Policy.GUARD,
+        "refused",
+        "The request holds what its tenant's guard refuses; the reason names the rule.",
+        "`guard.injection`, `guard.secrets`, `guard.personal`",
+    )
+    GUARD_HID = Said(
+        Policy.GUARD,
+        "hid",
+        "Names stand in the prompt for secrets or personal data.",
+        "`guard.secrets`, `guard.personal`",
+    )
+    GUARD_BYPASSED = Said(
+        Policy.GUARD,
+        "bypassed",
+        "Question or answer holds secrets or personal data: the cache is not asked, or does not keep it.",
+        "`guard.secrets`, `guard.personal`",
+    )
+    GUARD_MASKED = Said(
+        Policy.GUARD,
+        "masked",
+        "Names stand in the answer for what was found in it.",
+        "`guard.answer_secrets`, `guard.answer_personal`, `guard.answer_denied`",
+    )
+    GUARD_ENDED = Said(
+        Policy.GUARD,
+        "ended",
+        "The answer ends before what was found in it.",
+        "`guard.answer_secrets`, `guard.answer_personal`, `guard.answer_denied`",
+    )
+    GUARD_LATE = Said(
+        Policy.GUARD, "late", "The guard was not done in time; the reason says what came of it.", "`guard.late`"
     )
     DRILL_DROPPED = Said(
         Policy.DRILL, "dropped", "A drill refuses a share of the calls on purpose.", "the topology's `drill`"

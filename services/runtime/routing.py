@@ -6,11 +6,11 @@ They live here and not in the router because they have two callers that must nev
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from services.runtime.complexity import Complexity, classify
 from services.runtime.errors import InvalidInput
 
 
@@ -21,14 +21,6 @@ class Tier(IntEnum):
     FAST = 1
     BALANCED = 2
     QUALITY = 3
-
-
-class Complexity(IntEnum):
-    """How hard a question looks. Numbers as in the contracts."""
-
-    UNSPECIFIED = 0
-    SIMPLE = 1
-    COMPLEX = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +76,6 @@ class Choice:
     reason: str
 
 
-_COMPLEX = re.compile(
-    r"\b(why|compare|contrast|explain how|step by step|prove|derive|design|refactor|debug|implement|analy[sz]e|evaluate"
-    r"|essay|stor(y|ies)|poem|summari[sz]e|translate|plan|trade-?offs?|pros and cons|write (a|an|some|me))\b|```",
-    re.IGNORECASE,
-)
-_MANY_WORDS = 60  # a question this long holds more than one demand
 _BROKEN = 0.5  # a model that fails more often than this comes after all others
 
 
@@ -98,12 +84,6 @@ _LABELS = {
     for tier in Tier
     for complexity in Complexity
 }
-
-
-def classify(question: str) -> Complexity:
-    """Judge a question by its words: a few microseconds, against 1 to 3 ms for a small classifier."""
-    demanding = _COMPLEX.search(question) or question.count("?") > 1 or len(question.split()) > _MANY_WORDS
-    return Complexity.COMPLEX if demanding else Complexity.SIMPLE
 
 
 def rank(models: Iterable[Model]) -> list[Model]:

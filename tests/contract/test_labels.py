@@ -30,5 +30,6 @@ def test_a_label_is_said_once_and_names_its_stage() -> None:
         "router",
         "prompt",
         "tools",
+        "guard",
         "llm",
     }

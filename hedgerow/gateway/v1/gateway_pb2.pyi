@@ -18,6 +18,12 @@ class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TIER_BALANCED: _ClassVar[Tier]
     TIER_QUALITY: _ClassVar[Tier]
 
+class GuardAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GUARD_ACTION_UNSPECIFIED: _ClassVar[GuardAction]
+    GUARD_ACTION_MASK: _ClassVar[GuardAction]
+    GUARD_ACTION_REFUSE: _ClassVar[GuardAction]
+
 class Verifier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     VERIFIER_UNSPECIFIED: _ClassVar[Verifier]
@@ -54,6 +60,9 @@ TIER_UNSPECIFIED: Tier
 TIER_FAST: Tier
 TIER_BALANCED: Tier
 TIER_QUALITY: Tier
+GUARD_ACTION_UNSPECIFIED: GuardAction
+GUARD_ACTION_MASK: GuardAction
+GUARD_ACTION_REFUSE: GuardAction
 VERIFIER_UNSPECIFIED: Verifier
 VERIFIER_RULES: Verifier
 VERIFIER_FORM: Verifier
@@ -97,7 +106,7 @@ class Audio(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits")
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +132,7 @@ class GenerateRequest(_message.Message):
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     MESH_TOOLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_LIMITS_FIELD_NUMBER: _ClassVar[int]
+    GUARD_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     audio: Audio
@@ -148,7 +158,8 @@ class GenerateRequest(_message.Message):
     heartbeat_ms: int
     mesh_tools: _containers.RepeatedCompositeFieldContainer[MeshTool]
     tool_limits: ToolLimits
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ...) -> None: ...
+    guard: GuardPolicy
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ...) -> None: ...
 
 class MeshTool(_message.Message):
     __slots__ = ("name", "source", "arguments", "offered")
@@ -169,6 +180,20 @@ class ToolLimits(_message.Message):
     steps: int
     calls: int
     def __init__(self, steps: _Optional[int] = ..., calls: _Optional[int] = ...) -> None: ...
+
+class GuardPolicy(_message.Message):
+    __slots__ = ("injection", "secrets", "personal", "answer_secrets", "answer_personal")
+    INJECTION_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    PERSONAL_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_SECRETS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_PERSONAL_FIELD_NUMBER: _ClassVar[int]
+    injection: GuardAction
+    secrets: GuardAction
+    personal: GuardAction
+    answer_secrets: GuardAction
+    answer_personal: GuardAction
+    def __init__(self, injection: _Optional[_Union[GuardAction, str]] = ..., secrets: _Optional[_Union[GuardAction, str]] = ..., personal: _Optional[_Union[GuardAction, str]] = ..., answer_secrets: _Optional[_Union[GuardAction, str]] = ..., answer_personal: _Optional[_Union[GuardAction, str]] = ...) -> None: ...
 
 class Cascade(_message.Message):
     __slots__ = ("verifiers", "min_mean_logprob")

@@ -24,7 +24,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from services.gateway.admission.quota import Allowance
-from services.gateway.config import KEY_WANTED, TenantSettings
+from services.gateway.config import KEY_WANTED, UNGUARDED, GuardSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.runtime.errors import shorten
 from services.runtime.stamps import Stamps
@@ -33,6 +33,7 @@ LOCAL = "local"  # the one tenant of a gateway without keys
 _OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) lets everybody in"
 _POLL_S = 0.4
 _LONGEST_NAME = 256
+_NOTHING = TenantSettings()
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)
 
@@ -52,12 +53,14 @@ class Tenant:
     max_budget_ms: int  # of one request; 0: no limit of its own
     prefix_salt: str = ""  # those with the same share what models have read; empty where there is one tenant alone
     tools: Sequence[str] = ()  # patterns of the tools of the mesh that it may use
+    guard: GuardSettings = UNGUARDED  # what is looked for in its requests and answers
 
 
 class Identity:
     """Tenants by the SHA-256 of their keys, in hexadecimal.
 
-    `api_keys` gives the tenant of each, `tenants` and the YAML `file` what each tenant may have and more keys.
+    `api_keys` gives the tenant of each, `tenants` and the YAML `file` what each tenant may have and more keys; `guard`
+    is what is looked for where a tenant does not say.
     Without any key it is open to all, as the tenant `local`, where it may be (`anonymous`); or to those alone whose
     `tokens` the edge has checked. Once there has been a key it stays closed: to revoke the last one opens nothing.
     Raises `BadTenants` when the file or a key is not usable, or when there is neither a key nor one of the two.
@@ -71,15 +74,17 @@ class Identity:
         *,
         anonymous: bool = False,
         tokens: bool = False,
+        guard: GuardSettings = UNGUARDED,
     ):
+        self._guard = guard
         self._api_keys, self._settings, self._file, self._tokens = api_keys, tenants, file, tokens
         self._stamps = Stamps(*filter(None, [file]))
         self.version = 0  # moves when a credential may mean something else than before
         self._known = settings = self._load()
-        self._keys = _by_key(api_keys, settings)
+        self._keys = self._by_key(settings)
         if not (self._keys or anonymous or tokens):
             raise BadTenants(f"{file or 'tenants'}: {KEY_WANTED} to serve beyond loopback, got none; {_OPEN}")
-        self._local = _tenant(LOCAL, settings) if anonymous and not self._keys else None
+        self._local = self._make(LOCAL, settings) if anonymous and not self._keys else None
         self._tell_keyless()
 
     def tenant(self, authorization: str | None, proven: Sequence[str | bytes] = ()) -> Tenant:
@@ -110,7 +115,7 @@ class Identity:
             )
         if known and known.name != name:
             raise CredentialsDiffer("authorization: this API key is of another tenant than the token")
-        return _tenant(name, self._known)
+        return self._make(name, self._known)
 
     async def run(self) -> None:
         """Follow the file, where there is one, until cancelled."""
@@ -126,11 +131,11 @@ class Identity:
     async def _reload(self) -> None:
         try:
             settings = await asyncio.to_thread(self._load)
-            self._keys, self._known = _by_key(self._api_keys, settings), settings
+            self._keys, self._known = self._by_key(settings), settings
         except BadTenants as error:
             _log.error("%s; the tenants stay as they were", error)
             return
-        self._local = None if self._keys or self._local is None else _tenant(LOCAL, settings)
+        self._local = None if self._keys or self._local is None else self._make(LOCAL, settings)
         self.version += 1
         _log.info("tenants_file: read again; keys: %d", len(self._keys))
         self._tell_keyless()
@@ -140,6 +145,27 @@ class Identity:
         keyless = self._known.keys() - {tenant.name for tenant in self._keys.values()}
         if keyless and not (self._local or self._tokens):
             _log.warning("tenants: nobody can be %s, without a key", ", ".join(sorted(keyless)))
+
+    def _by_key(self, settings: Mapping[str, TenantSettings]) -> dict[str, Tenant]:
+        """The tenant of each digest. Raises `BadTenants` for a key of two."""
+        tenants: dict[str, Tenant] = {}
+        for digest, name in _claims(self._api_keys, settings):
+            other = tenants.setdefault(digest.lower(), self._make(name, settings))
+            if other.name != name:
+                raise BadTenants(f"tenants: {name}.keys: {digest[:8].lower()}… is a key of {other.name} already")
+        return tenants
+
+    def _make(self, name: str, settings: Mapping[str, TenantSettings]) -> Tenant:
+        own = settings.get(name, _NOTHING)
+        allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
+        salt = _salt(name, own.prefix_group)
+        tools = ("*",) if name == LOCAL and name not in settings else own.tools
+        return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, salt, tools, self._guarded(own))
+
+    def _guarded(self, own: TenantSettings) -> GuardSettings:
+        """The gateway's, but for what the tenant's own say."""
+        said = own.guard.model_fields_set
+        return self._guard.model_copy(update={name: getattr(own.guard, name) for name in said}) if said else self._guard
 
     def _load(self) -> Mapping[str, TenantSettings]:
         """All tenants that have settings, those of the file included."""
@@ -162,29 +188,12 @@ def _parse(file: Path) -> dict[str, TenantSettings]:
         raise BadTenants(f"tenants_file: {' '.join(str(error).split())}") from None
 
 
-def _by_key(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings]) -> dict[str, Tenant]:
-    """The tenant of each digest. Raises `BadTenants` for a key of two."""
-    tenants: dict[str, Tenant] = {}
-    for digest, name in _claims(api_keys, settings):
-        other = tenants.setdefault(digest.lower(), _tenant(name, settings))
-        if other.name != name:
-            raise BadTenants(f"tenants: {name}.keys: {digest[:8].lower()}… is a key of {other.name} already")
-    return tenants
-
-
 def _claims(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings]) -> Iterator[tuple[str, str]]:
     """(digest, name of a tenant that claims it) for every key."""
     yield from api_keys.items()
     for name, own in settings.items():
         for digest in own.keys:
             yield digest, name
-
-
-def _tenant(name: str, settings: Mapping[str, TenantSettings]) -> Tenant:
-    own = settings.get(name, TenantSettings())
-    allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
-    tools = ("*",) if name == LOCAL and name not in settings else own.tools
-    return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, _salt(name, own.prefix_group), tools)
 
 
 @lru_cache(maxsize=10_000)

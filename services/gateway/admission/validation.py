@@ -28,6 +28,7 @@ _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
 _VERIFIERS = frozenset(pb.Verifier.values()) - {pb.VERIFIER_UNSPECIFIED}
 _DIETS = frozenset(pb.Diet.values())
+_GUARD_ACTIONS = frozenset(pb.GuardAction.values())
 _RANGES: Mapping[Literal["temperature", "top_p", "frequency_penalty", "presence_penalty", "top_logprobs"], _Range] = {
     "temperature": (0, 2),
     "top_p": (0, 1),
@@ -92,6 +93,8 @@ def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> No
     if request.model and request.model not in settings.llm_addresses:
         raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
     _check_prompt(request.prompt, settings)
+    if request.HasField("guard"):
+        _check_guard(request.guard)
     if request.HasField("cascade"):
         _check_cascade(request)
     if request.HasField("max_cost_usd") and not 0 < request.max_cost_usd < math.inf:
@@ -108,6 +111,14 @@ def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:
     if policy.system and policy.system not in settings.system_prompts:
         known = ", ".join(sorted(settings.system_prompts)) or "none is kept here"
         raise InvalidInput("prompt.system", f"one of {known}", policy.system)
+
+
+def _check_guard(policy: pb.GuardPolicy) -> None:
+    for field in policy.DESCRIPTOR.fields:
+        if getattr(policy, field.name) not in _GUARD_ACTIONS:
+            raise InvalidInput(f"guard.{field.name}", "a GuardAction, 0 to 2", getattr(policy, field.name))
+    if policy.injection == pb.GUARD_ACTION_MASK:
+        raise InvalidInput("guard.injection", "GUARD_ACTION_REFUSE: nothing stands for it", "GUARD_ACTION_MASK")
 
 
 def _check_cascade(request: pb.GenerateRequest) -> None:

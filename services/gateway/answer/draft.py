@@ -16,9 +16,11 @@ from services.gateway.answer.asked import Asked, picture_lines
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.summaries import Summaries
+from services.gateway.answer.voice import Voice
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.config import TEMPLATE, CascadeSettings, PromptSettings, SystemPromptSettings
 from services.gateway.generation.shared import Generation, Shared
+from services.gateway.guard.checks import Checks, checks_for
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.tools.toolbox import Equipment, Toolbox
@@ -91,8 +93,17 @@ class Draft:
     stale: cache_pb2.Answer | None = None
     prompt: Sequence[chat_pb2.Message] | None = None  # what the model reads, where that is not all that was asked
     generation: Generation | None = None
+    checks: Checks | None = None  # what the guard looks for; None: nothing
+    guarding: bool = False  # whether it still looks: until it is done nothing leaves
+    private: bool = False  # what is asked may hold what is nobody else's: nothing may share it
+    hidden: Mapping[str, str] = field(default_factory=dict)  # texts with names in the place of what is private
     working: set[asyncio.Task[None]] = field(default_factory=set)  # stages that work beside others
     _asked: Asked | None = None
+    voice: Voice = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.checks = checks_for(self.tenant.guard, self.question.request)
+        self.voice = Voice(self.ledger, self.outbox, self.checks)
 
     def flush(self) -> pb.GenerateResponse:
         """What is in the outbox, as a message. Each costs gateway and client about 0.1 ms, as much as all of the code
@@ -147,7 +158,7 @@ class Draft:
 
     def identify(self) -> None:
         """Make the question what the cache and equal questions know it by, unless it is for nobody else."""
-        if self.asked.whole and self.question.shareable and self.cached is None:
+        if self.asked.whole and self.question.shareable and not self.private and self.cached is None:
             self.cached = cache_question(self.question.request, self.asked, self.tenant.name)
             question_key.normalize(self.cached)
             self.key = question_key.digest(self.cached)
@@ -170,6 +181,10 @@ class Draft:
             self.ledger.citations.append(citations)
             self.outbox.append(pb.Event(citations=citations))
 
+    def hide(self, hidden: Mapping[str, str]) -> None:
+        """Have models read other texts in the place of these."""
+        self.hidden, self._asked = hidden, None
+
     def miss(self, reason: Degraded) -> None:
         """Something of the question is not known: the answer is for nobody else."""
         self.missed, self._asked = True, None
@@ -177,9 +192,9 @@ class Draft:
 
     def take_whole(self, text: str, model: str, reason: chat_pb2.FinishReason) -> None:
         """A text that is there from the start. The answer is whole with it."""
-        self.ledger.model, self.ledger.finish_reason = model, reason
-        self.ledger.written.add_text(text)
-        self.outbox.append(pb.Event(delta=pb.TextDelta(text=text)))
+        self.ledger.model = model
+        self.voice.say(text)
+        self.voice.finish(reason)
 
     def take_template(self, stage: str, why: str) -> None:
         """The fixed text in the place of what `stage` would have brought."""
@@ -197,6 +212,8 @@ class Draft:
         pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
         kept = self.backends.prompts.kept.get(request.prompt.system)
         system = f"{request.prompt.system}@{kept.version}" if kept else ""
+        if self.hidden:
+            messages, context = self._without_private(messages), [self.hidden.get(line, line) for line in context]
         return Asked(
             messages,
             tuple(context),
@@ -205,6 +222,20 @@ class Draft:
             system=system,
             results=tuple(self.results),
         )
+
+    def _without_private(self, messages: Sequence[chat_pb2.Message]) -> tuple[chat_pb2.Message, ...]:
+        return tuple(map(self._without, messages))
+
+    def _without(self, message: chat_pb2.Message) -> chat_pb2.Message:
+        texts = (message.content, *(call.arguments for call in message.tool_calls))
+        if message.role == chat_pb2.ROLE_SYSTEM or not any(text in self.hidden for text in texts):
+            return message
+        other = chat_pb2.Message()
+        other.CopyFrom(message)
+        other.content = self.hidden.get(message.content, message.content)
+        for call in other.tool_calls:
+            call.arguments = self.hidden.get(call.arguments, call.arguments)
+        return other
 
 
 def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:

@@ -112,12 +112,13 @@ class Step:
         if theirs:
             self._hand_over(theirs, len(calls) - len(theirs))
         elif calls:
+            draft.voice.release()
             self.calls = _numbered(calls, self._draft.for_model())
             return
         elif not self._answers:
             return
         else:
-            ledger.finish_reason = self._finish.reason
+            draft.voice.finish(self._finish.reason)
         report = reading.report
         ledger.model = report.model
         ledger.usage.CopyFrom(self._finish.usage)
@@ -129,6 +130,7 @@ class Step:
 
     def _hand_over(self, theirs: Sequence[chat_pb2.ToolCall], others: int) -> None:
         draft, ledger = self._draft, self._draft.ledger
+        draft.voice.release()
         deltas = [
             chat_pb2.ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments)
             for index, call in enumerate(theirs)

@@ -34,6 +34,7 @@ from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BudgetSpent
+from services.gateway.guard.checks import checks_for
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.pace import Turn
 from services.gateway.tools.toolbox import Equipment
@@ -108,7 +109,9 @@ class GatewayServicer:
             question, deadline = allowed.question, allowed.deadline
             tenant, trace_id = credential.tenant, telemetry.trace_id(call.span)
             reservation = await self._admission.admit_in_time(question, tenant, trace_id, deadline)
-            ledger = self._open(question, max(deadline.remaining() * 1000, _LEAST_MS), call.span, time.monotonic())
+            ledger = self._open(
+                question, tenant, max(deadline.remaining() * 1000, _LEAST_MS), call.span, time.monotonic()
+            )
             if (waited_ms := (ledger.opened - began) * 1000) > _LEAST_MS:
                 ledger.decide(Act.LIMIT_WAITED, "batch", f"{waited_ms:.0f} ms for its turn")
             equipment = None
@@ -192,19 +195,21 @@ class GatewayServicer:
         question = validate(request, self._settings, self._media)
         budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
         reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
-        ledger = self._open(question, budget_ms, span, opened)
+        ledger = self._open(question, tenant, budget_ms, span, opened)
         equipment = await self._equip(request, tenant, ledger, reservation) if request.mesh_tools else None
         return self._make(Draft(question, tenant, ledger, self._backends, equipment=equipment), reservation)
 
-    def _open(self, question: Question, budget_ms: float, span: Span, opened: float) -> Ledger:
+    def _open(self, question: Question, tenant: Tenant, budget_ms: float, span: Span, opened: float) -> Ledger:
         """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
         request = question.request
         cached = self._backends.cache is not None and question.shareable
+        checks = checks_for(tenant.guard, request)
         plan = make_plan(
             self._stages(
                 cached=cached,
                 images=bool(request.images) and not question.pixels,
                 audio=question.recording,
+                guard=checks is not None and checks.asks,
                 cascade=request.HasField("cascade"),
                 tools=any(not (each.offered or each.source) for each in request.mesh_tools),
                 offered=offers_mesh_tools(request),

@@ -37,6 +37,7 @@ _OPTIONS = frozenset(
         "mesh_tools",
         "tool_steps",
         "tool_calls",
+        "guard",
     }
 )
 _NUMBERS = ("_ms", "_usd", "_similarity", "tool_steps", "tool_calls")
@@ -49,6 +50,9 @@ _VERIFIERS = {
     "logprobs": pb.VERIFIER_LOGPROBS,
     "judge": pb.VERIFIER_JUDGE,
 }
+_GUARD_ACTIONS = {"mask": pb.GUARD_ACTION_MASK, "refuse": pb.GUARD_ACTION_REFUSE}
+_EXAMPLE = "personal=mask,secrets=refuse"
+_GUARDED = tuple(field.name for field in pb.GuardPolicy.DESCRIPTOR.fields)
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
 
@@ -109,6 +113,8 @@ def _take(order: Order, options: Fields) -> None:
     if (cascade := options.text("cascade")) is not None:
         _take_cascade(request.cascade, options, cascade)
     _take_mesh_tools(request, options)
+    if (guard := options.text("guard")) is not None:
+        _take_guard(request.guard, options, guard)
 
 
 def _take_cascade(cascade: pb.Cascade, options: Fields, names: str) -> None:
@@ -152,6 +158,15 @@ def _take_mesh_tool(asked: pb.MeshTool, told: Fields) -> None:
     asked.offered = told.flag("offered") or False
     if (arguments := told.object("arguments")) is not None:
         asked.arguments = json.dumps({key: arguments.raw(key) for key in arguments})
+
+
+def _take_guard(policy: pb.GuardPolicy, options: Fields, told: str) -> None:
+    """What is looked for and what becomes of it, `personal=mask`, with commas between."""
+    for each in told.split(","):
+        name, _, action = each.strip().partition("=")
+        if name not in _GUARDED or action not in _GUARD_ACTIONS:
+            raise options.wrong("guard", f"{' or '.join(_GUARD_ACTIONS)} for some of {', '.join(_GUARDED)}: {_EXAMPLE}")
+        setattr(policy, name, _GUARD_ACTIONS[action])
 
 
 def _take_prompt(policy: pb.PromptPolicy, options: Fields) -> None:

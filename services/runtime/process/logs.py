@@ -2,8 +2,8 @@
 
 A line carries the service's name and the trace id of the request it belongs to. Of an exception it has the class and
 the places in our code, never the text, which may quote a prompt or a secret. The level DEBUG has the texts too, for who
-looks for a fault on a machine of their own. The same goes for an exception that ends the process or a thread. Passwords
-in URLs are hidden at every level.
+looks for a fault on a machine of their own; secrets and personal data are hidden in them. The same goes for an
+exception that ends the process or a thread. Passwords in URLs are hidden at every level.
 """
 
 from __future__ import annotations
@@ -76,4 +76,8 @@ class _Formatter(logging.Formatter):
         return without_passwords(super().format(record))
 
     def formatException(self, ei: Any) -> str:
-        return super().formatException(ei) if self._with_texts else whereabouts(ei[1])
+        if not self._with_texts:
+            return whereabouts(ei[1])
+        from services.runtime.security.private_data import hidden  # with its rules, for this level alone
+
+        return hidden(super().formatException(ei))

@@ -23,6 +23,7 @@ from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
+from services.gateway.guard.checks import checks_for
 from services.gateway.policies.usual import Usual
 from services.gateway.tools.toolbox import Toolbox
 from services.gateway.upstream.fleet import make_breaker
@@ -65,6 +66,8 @@ class Scene:
     ):
         self.cache = cache
         self.budget_ms = 1_000.0
+        self.tenant = ACME
+        self.slices = StageBudgets()
         self.pixels = False  # whether pictures go to the model as they are
         self.billed: list[int] = []  # tokens, of each answer at its end
         self.llms = llms or {"small": ScriptedLlm(text("Pa"), 0.01, finish("ris.")), "large": ScriptedLlm()}
@@ -98,10 +101,11 @@ class Scene:
             self.pixels,
         )
         stages = answer_stages(
-            StageBudgets(),
+            self.slices,
             cached=self.cache is not None,
             images=bool(request.images) and not self.pixels,
             audio=recording_is(request),
+            guard=bool((checks := checks_for(self.tenant.guard, request)) and checks.asks),
             cascade=request.HasField("cascade"),
             tools=any(not each.offered for each in request.mesh_tools),
             offered=any(each.offered for each in request.mesh_tools),
@@ -110,9 +114,8 @@ class Scene:
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
         then = lambda over: self.billed.append(100 - over)  # noqa: E731
         reservation = self.quotas.reserve("acme", ACME.allowance, 100, then=then)
-        return Answer(
-            Draft(question, ACME, Ledger(plan, INVALID_SPAN, 0.01, clock=loop_clock), self.backends), reservation
-        )
+        ledger = Ledger(plan, INVALID_SPAN, 0.01, clock=loop_clock)
+        return Answer(Draft(question, self.tenant, ledger, self.backends), reservation)
 
     async def equipped(self, tenant: Tenant = EVERYTHING, **fields: object) -> Answer:
         """An answer that may use tools of the mesh."""

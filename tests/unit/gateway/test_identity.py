@@ -14,7 +14,7 @@ import pytest
 
 from services.gateway.admission.identity import LOCAL, BadTenants, Identity, Tenant
 from services.gateway.admission.quota import Allowance
-from services.gateway.config import TenantSettings
+from services.gateway.config import GuardSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from tests.waiting import until
 
@@ -299,3 +299,17 @@ def test_tenants_share_what_models_have_read_only_where_the_operator_says_so():
 
 def test_the_one_tenant_of_a_gateway_without_keys_shares_with_whoever_has_no_salt():
     assert Identity({}, {}, None, anonymous=True).tenant(None).prefix_salt == ""
+
+
+def test_a_tenant_has_the_gateways_guard_but_for_what_its_own_says(tmp_path: Path) -> None:
+    ours = GuardSettings(personal="mask", late="open")
+    own = TenantSettings(keys=(digest("own"),), guard=GuardSettings(personal="off", secrets="refuse"))
+    identity = Identity({digest("k"): "acme"}, {"own": own}, None, guard=ours)
+    assert identity.tenant("Bearer k").guard == ours
+    assert identity.tenant("Bearer own").guard == GuardSettings(personal="off", secrets="refuse", late="open")
+
+
+def test_a_guard_of_the_file_that_is_none_is_refused_by_its_field(tmp_path: Path) -> None:
+    (file := tmp_path / "tenants.yaml").write_text(f"a: {{keys: [{digest('k')}], guard: {{denied_patterns: ['a*']}}}}")
+    with pytest.raises(BadTenants, match=r"a\.guard\.denied_patterns: .*a match of 1 to 200 characters"):
+        Identity({}, {}, file)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.chat.v1.chat_pb2 import ROLE_ASSISTANT, ROLE_USER, Message, Sampling
-from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, ConverseOptions, GenerateRequest, Image
+from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, ConverseOptions, GenerateRequest, GuardPolicy, Image
 from services.gateway.admission.validation import check, check_conversation, validate
 from services.gateway.config import GatewaySettings
 from services.gateway.upstream.media import Media
@@ -111,3 +111,18 @@ def test_pictures_go_to_a_model_that_sees_where_nobody_else_looks():
     for media, name in ((blind, "small"), (seeing, "large"), (seeing, "")):
         with pytest.raises(InvalidInput, match="images: none while no vision service is configured"):
             validate(request(model=name, images=[Image(data=b"x")]), SETTINGS, media)
+
+
+@pytest.mark.parametrize(
+    ("guard", "message"),
+    [
+        (GuardPolicy(personal=3), "guard.personal: a GuardAction, 0 to 2, got 3"),
+        (
+            GuardPolicy(injection=1),
+            "guard.injection: GUARD_ACTION_REFUSE: nothing stands for it, got GUARD_ACTION_MASK",
+        ),
+    ],
+)
+def test_a_guard_that_cannot_be_is_refused(guard: GuardPolicy, message: str):
+    with pytest.raises(InvalidInput, match=message):
+        check(request(guard=guard), SETTINGS)

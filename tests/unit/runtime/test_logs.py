@@ -67,3 +67,13 @@ def test_what_has_no_end_is_told_to_an_end() -> None:
     error.__cause__ = error
     assert whereabouts(error).count("ValueError") == 10
     assert whereabouts(None) == ""
+
+
+def test_at_debug_secrets_and_personal_data_are_hidden_in_the_texts(log: Log) -> None:
+    stream = log("DEBUG")
+    try:
+        raise ValueError("who is {}?".format("anna" + "@example.com"))
+    except ValueError:
+        logging.getLogger("x").exception("failed")
+    assert "who is [email 1]?" in stream.getvalue()
+    assert "anna@example.com" not in stream.getvalue()

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from services.runtime.complexity import Complexity
 from services.runtime.errors import InvalidInput
-from services.runtime.routing import Complexity, Demand, Latency, Model, Tier, choose, classify, rank
+from services.runtime.routing import Demand, Latency, Model, Tier, choose, rank
 
 
 def model(name: str, tier: Tier, total_ms: float, **changes: object) -> Model:
@@ -75,16 +76,3 @@ def test_where_every_model_costs_too_much_the_request_is_refused_with_the_least_
 def test_a_model_that_mostly_fails_comes_last():
     broken = model("broken", Tier.FAST, 1, failure_rate=0.9)
     assert [row.name for row in rank([broken, FAST])] == ["small", "broken"]
-
-
-@pytest.mark.parametrize("question", ["What is the capital of France?", "Hello.", "Count from 1 to 5."])
-def test_looking_something_up_is_simple(question: str):
-    assert classify(question) is Complexity.SIMPLE
-
-
-@pytest.mark.parametrize(
-    "question",
-    ["Why is the sky blue?", "Compare Go with Rust.", "Who is he? And she?", "word " * 61, "Fix this: ```x = 1```"],
-)
-def test_reasoning_long_text_and_several_demands_are_complex(question: str):
-    assert classify(question) is Complexity.COMPLEX

@@ -159,3 +159,13 @@ def test_tools_of_the_mesh_are_named_with_what_to_do_with_them() -> None:
     for wrong in (MeshTool(), MeshTool("a", source="b")):
         with pytest.raises(InvalidArgument, match=r"mesh_tools\[0\]: a name or a source"):
             generate_request("?", mesh_tools=[wrong])
+
+
+def test_a_guard_is_asked_for_by_what_it_looks_for() -> None:
+    asked = generate_request("?", guard={"personal": "mask", "answer_secrets": "refuse"}).guard
+    assert asked == pb.GuardPolicy(personal=pb.GUARD_ACTION_MASK, answer_secrets=pb.GUARD_ACTION_REFUSE)
+    assert not generate_request("?").HasField("guard")
+    with pytest.raises(InvalidArgument, match="guard"):
+        generate_request("?", guard={"nobody": "mask"})
+    with pytest.raises(InvalidArgument, match=r"guard\[personal\]"):
+        generate_request("?", guard={"personal": "hide"})

@@ -13,6 +13,7 @@ from services.gateway.answer.plan import Stage
 from services.gateway.answer.stages.agent import AgentStage
 from services.gateway.answer.stages.cache import CacheStage
 from services.gateway.answer.stages.cascade import CascadeStage
+from services.gateway.answer.stages.guard import GuardStage
 from services.gateway.answer.stages.llm import LlmStage
 from services.gateway.answer.stages.media import AudioStage, VisionStage
 from services.gateway.answer.stages.prompt import PromptStage
@@ -24,7 +25,7 @@ from services.gateway.config import StageBudgets
 STAGES: Mapping[str, type[AnswerStage]] = {
     stage.name: stage
     for stage in (
-        *(AudioStage, VisionStage, CacheStage, RouterStage, ToolsStage, PromptStage),
+        *(AudioStage, VisionStage, GuardStage, CacheStage, RouterStage, ToolsStage, PromptStage),
         *(CascadeStage, AgentStage, LlmStage),
     )
 }
@@ -36,6 +37,7 @@ def answer_stages(
     cached: bool,
     images: bool = False,
     audio: Recording = "",
+    guard: bool = False,
     prompt: bool = False,
     cascade: bool = False,
     tools: bool = False,
@@ -47,7 +49,7 @@ def answer_stages(
     A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
     The cache waits for both, because what they find is a part of its key.
     """
-    needs = Needs(cached, images, audio, cascade, prompt, tools, offered)
+    needs = Needs(cached, images, audio, cascade, guard, prompt, tools, offered)
     wanted = [stage for stage in known.values() if stage.wanted(needs)]
     names = {stage.name for stage in wanted}
     return tuple(_claim(stage, needs, budgets, names) for stage in wanted)

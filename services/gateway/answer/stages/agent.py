@@ -37,7 +37,7 @@ _LEAST_S = 0.005  # in less no model chooses and no tool answers
 class AgentStage(AnswerStage):
     """Has a model choose what to call, and calls it."""
 
-    name, after = "agent", ("audio", "vision", "cache", "router", "tools", "prompt")
+    name, after = "agent", ("audio", "vision", "guard", "cache", "router", "tools", "prompt")
 
     def __init__(self, draft: Draft):
         super().__init__(draft)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -17,6 +18,7 @@ from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.upstream.stubs import Cache, Pending
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.security.private_data import find
 
 _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_MISS: pb.CACHE_VERDICT_MISS,
@@ -24,6 +26,14 @@ _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_SEMANTIC: pb.CACHE_VERDICT_SEMANTIC,
 }
 _STORED = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
+
+
+class Near(NamedTuple):
+    """An answer that this gateway has itself, its key in the cache, and where it was."""
+
+    answer: cache_pb2.Answer | Copy
+    key: str
+    detail: str
 
 
 class CacheStage(AnswerStage):
@@ -34,6 +44,7 @@ class CacheStage(AnswerStage):
     def __init__(self, draft: Draft):
         super().__init__(draft)
         self._lookup: tuple[Pending, SharedPermit, Running] | None = None
+        self._near: tuple[Near, Running] | None = None  # an answer that waits for the guard
 
     @classmethod
     def wanted(cls, needs: Needs) -> bool:
@@ -47,12 +58,18 @@ class CacheStage(AnswerStage):
             return
         draft.known = draft.backends.l1.removals.known()
         stage = draft.ledger.begin(self.name)
-        if not self._take_near(stage):
+        if near := self._find_near():
+            self._near = near, stage
+        else:
             self._lookup = self._ask(cache, draft.cached, stage)
-        if self._lookup is None:
+        if self._near and not draft.guarding:
+            self._take_near(*self._near)
+        elif not (self._near or self._lookup):
             draft.ledger.end(stage)
 
     async def run(self) -> AsyncGenerator[None, None]:
+        if self._near:
+            self._take_near(*self._near)
         if self._lookup is None:
             return
         pending, permit, stage = self._lookup
@@ -88,6 +105,9 @@ class CacheStage(AnswerStage):
         draft, generation = self.draft, self.draft.generation
         if draft.cached is None or generation is None or generation.report.stored or not _is_storable(final):
             return
+        if draft.checks and find(final.text, draft.checks.hides):
+            draft.ledger.decide(Act.GUARD_BYPASSED, self.name, "the answer holds secrets or personal data")
+            return
         generation.report.stored = True
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
@@ -96,6 +116,9 @@ class CacheStage(AnswerStage):
         draft.backends.write_behind.store(draft.key, request, generation.job.known)
 
     def leave(self) -> None:
+        if self._near:
+            self.draft.ledger.end(self._near[1])
+            self._near = None
         if self._lookup:
             pending, permit, _ = self._lookup
             permit.withdrawn()
@@ -120,17 +143,20 @@ class CacheStage(AnswerStage):
         request = cache_pb2.LookupRequest(question=question, min_similarity=similarity)
         return cache.lookup(request, stage.budget_s, telemetry.propagate(stage.span)), permit, stage
 
-    def _take_near(self, stage: Running) -> bool:
-        """Whether this gateway has the answer itself."""
+    def _find_near(self) -> Near | None:
+        """The answer, where this gateway has it itself."""
         draft, backends = self.draft, self.draft.backends
-        copy, pending = backends.l1.get(draft.tenant.name, draft.key), None
-        if copy is not None:
-            self._take(copy, pb.CACHE_VERDICT_EXACT, copy.key, 1.0)
-            stage.detail = "exact, kept in the gateway"
-        elif pending := backends.write_behind.pending(draft.tenant.name, draft.key):
-            self._take(pending, pb.CACHE_VERDICT_EXACT, "", 1.0)
-            stage.detail = "exact, on its way to the cache"
-        return bool(copy or pending)
+        if copy := backends.l1.get(draft.tenant.name, draft.key):
+            return Near(copy, copy.key, "exact, kept in the gateway")
+        if pending := backends.write_behind.pending(draft.tenant.name, draft.key):
+            return Near(pending, "", "exact, on its way to the cache")
+        return None
+
+    def _take_near(self, near: Near, stage: Running) -> None:
+        self._near = None
+        self._take(near.answer, pb.CACHE_VERDICT_EXACT, near.key, 1.0)
+        stage.detail = near.detail
+        self.draft.ledger.end(stage)
 
     def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> None:
         draft, ledger, l1 = self.draft, self.draft.ledger, self.draft.backends.l1

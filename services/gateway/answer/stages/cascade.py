@@ -27,7 +27,7 @@ _KEY = b"/cascade"  # after a question's own: equal questions share the first tr
 class CascadeStage(AnswerStage):
     """Asks the fast model, and checks what it says."""
 
-    name, after = "cascade", ("audio", "vision", "cache", "router", "tools", "prompt")
+    name, after = "cascade", ("audio", "vision", "guard", "cache", "router", "tools", "prompt")
     budget = StageBudget(share=0.4, cap_ms=60_000)
 
     @classmethod
@@ -94,7 +94,8 @@ class CascadeStage(AnswerStage):
         )
         work = asking.job(draft, asked, (draft.choice.model,), stage, first_text=False)
         await self._hear(asking.read(draft, b"", work, stage), said, chat_pb2.Usage())
-        return verifying.objection(said.text)
+        against = verifying.objection(said.text)
+        return "the judge is against it" if against and draft.checks else against  # its words may quote what is private
 
     async def _hear(self, reading: Reading, tried: Tried, usage: chat_pb2.Usage) -> int:
         """Read to the end, and put it on the account. Returns how many tokens were written."""

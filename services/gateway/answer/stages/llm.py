@@ -22,7 +22,8 @@ _COALESCING_S = 0.002  # how long the plan waits for a first token to travel wit
 class LlmStage(AnswerStage):
     """Reads a generation, its own or an equal question's."""
 
-    name, after = "llm", ("audio", "vision", "cache", "router", "tools", "prompt", "cascade", "agent")
+    name = "llm"
+    after = ("audio", "vision", "guard", "cache", "router", "tools", "prompt", "cascade", "agent")
 
     @classmethod
     def required(cls, needs: Needs) -> bool:
@@ -44,7 +45,7 @@ class LlmStage(AnswerStage):
                     yield
                 while not ledger.finish_reason and (items := await reader.take()):
                     self._take_text(items, report)
-                    if not ledger.finish_reason:
+                    if not ledger.finish_reason and draft.has_news:
                         yield
                 if not ledger.finish_reason:
                     raise Unavailable(f"{report.model}: ended without saying why")
@@ -60,13 +61,14 @@ class LlmStage(AnswerStage):
         """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
         ledger, late = self.draft.ledger, isinstance(problem, TooLate)
         ledger.model = report.model
+        self.draft.voice.release()
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
         stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
         if not ledger.written.begun and self._stands_in(problem, stage):
             return
         if not ledger.written.begun and not late:
             raise problem
-        ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED
+        self.draft.voice.finish(chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED)
         ledger.degraded.append(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
         ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
 
@@ -107,10 +109,9 @@ class LlmStage(AnswerStage):
             for item in items:
                 taking.take(self.draft, item)
         elif text:
-            ledger.written.add_text(text, tokens)
-            self.draft.outbox.append(pb.Event(delta=pb.TextDelta(text=text, tokens=tokens)))
+            self.draft.voice.say(text, tokens)
         if last.HasField("finish"):
-            ledger.finish_reason = last.finish.reason
+            self.draft.voice.finish(last.finish.reason)
             ledger.usage.CopyFrom(last.finish.usage)
             ledger.usage.completion_tokens += report.carried_tokens
 

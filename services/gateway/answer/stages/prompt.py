@@ -23,8 +23,8 @@ from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
 from services.gateway.prompt.diet import diet
 from services.runtime import telemetry
+from services.runtime.complexity import Complexity
 from services.runtime.errors import InvalidInput, ServiceError
-from services.runtime.routing import Complexity
 
 _VARIANTS = {Complexity.SIMPLE: "simple", Complexity.COMPLEX: "complex"}
 _DIETED: Mapping[str, tuple[int, ...]] = {
@@ -70,7 +70,8 @@ def _roles(request: pb.GenerateRequest, settings: PromptSettings) -> tuple[int, 
 class PromptStage(BesideStage):
     """Makes the prompt what the model reads."""
 
-    name, after, budget = "prompt", ("audio", "vision", "router", "tools"), StageBudget(share=0.1, cap_ms=100)
+    name, after = "prompt", ("audio", "vision", "guard", "router", "tools")
+    budget = StageBudget(share=0.1, cap_ms=100)
 
     def __init__(self, draft: Draft):
         super().__init__(draft)

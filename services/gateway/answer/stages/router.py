@@ -11,8 +11,9 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.labels import Degraded
 from services.gateway.prompt import window
+from services.runtime.complexity import Complexity
 from services.runtime.errors import InvalidInput
-from services.runtime.routing import Choice, Complexity, Demand, Tier, affordable
+from services.runtime.routing import Choice, Demand, Tier, affordable
 
 
 class RouterStage(AnswerStage):

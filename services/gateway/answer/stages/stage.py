@@ -21,6 +21,7 @@ class Needs(NamedTuple):
     images: bool = False
     audio: Recording = ""
     cascade: bool = False
+    guard: bool = False  # whether anything is looked for in it
     prompt: bool = False  # whether anything is to become of the prompt before a model reads it
     tools: bool = False  # whether tools of the mesh are called before a model speaks
     offered: bool = False  # whether a model may call some

@@ -21,7 +21,7 @@ from services.gateway.tools.toolbox import Beforehand
 class ToolsStage(BesideStage):
     """Calls them."""
 
-    name, after = "tools", ("audio",)
+    name, after = "tools", ("audio", "guard")  # they read the question as a model does
 
     def __init__(self, draft: Draft):
         super().__init__(draft)

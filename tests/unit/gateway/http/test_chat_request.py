@@ -210,3 +210,11 @@ def test_tools_of_the_mesh_come_by_name_or_with_what_to_do_with_them() -> None:
 )
 def test_what_is_no_tool_of_the_mesh_is_refused_by_its_place(given: Any, problem: str) -> None:
     assert problem in refused(hedgerow={"mesh_tools": given})
+
+
+def test_a_guard_is_asked_for_by_what_it_looks_for() -> None:
+    asked = read({"x-hedgerow-guard": "injection=refuse, personal=mask"}, hedgerow={"guard": "secrets=refuse"})
+    mask, refuse = pb.GUARD_ACTION_MASK, pb.GUARD_ACTION_REFUSE
+    assert asked.request.guard == pb.GuardPolicy(injection=refuse, personal=mask, secrets=refuse)
+    assert not read().request.HasField("guard")
+    assert refused(hedgerow={"guard": "personal"}).startswith("hedgerow.guard: mask or refuse for some of injection,")

@@ -1,0 +1,88 @@
+"""What is looked for in one request and its answer: what the gateway has for the tenant, and what the request adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.config import GuardSettings
+from services.gateway.guard.denied import Denied
+from services.runtime.security.private_data import Kind, Rule
+
+_ASKED: Mapping[int, str] = {pb.GUARD_ACTION_MASK: "mask", pb.GUARD_ACTION_REFUSE: "refuse"}
+_ASKABLE = "injection", "secrets", "personal", "answer_secrets", "answer_personal"
+_STRICTER = ("off", "note", "mask", "refuse", "end")  # from the mildest on
+_Asked = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The settings, the request's share included, and the rules that come of them: for the request, those of them that
+    refuse it, and for the answer, with the kinds that end it."""
+
+    settings: GuardSettings
+    hides: Sequence[Rule]
+    refuses: frozenset[Kind]
+    answers: Sequence[Rule]
+    ends: frozenset[Kind]
+    denied: Denied | None
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is looked for in the request."""
+        return bool(self.hides) or self.settings.injection != "off"
+
+    @property
+    def screens(self) -> bool:
+        """Whether anything is looked for in the answer."""
+        return bool(self.answers or self.denied)
+
+
+def checks_for(settings: GuardSettings, request: pb.GenerateRequest) -> Checks | None:
+    """What is looked for; None where that is nothing."""
+    if not request.HasField("guard"):
+        return None if settings.off else _made(settings, (0, 0, 0, 0, 0))
+    asked = request.guard
+    actions = asked.injection, asked.secrets, asked.personal, asked.answer_secrets, asked.answer_personal
+    made = _made(settings, actions)
+    return made if made.asks or made.screens else None
+
+
+@lru_cache(maxsize=1_000)
+def _made(settings: GuardSettings, asked: _Asked) -> Checks:
+    wanted = zip(_ASKABLE, asked, strict=True)
+    settings = settings.model_copy(update={name: _stricter(name, getattr(settings, name), act) for name, act in wanted})
+    phrases, patterns = settings.denied_phrases, settings.denied_patterns
+    ends = _kinds(settings.answer_secrets == "end", settings.answer_personal == "end", settings.answer_denied == "end")
+    return Checks(
+        settings,
+        _rules(settings.secrets, settings.personal),
+        _kinds(settings.secrets == "refuse", settings.personal == "refuse"),
+        _rules(settings.answer_secrets, settings.answer_personal),
+        ends,
+        Denied(phrases, patterns, settings.pattern_ms) if phrases or patterns else None,
+    )
+
+
+def _stricter(name: str, ours: str, action: int) -> str:
+    """The stricter of a setting and what a request asks for."""
+    theirs = _ASKED.get(action, "off")
+    if name.startswith("answer_") and theirs == "refuse":
+        theirs = "end"
+    return ours if _STRICTER.index(ours) >= _STRICTER.index(theirs) else theirs
+
+
+def _rules(secrets: str, personal: str) -> Sequence[Rule]:
+    if secrets == personal == "off":
+        return ()
+    from services.runtime.security.credentials import SECRETS  # for whoever has a guard: 8 ms of patterns
+    from services.runtime.security.personal_data import PERSONAL
+
+    return (*(SECRETS if secrets != "off" else ()), *(PERSONAL if personal != "off" else ()))
+
+
+def _kinds(secret: bool, personal: bool, denied: bool = False) -> frozenset[Kind]:
+    wanted: dict[Kind, bool] = {"secret": secret, "personal": personal, "denied": denied}
+    return frozenset(kind for kind, is_wanted in wanted.items() if is_wanted)

@@ -1,0 +1,114 @@
+"""What a tenant's answers may not say: phrases, and regular expressions of a bounded kind.
+
+A text is looked through while it is written, so it must be known how far a match may reach: what repeats has a count,
+and a match has `WIDEST` characters at most. An expression looks at nothing around its match but the borders of words.
+Python's own matcher may take time beyond measure for some; `regex` ends at a time that it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from services.runtime.errors import shorten
+from services.runtime.security.private_data import Finding, Rule
+
+WIDEST = 200  # characters of a match
+MOST = 100  # phrases, and expressions
+_parser: Any = re._parser  # type: ignore[attr-defined]  # who else says how wide a match may be
+_SIMPLE = {"LITERAL", "NOT_LITERAL", "ANY", "IN", "BRANCH", "SUBPATTERN", "MAX_REPEAT", "MIN_REPEAT", "AT"}
+_WITHOUT_BLANKS = "\u2e80"  # from here on words stand without blanks between them
+_BORDERS = {"AT_BOUNDARY", "AT_NON_BOUNDARY"}
+
+
+class TooSlow(Exception):
+    """An expression that took longer than it may."""
+
+
+def check_phrases(phrases: Sequence[str]) -> None:
+    """Raise ValueError for the first that is none."""
+    for phrase in phrases:
+        if not 1 <= len(phrase) <= WIDEST or not phrase.strip():
+            raise ValueError(f"a phrase of 1 to {WIDEST} characters, not blank, got {shorten(repr(phrase))}")
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ValueError for an expression that is none, or none of the kind that is served."""
+    if not 1 <= len(pattern) <= 4 * WIDEST:
+        raise ValueError(f"a pattern of 1 to {4 * WIDEST} characters, got {len(pattern)}")
+    try:
+        parsed = _parser.parse(pattern, re.IGNORECASE)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"a regular expression ({error}), got {shorten(repr(pattern))}") from None
+    least, widest = parsed.getwidth()
+    if least == 0 or widest > WIDEST:
+        raise ValueError(
+            f"a match of 1 to {WIDEST} characters, got {least} to {min(int(widest), 10**9)}: {shorten(pattern)}"
+        )
+    for name in _kinds(parsed):
+        if name not in _SIMPLE | _BORDERS:
+            kinds = "characters, classes, groups, alternatives, counted repetitions and \\b"
+            raise ValueError(f"{kinds}, got {name.lower()}: {shorten(pattern)}")
+
+
+def _kinds(parsed: Any) -> Iterable[str]:
+    """What an expression is made of."""
+    for kind, value in parsed:
+        if kind.name == "AT":
+            yield value.name
+            continue
+        yield kind.name
+        for inner in value if isinstance(value, tuple | list) else ():
+            for each in inner if isinstance(inner, list) else (inner,):
+                if isinstance(each, _parser.SubPattern):
+                    yield from _kinds(each)
+
+
+class Denied:
+    """Phrases and expressions, however they are capitalized; an expression may take `most_ms` at a time."""
+
+    def __init__(self, phrases: Sequence[str], patterns: Sequence[str], most_ms: float):
+        self._phrases = _phrase_rule(tuple(phrases)) if phrases else None
+        self._patterns, self._most_s = _compiled(tuple(patterns)), most_ms / 1000
+        self.reach = 1 + max(
+            map(_width, (*map(_spelled, phrases), *patterns))
+        )  # and one sign more, for a word's border
+
+    def find(self, text: str, start: int) -> list[Finding]:
+        """What begins at `start` or later. Raises `TooSlow`."""
+        found = list(self._phrases.find(text, start)) if self._phrases else []
+        for pattern in self._patterns:
+            try:
+                matches = [match.span() for match in pattern.finditer(text, start, timeout=self._most_s)]
+            except TimeoutError:
+                raise TooSlow(f"a denied pattern took longer than {self._most_s * 1000:g} ms") from None
+            found += [Finding("denied_pattern", "denied", "withheld", begin, end, begin) for begin, end in matches]
+        return found
+
+
+@lru_cache(maxsize=256)
+def _phrase_rule(phrases: tuple[str, ...]) -> Rule:
+    """Whole words; what stands between two is any white space, four signs at most."""
+    spelled = sorted(map(_spelled, phrases), key=len, reverse=True)
+    return Rule("denied_phrase", "denied", "withheld", re.compile("|".join(spelled), re.IGNORECASE))
+
+
+def _spelled(phrase: str) -> str:
+    words = phrase.split()
+    first, last = (r"\b" if sign.isalnum() and sign < _WITHOUT_BLANKS else "" for sign in (words[0][0], words[-1][-1]))
+    return first + r"\s{1,4}".join(map(re.escape, words)) + last
+
+
+def _width(pattern: str) -> int:
+    return int(_parser.parse(pattern, re.IGNORECASE).getwidth()[1])
+
+
+@lru_cache(maxsize=256)
+def _compiled(patterns: tuple[str, ...]) -> tuple[Any, ...]:
+    if not patterns:
+        return ()
+    import regex  # for whoever has a pattern
+
+    return tuple(regex.compile(pattern, regex.IGNORECASE) for pattern in patterns)

@@ -1,0 +1,100 @@
+"""A text that is looked through while it is written: whole sentences leave, with names in the place of findings.
+
+What is released is what would be, had all of the text been there at once, wherever it was cut into chunks. No rule but
+two reaches over a sentence's end: of a private key the text is held until its end, and of what a tenant denies as much
+is held behind a sentence as such a thing may reach. Where no sentence ends for long, text leaves at a blank.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hedgerow._sentences import SentenceSplitter
+from services.gateway.guard.denied import Denied
+from services.runtime.security.private_data import Finding, Names, Rule, find, masked, merged
+
+_BEHIND = 64  # characters that rules look back at
+_MOST_HELD = 4_000  # characters without a sentence's end
+_MARGIN = 1_000  # held of those: more than any rule, or anything denied, reaches over a blank
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Text that may leave, what was found in it, and how many characters it had. `before`: the text before the first
+    finding, for whom a finding ends it all."""
+
+    text: str = ""
+    findings: tuple[Finding, ...] = ()
+    length: int = 0
+    before: str = ""
+
+
+NOTHING = Released()
+
+
+@dataclass(slots=True)
+class Screen:
+    """Looks for `rules` and for what is `denied`. Raises `TooSlow` where a denied pattern takes too long."""
+
+    rules: Sequence[Rule]
+    denied: Denied | None = None
+    names: Names = field(default_factory=Names)
+    _text: str = ""  # what is held, and a little before it
+    _from: int = 0  # where in it what is held begins
+    _passed: int = 0  # characters released
+    _sentences: SentenceSplitter = field(default_factory=SentenceSplitter)
+    _ends: deque[int] = field(default_factory=deque)  # of sentences, that may be too near to the end of the text
+    _settled: int = 0  # the last of those that are not
+
+    def feed(self, text: str) -> Released:
+        """What may leave once `text` is there too."""
+        self._text += text
+        self._sentences.feed(text)
+        self._ends.append(self._sentences.settled)
+        return self._release(self._limit(), last=False)
+
+    def close(self) -> Released:
+        """The rest."""
+        return self._release(len(self._text), last=True)
+
+    def open(self) -> str:
+        """The rest, as it stands, unseen."""
+        rest, self._from = self._text[self._from :], len(self._text)
+        return rest
+
+    def _limit(self) -> int:
+        """How far what is there may leave."""
+        begin = self._passed - self._from  # of what is there, in all of the text
+        seen = begin + len(self._text) - (self.denied.reach if self.denied else 0)
+        while self._ends and self._ends[0] <= seen:
+            self._settled = self._ends.popleft()
+        limit = self._settled - begin
+        if len(self._text) - self._from > _MOST_HELD:
+            blank = max(self._text.rfind(sign, self._from, len(self._text) - _MARGIN) for sign in " \t")
+            limit = max(limit, blank)
+        return limit
+
+    def _release(self, limit: int, *, last: bool) -> Released:
+        if limit <= self._from:
+            return NOTHING
+        findings = find(self._text, self.rules, self._from)
+        if self.denied:
+            denied = self.denied.find(self._text, self._from)
+            findings = merged(sorted([*findings, *denied], key=lambda each: (each.start, -each.end)))
+        for each in reversed(findings):  # what is not over, and what tells of it, is held
+            open_end = each.end == len(self._text) and not last
+            if each.told_from < limit and (each.end > limit or open_end):
+                limit = max(each.told_from, self._from)
+        within = tuple(each for each in findings if each.start < limit)
+        first = within[0].start if within else limit
+        text = masked(self._text, within, self.names, self._from, limit)
+        released = Released(text, within, limit - self._from, self._text[self._from : first])
+        self._pass(limit)
+        return released
+
+    def _pass(self, limit: int) -> None:
+        self._passed += limit - self._from
+        kept = max(0, limit - _BEHIND)
+        self._text, self._from = self._text[kept:], limit - kept

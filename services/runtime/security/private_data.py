@@ -1,0 +1,104 @@
+"""Secrets and personal data in a text: where they are, and the text without them.
+
+Rules of patterns and check digits (`personal_data.py`, `credentials.py`), made so that three things hold:
+
+- linear: every repetition is bounded or possessive, so no text makes much work, a few µs for a short one;
+- sentences: no rule but that of private keys reaches over the end of a sentence or line, as `hedgerow._sentences` has
+  them, so that a text may be looked through sentence by sentence, as it is written;
+- stable: what stands in the place of a finding is none itself, and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["secret", "personal", "denied"]
+Accept = Callable[[re.Match[str]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Where in a text, in characters, which rule found something. `label` is what is read in its place; `told_from`:
+    where what tells of it begins, as in `password: …`."""
+
+    rule: str
+    kind: Kind
+    label: str
+    start: int
+    end: int
+    told_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A stable `name`, and what it finds: a pattern whose group `it`, or all of it, is the thing itself. `hints`: where
+    none of them is in a text in lower case, nor is the pattern. `accept` checks what a pattern cannot."""
+
+    name: str
+    kind: Kind
+    label: str
+    pattern: re.Pattern[str]
+    hints: tuple[str, ...] = ()
+    accept: Accept | None = None
+
+    def find(self, text: str, start: int = 0) -> Iterator[Finding]:
+        """What begins at `start` or later; what is before it is only looked back at."""
+        group = "it" if "it" in self.pattern.groupindex else 0
+        for found in self.pattern.finditer(text, start):
+            if self.accept is None or self.accept(found):
+                yield Finding(self.name, self.kind, self.label, found.start(group), found.end(group), found.start())
+
+
+def find(text: str, rules: Iterable[Rule], start: int = 0) -> list[Finding]:
+    """What all the rules find from `start` on, in order; those that overlap as one, under the name of the first."""
+    lower = text.lower()
+    likely = [rule for rule in rules if not rule.hints or any(hint in lower for hint in rule.hints)]
+    found = [each for rule in likely for each in rule.find(text, start)]
+    return merged(sorted(found, key=lambda each: (each.start, -each.end)))
+
+
+def merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings in order, those that overlap as one."""
+    together: list[Finding] = []
+    for each in findings:
+        if together and each.start < together[-1].end:
+            last = together.pop()
+            end, told_from = max(last.end, each.end), min(last.told_from, each.told_from)
+            each = Finding(last.rule, last.kind, last.label, last.start, end, told_from)
+        together.append(each)
+    return together
+
+
+@dataclass(slots=True)
+class Names:
+    """What stands in the place of each thing: `[email 1]`, and the same again for the same."""
+
+    _known: dict[tuple[str, str], str] = field(default_factory=dict)
+    _count: dict[str, int] = field(default_factory=dict)
+
+    def of(self, finding: Finding, what: str) -> str:
+        key = finding.label, what
+        if key not in self._known:
+            self._count[finding.label] = self._count.get(finding.label, 0) + 1
+            self._known[key] = f"[{finding.label} {self._count[finding.label]}]"
+        return self._known[key]
+
+
+def masked(text: str, findings: Sequence[Finding], names: Names, start: int = 0, end: int | None = None) -> str:
+    """`text` from `start` to `end` with a name in the place of each finding, of which none reaches over either."""
+    kept, at = list[str](), start
+    for finding in findings:
+        kept += (text[at : finding.start], names.of(finding, text[finding.start : finding.end]))
+        at = finding.end
+    return "".join((*kept, text[at:end]))
+
+
+def hidden(text: str) -> str:
+    """`text` with names in the place of all that the rules find."""
+    from services.runtime.security.credentials import SECRETS  # they are made of what is here
+    from services.runtime.security.personal_data import PERSONAL
+
+    return masked(text, find(text, (*SECRETS, *PERSONAL)), Names())

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from services.gateway.config import GuardSettings
+from services.gateway.guard.denied import Denied, TooSlow
+
+
+def spans(text: str, phrases: list[str] = [], patterns: list[str] = []) -> list[str]:  # noqa: B006  # it only reads
+    return [text[each.start : each.end] for each in Denied(phrases, patterns, 1_000).find(text, 0)]
+
+
+def test_a_phrase_is_whole_words_however_they_are_capitalized_and_spaced():
+    text = "PROJECT  titan, project\ntitan, projects titan, project titanium."
+    assert spans(text, ["Project Titan"]) == ["PROJECT  titan", "project\ntitan"]
+
+
+def test_a_phrase_of_a_language_without_blanks_needs_no_borders():
+    assert spans("这是机密文件。", ["机密"]) == ["机密"]
+
+
+def test_signs_of_a_phrase_are_no_pattern():
+    assert spans("a.b axb C++ c+", ["a.b", "c++"]) == ["a.b", "C++"]
+
+
+def test_a_pattern_takes_no_longer_than_it_may():
+    with pytest.raises(TooSlow, match="longer than 1 ms"):
+        Denied([], [r"(a{1,14}){1,14}b"], 1).find("a" * 200, 0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("a*", "a match of 1 to 200 characters, got 0 to"),
+        ("a+", "a match of 1 to 200 characters, got 1 to"),
+        ("a{201}", "got 201 to 201"),
+        ("(?=x)y", "got assert:"),
+        ("^x", "got at_beginning"),
+        ("x$", "got at_end"),
+        (r"(a)\1", "got groupref"),
+        ("(a", "a regular expression"),
+        ("", "1 to 800 characters"),
+    ],
+)
+def test_a_pattern_whose_reach_nobody_knows_is_refused_and_told_why(pattern: str, why: str):
+    with pytest.raises(ValidationError, match=why.replace("(", r"\(")):
+        GuardSettings(denied_patterns=(pattern,))
+
+
+@pytest.mark.parametrize("phrase", ["", "  ", "x" * 201])
+def test_a_phrase_that_is_none_is_refused(phrase: str):
+    with pytest.raises(ValidationError, match="a phrase of 1 to 200 characters"):
+        GuardSettings(denied_phrases=(phrase,))

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from services.gateway.guard.denied import Denied
+from services.gateway.guard.screen import Screen
+from services.runtime.security.credentials import SECRETS
+from services.runtime.security.personal_data import PERSONAL
+from services.runtime.security.private_data import Names, find, masked, merged
+
+ALL = (*SECRETS, *PERSONAL)
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow. IBAAK\n\nCAQEA! x\n-----END RSA PRIVATE KEY-----"
+PIECES = st.sampled_from(
+    [
+        *(
+            "anna@example.com",
+            "+49 (0)30 123 456-78",
+            "4111 1111 1111 1111",
+            "DE89 3704 0044 0532 0130 00",
+            "12345678Z",
+        ),
+        *(
+            "AKIAIOSFODNN7EXAMPLE",
+            "password: hunter2!x",
+            "api_key = 'abcDEF123456'",
+            KEY,
+            KEY[:60],
+            "postgres://bob:s3cret@db",
+        ),
+        *(
+            "Project  Titan",
+            "project\ntitan",
+            "Titan",
+            "AB-1234",
+            "AB-12",
+            "call me at 5551234567",
+            "Dr. Who. 123-45-6789",
+        ),
+        *(
+            ". ",
+            "! ",
+            "?\n",
+            "\n\n",
+            "。",
+            "… ",
+            " ",
+            ", ",
+            "e.g. ",
+            "3.14",
+            "No. 5 ",
+            '." ',
+            "a",
+            "Hello",
+            "über",
+            "漢字",
+        ),
+    ]
+)
+TEXT = st.lists(PIECES, max_size=14).map("".join)
+CUTS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
+
+
+def denied() -> Denied:
+    return Denied(["project titan"], [r"AB-\d{4}", r"\btitan\b"], most_ms=1_000)
+
+
+def chunks(text: str, cuts: Sequence[int]) -> list[str]:
+    found, at = [], 0
+    while at < len(text):
+        size = cuts[len(found) % len(cuts)]
+        found.append(text[at : at + size])
+        at += size
+    return found
+
+
+def streamed(text: str, cuts: Sequence[int], what: Denied | None) -> list[str]:
+    screen = Screen(ALL, what)
+    return [*(screen.feed(chunk).text for chunk in chunks(text, cuts)), screen.close().text]
+
+
+def whole(text: str, what: Denied | None) -> str:
+    found = [*find(text, ALL), *(what.find(text, 0) if what else [])]
+    return masked(text, merged(sorted(found, key=lambda each: (each.start, -each.end))), Names())
+
+
+@given(TEXT, CUTS)
+@example(f"password: hunter2!x{KEY}", [1])
+def test_what_leaves_in_sentences_is_what_would_leave_of_the_whole_text(text: str, cuts: list[int]):
+    assert "".join(streamed(text, cuts, None)) == whole(text, None)
+
+
+@given(TEXT, CUTS)
+@example(f"password: hunter2!x{KEY}", [1])
+def test_the_same_holds_for_what_a_tenant_denies_across_sentences(text: str, cuts: list[int]):
+    assert "".join(streamed(text, cuts, denied())) == whole(text, denied())
+
+
+@given(st.integers(1, 60))
+def test_a_text_without_a_sentences_end_leaves_all_the_same(size: int):
+    text = "word " * 3_000 + "anna@example.com " + "word " * 1_500
+    left = streamed(text, [size * 10], None)
+    assert "".join(left) == text.replace("anna@example.com", "[email 1]")
+    assert max(map(len, left)) < 6_000
+
+
+def test_a_sentence_leaves_as_soon_as_the_next_begins():
+    screen = Screen(ALL)
+    assert [screen.feed(chunk).text for chunk in ("One", ".", " ", "T", "wo. T")] == ["", "", "", "One.", " Two."]
+
+
+def test_a_private_key_is_held_to_its_end():
+    screen = Screen(ALL)
+    assert screen.feed(f"It is:\n{KEY[:70]}").text == "It is:\n"
+    assert screen.feed(f"{KEY[70:]} Bye. ").text == ""
+    assert screen.close().text == "[secret 1] Bye. "

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.runtime.security.credentials import SECRETS
+from services.runtime.security.personal_data import PERSONAL
+from services.runtime.security.private_data import Names, Rule, find, hidden, masked
+
+ALL = (*SECRETS, *PERSONAL)
+PLAIN = st.text(alphabet=st.sampled_from("abc é。\n .,!?:-()[]{}\"'ßяж漢#=+"), max_size=40)
+THINGS = {
+    "email": ["anna@example.com", "j.o+x@mail.sub.example.co.uk"],
+    "phone": ["+49 30 1234567", "(212) 555-0100", "030 1234567"],
+    "card": ["4111 1111 1111 1111", "378282246310005", "5500-0000-0000-0004"],
+    "iban": ["DE89 3704 0044 0532 0130 00", "GB82WEST12345698765432"],
+    "national id": ["123-45-6789", "12345678Z", "529.982.247-25", "756.9217.0769.85", "11010519491231002X"],
+    "secret": ["ghp_abcdefghijklmnopqrstuvwxyz0123456789", "AKIAIOSFODNN7EXAMPLE", "sk-ant-api03-abcdefghijklmnopqrst"],
+}
+THING = st.sampled_from([(label, thing) for label, things in THINGS.items() for thing in things])
+
+
+@pytest.mark.parametrize(("label", "thing"), [(label, thing) for label, things in THINGS.items() for thing in things])
+def test_each_kind_of_thing_is_found_in_a_sentence(label: str, thing: str):
+    assert hidden(f"It is {thing}, as you know.") == f"It is [{label} 1], as you know."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Order 1234567890 of 2026-11-22 costs 1,234.50.",
+        "4111 1111 1111 1112 is no card, and 1.2.3.4 no telephone.",
+        "192.168.100.200:8080 answers in 3.14159265358979 ms.",
+        "The password is required. What is your password?",
+        "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "def key(token: str) -> bool: ...",
+        "Version 10.15.7 (build 19H2026), pages 100-200, room 12-34.",
+        "Rate it 5/5, call back between 9 and 10.",
+        "ISBN 978-3-16-148410-0",
+        "https://example.com/a?b=1",
+    ],
+)
+def test_what_only_looks_like_it_stays(text: str):
+    assert hidden(text) == text
+
+
+@given(PLAIN, THING, PLAIN)
+def test_nothing_but_the_thing_itself_changes(before: str, thing: tuple[str, str], behind: str):
+    label, it = thing
+    text = f"{before} {it} {behind}"
+    found = find(text, ALL)
+    assert masked(text, found, Names()).replace(f"[{label} 1]", it, 1) == text or len(found) > 1
+    assert any(each.start <= len(before) + 1 and each.end >= len(before) + 1 + len(it) for each in found)
+
+
+@given(st.lists(st.one_of(PLAIN, THING.map(lambda each: f" {each[1]} ")), max_size=8).map("".join))
+def test_what_is_hidden_holds_nothing_more(text: str):
+    once = hidden(text)
+    assert hidden(once) == once
+
+
+@given(PLAIN)
+def test_what_holds_nothing_is_the_same(text: str):
+    assert hidden(text) == text
+
+
+def test_the_same_thing_has_the_same_name_throughout():
+    names, texts = Names(), ["a@example.com, b@example.com", "b@example.com"]
+    assert [masked(text, find(text, ALL), names) for text in texts] == ["[email 1], [email 2]", "[email 2]"]
+
+
+@pytest.mark.parametrize("rule", ALL, ids=[f"{at}-{rule.name}" for at, rule in enumerate(ALL)])
+def test_no_rule_repeats_anything_without_a_bound_so_no_text_makes_more_than_linear_work(rule: Rule):
+    parsed = re._parser.parse(rule.pattern.pattern, rule.pattern.flags)  # type: ignore[attr-defined]
+    assert parsed.getwidth()[1] < 20_000
