@@ -17,6 +17,7 @@ from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard import injection
 from tests.clock import on_paused_loop
 from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, senses, text
+from tests.unit.gateway.scripted_tools import ScriptedTools, toolbox
 from tests.unit.gateway.test_answer import ACME, EXACT, MISS, STORED, Scene, outcomes
 
 pytestmark = pytest.mark.paused
@@ -305,3 +306,36 @@ async def test_a_request_may_only_be_stricter():
 async def test_a_request_of_a_tenant_without_a_guard_may_have_one():
     scene = guarded(None, finish("anna@example.com."))
     assert (await scene.final(guard=pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK))).text == "[email 1]."
+
+
+# ---- tools of the mesh ----
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_tool_reads_the_question_as_a_model_does_and_not_before_the_guard_is_done(late: bool):
+    source = ScriptedTools(search=(0.01, "Nothing."))
+    scene = Scene(tools=toolbox(source), small=ScriptedLlm(finish("Paris.")))
+    scene.tenant = replace(ACME, tools=("*",), guard=GuardSettings(personal="mask", injection="refuse"))
+    asked = said(MINE + (" Fine." * 1_500 if late else ""))
+    await scene.final(messages=asked, mesh_tools=[pb.MeshTool(name="search")])
+    (call,) = source.calls
+    assert "[card 1]" in call.arguments
+    assert "4111" not in call.arguments
+
+
+async def test_nothing_is_called_for_a_question_that_is_refused():
+    source = ScriptedTools(search=(0.01, "Nothing."))
+    scene = Scene(tools=toolbox(source), small=ScriptedLlm(finish("Paris.")))
+    scene.tenant = replace(ACME, tools=("*",), guard=GuardSettings(injection="refuse"))
+    with pytest.raises(GuardRefused):
+        await scene.final(messages=said(ATTACK), mesh_tools=[pb.MeshTool(name="search")])
+    assert not source.calls
+
+
+async def test_what_an_agent_says_is_looked_through():
+    source = ScriptedTools(search=(0.01, "Nothing."))
+    scripts = ([finish("Write to anna@example.com.")],)
+    scene = Scene(tools=toolbox(source), small=ScriptedLlm(scripts=scripts))
+    scene.tenant = replace(ACME, tools=("*",), guard=GuardSettings(answer_personal="mask"))
+    deltas, final = await streamed(scene, mesh_tools=[pb.MeshTool(name="search", offered=True)])
+    assert "".join(deltas) == final.text == "Write to [email 1]."
