@@ -82,7 +82,7 @@ def demo_mesh(
     at = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, numbers, strict=True)}
     settings["cache"]["DATABASE"] = str(state_dir.resolve() / "cache.db")
     settings["cache"]["COLLECTIONS_DATABASE"] = str(state_dir.resolve() / "collections.db")
-    settings["gateway"] = found_at(at)
+    settings["gateway"] = {**found_at(at), "TOOLS": json.dumps({"sources": collections_at(at["cache"])})}
     if http_port:
         settings["gateway"]["HTTP_ADDRESS"] = f"127.0.0.1:{http_port}"
     everywhere = {"OTLP_ENDPOINT": otlp_endpoint} if otlp_endpoint else {}
@@ -116,6 +116,11 @@ def found_at(addresses: Mapping[str, str]) -> dict[str, str]:
     models = {fast: addresses["llm-fast"], quality: addresses["llm-quality"]}
     alone = {f"{name.upper()}_ADDRESS": addresses[name] for name in ("vision", "audio", "cache", "router")}
     return {**alone, "LLM_ADDRESSES": json.dumps(models)}
+
+
+def collections_at(cache: str) -> dict[str, dict[str, object]]:
+    """The source of tools that a cache service's collections are: `search_<name>` for each."""
+    return {"collections": {"address": cache, "call_ms": 1_000}}
 
 
 def service_spec(

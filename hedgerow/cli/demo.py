@@ -36,6 +36,7 @@ class Step:
     speculates: bool = False  # the draft's tokens must show
     decided: str = ""  # a policy and what it did
     stored: str = ""  # a question whose answer must be in the cache before
+    cited: str = ""  # a source that must be cited
     patched: str = ""  # a stage whose result must come after its time
     heard: str = ""
 
@@ -51,6 +52,8 @@ class Step:
             return f"an answer with {self.contains!r}, got {answer.text!r}"
         if self.decided and self.decided not in [f"{made.policy} {made.action}" for made in answer.decisions]:
             return f"the decision {self.decided!r}, got {[f'{made.policy} {made.action}' for made in answer.decisions]}"
+        if self.cited and self.cited not in [each.source for found in answer.citations for each in found.citations]:
+            return f"a citation of {self.cited}, got {[found.tool for found in answer.citations]}"
         if self.patched and self.patched not in [patch.stage for patch in answer.patches]:
             return f"a patch of {self.patched}, got {[patch.stage for patch in answer.patches]}"
         if self.speculates and not answer.usage.drafted_tokens:
@@ -95,6 +98,12 @@ STEPS = (
         {"cascade": ("logprobs",), "max_tokens": 24},
         finish_reasons=("stop", "length"),
         decided="cascade escalated",
+    ),
+    Step(
+        "A collection: what a field guide says is read with the question, and cited",
+        "Tell me a story about a fox.",
+        {"mesh_tools": ("search_guide",), "tier": "quality"},
+        cited="animals.md",
     ),
     Step(
         "Two slow tools at once: the one that is late comes beside the answer",
@@ -162,15 +171,16 @@ async def _run(folder: Path, console: Console) -> list[str] | None:
 
     from hedgerow.cli.demo_tools import CALL_MS, serving_demo_tools
     from hedgerow.cli.signals import cancelled_by_signals
-    from launcher.mesh import SERVICES, default_models_dir, demo_mesh
+    from launcher.mesh import SERVICES, collections_at, default_models_dir, demo_mesh
     from launcher.processes import free_ports
 
     *ports, http_port = free_ports(len(SERVICES) + 1)
     console.print("Starting seven services: a gateway, a cache, a router, two language models, an eye and an ear.")
     with cancelled_by_signals():
         async with serving_demo_tools() as address:
-            sources = {"sources": {"demo": {"address": address, "call_ms": CALL_MS}}}
-            own = {"gateway": {"HEDGEROW_GATEWAY_TOOLS": json.dumps(sources)}}
+            cache = f"127.0.0.1:{ports[SERVICES.index('cache')]}"
+            sources = {**collections_at(cache), "demo": {"address": address, "call_ms": CALL_MS}}
+            own = {"gateway": {"HEDGEROW_GATEWAY_TOOLS": json.dumps({"sources": sources})}}
             specs = demo_mesh(ports, folder, default_models_dir(), http_port=http_port, overrides=own)
             return await _play(specs, folder, f"http://127.0.0.1:{http_port}/v1", console)
     return None
@@ -178,13 +188,16 @@ async def _run(folder: Path, console: Console) -> list[str] | None:
 
 async def _play(specs: list[ServiceSpec], folder: Path, base_url: str, console: Console) -> list[str]:
     """Start them, and ask. Returns what fell short."""
-    from hedgerow import AsyncClient
+    from hedgerow import AsyncClient, AsyncCollectionClient
+    from hedgerow.cli.demo_tools import GUIDE, GUIDE_NAME
     from launcher.progress import Progress, started
 
     progress = Progress(console, [spec.name for spec in specs])
     async with started(specs, folder, progress) as mesh, AsyncClient(specs[-1].address) as client:
         console.print(progress.services(mesh))
         await client.prewarm()
+        async with AsyncCollectionClient(next(spec.address for spec in specs if spec.name == "cache")) as collections:
+            await collections.put("guide", GUIDE_NAME, GUIDE)
         shortfalls = [await _ask(client, step, console) for step in STEPS]
         shortfalls.append(await _ask_as_others_do(base_url, console))
         return [shortfall for shortfall in shortfalls if shortfall]

@@ -14,11 +14,22 @@ from hedgerow.tool.v1 import tool_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2_grpc
 
 CALL_MS = 250  # as long as the demo's answers wait for one
+GUIDE_NAME = "animals.md"
+GUIDE = """# A field guide
+
+## The fox
+
+It is awake at dusk and at dawn, lives in a den near water, and is seldom seen twice in one place.
+
+## The owl
+
+It hears a mouse under the snow, and flies without a sound.
+"""
 _ARGUMENTS = '{"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}'
 # What each says, where it comes from, and after how many seconds.
 _TOOLS = {
     "demo_almanac": (0.15, "Foxes are awake at dusk and at dawn.", "almanac.txt"),
-    "demo_archive": (0.45, "A fox was last seen on this hill in May.", "archive/may.txt"),
+    "demo_archive": (0.32, "A fox was last seen on this hill in May.", "archive/may.txt"),
 }
 
 

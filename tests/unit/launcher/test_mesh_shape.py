@@ -22,6 +22,7 @@ def test_services_take_ports_in_a_row_and_know_each_other(models: Path) -> None:
         "demo-llm-draft": "127.0.0.1:6003",
         "demo-llm": "127.0.0.1:6004",
     }
+    assert json.loads(gateway["HEDGEROW_GATEWAY_TOOLS"])["sources"]["collections"]["address"] == "127.0.0.1:6001"
     assert gateway["HEDGEROW_GATEWAY_VISION_ADDRESS"] == "127.0.0.1:6005"
     assert gateway["HEDGEROW_GATEWAY_AUDIO_ADDRESS"] == "127.0.0.1:6006"
 
