@@ -48,6 +48,9 @@ class Running:
         try:
             await self._call(method, raw, metadata)
         except grpc.aio.AioRpcError as error:
+            if "SendMessageOperation" in (error.debug_error_string() or ""):
+                # grpc.aio was still sending when the refusal came, and has put an error of its own in its place.
+                return await self.refusal(method, raw, metadata=metadata)
             info, details = error_details_pb2.ErrorInfo(), dict(error.trailing_metadata() or ())
             status = status_pb2.Status.FromString(details.get("grpc-status-details-bin", b""))
             any(detail.Unpack(info) for detail in status.details)
