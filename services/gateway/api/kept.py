@@ -67,7 +67,7 @@ class KeptAnswers:
         finally:
             reader.leave()
             kept.clients -= 1
-            if not kept.clients:
+            if not kept.clients and self._kept.get(kept.key) is kept:
                 later = asyncio.get_running_loop().call_later
                 kept.timer = later(self.settings.ms / 1000, self._give_up, kept)
 
@@ -146,17 +146,15 @@ def _digest(request: pb.GenerateRequest) -> bytes:
 
 async def with_heartbeats(messages: Messages, every_s: float) -> AsyncGenerator[pb.GenerateResponse, None]:
     """The same, and a sign of life whenever there was none for so long."""
-    coming: asyncio.Task[pb.GenerateResponse | None] | None = None
-    try:
+    async with aclosing(messages):
         while True:
             coming = asyncio.ensure_future(anext(messages, None))
-            while not (await asyncio.wait({coming}, timeout=every_s))[0]:
-                yield pb.GenerateResponse(events=[pb.Event(heartbeat=pb.Heartbeat())])
-            message = coming.result()
-            if message is None:
+            try:
+                while not (await asyncio.wait({coming}, timeout=every_s))[0]:
+                    yield pb.GenerateResponse(events=[pb.Event(heartbeat=pb.Heartbeat())])
+            finally:
+                coming.cancel()
+                await asyncio.wait({coming})
+            if (message := coming.result()) is None:
                 return
             yield message
-    finally:
-        if coming:
-            coming.cancel()
-            await asyncio.wait({coming})

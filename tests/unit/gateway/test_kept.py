@@ -180,3 +180,11 @@ async def test_who_leaves_between_signs_of_life_leaves_the_answer():
     await anext(messages)
     await messages.aclose()
     assert left.is_set()
+
+
+async def test_who_leaves_after_a_message_leaves_the_answer_at_once():
+    scene = Scene("a", "b")
+    messages = with_heartbeats(scene._messages(), 5)
+    await anext(messages)
+    await messages.aclose()
+    assert scene.left == 1
