@@ -80,7 +80,20 @@ def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
     return reading
 
 
-def due(report: Report, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usage, written: int) -> int:
+def settle(
+    draft: Draft, reading: Reading, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usage, written: int
+) -> None:
+    """Read no more, and put it on the account: what the policies did belongs to everyone who read it, its cost to who
+    started it."""
+    ledger, report = draft.ledger, reading.report
+    reading.reader.leave()
+    ledger.decisions += report.decisions
+    ledger.billed_tokens += _due(report, asked, usage, written)
+    if not reading.joined:
+        ledger.cost_usd += _cost_usd(draft, report, usage, written)
+
+
+def _due(report: Report, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usage, written: int) -> int:
     """What a generation has cost by now, in tokens, and nobody has paid: every prompt that a model has read, however
     the answer ended, and what it wrote. All who read it are one tenant's, so whoever leaves pays."""
     if not report.calls:
@@ -91,7 +104,7 @@ def due(report: Report, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usage
     return owed
 
 
-def cost_usd(draft: Draft, report: Report, usage: chat_pb2.Usage, written: int) -> float:
+def _cost_usd(draft: Draft, report: Report, usage: chat_pb2.Usage, written: int) -> float:
     """What a generation costs at the router's prices, in US dollars."""
     model = draft.backends.routes.model(report.model)
     if model is None:

@@ -199,7 +199,7 @@ class Draft:
     def take_template(self, stage: str, why: str) -> None:
         """The fixed text in the place of what `stage` would have brought."""
         self.take_whole(self.backends.fallbacks.template, "", chat_pb2.FINISH_REASON_BUDGET)
-        self.ledger.degraded.append(Degraded.LLM_TEMPLATE)
+        self.ledger.degrade(Degraded.LLM_TEMPLATE)
         self.ledger.decide(Act.FALLBACK_TEMPLATE, stage, why)
 
     def _put_together(self) -> Asked:

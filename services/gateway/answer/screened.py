@@ -102,14 +102,14 @@ class Screened:
     def _tell(self, act: Act, released: Released) -> None:
         found = Counter(each.rule for each in released.findings)
         self.ledger.decide(act, "answer", counted(found))
-        if act is Act.GUARD_MASKED and Degraded.GUARD_MASKED not in self.ledger.degraded:
-            self.ledger.degraded.append(Degraded.GUARD_MASKED)
+        if act is Act.GUARD_MASKED:
+            self.ledger.degrade(Degraded.GUARD_MASKED)
 
     def _late(self, problem: TooSlow) -> Piece:
         is_open = self.checks.settings.late == "open"
         what = "the rest is not looked through" if is_open else "the answer ends"
         self.ledger.decide(Act.GUARD_LATE, "answer", f"{problem}: {what}")
-        self.ledger.degraded.append(Degraded.GUARD_LATE)
+        self.ledger.degrade(Degraded.GUARD_LATE)
         self._unseen, self.cut = is_open, not is_open
         tokens, logprobs = self._what_came(everything=True)
         return Piece(self._screen.open(), tokens, logprobs) if is_open else Piece("", tokens)

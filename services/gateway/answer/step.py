@@ -39,7 +39,7 @@ class Step:
 
     async def run(self) -> AsyncGenerator[None, None]:
         """Ask. Raises `TooLate` where no call has come in the step's time, and no word of an answer."""
-        draft, ledger = self._draft, self._draft.ledger
+        draft = self._draft
         reading, asked = self._ask()
         try:
             while not self._finish.reason:
@@ -51,11 +51,7 @@ class Step:
                 if self._wants_none:
                     return
         finally:
-            reading.reader.leave()
-            report, usage, written = reading.report, self._finish.usage, self._written.tokens
-            ledger.decisions += report.decisions
-            ledger.billed_tokens += asking.due(report, asked.messages, usage, written)
-            ledger.cost_usd += asking.cost_usd(draft, report, usage, written)
+            asking.settle(draft, reading, asked.messages, self._finish.usage, self._written.tokens)
         self._end(reading)
 
     @property

@@ -225,7 +225,7 @@ class GatewayServicer:
 
     def _make(self, draft: Draft, reservation: Reservation) -> Messages:
         if reservation.local:
-            draft.ledger.degraded.append(Degraded.QUOTA_LOCAL)
+            draft.ledger.degrade(Degraded.QUOTA_LOCAL)
             draft.ledger.decide(Act.QUOTA_LOCAL, draft.tenant.name, reservation.local)
         return Answer(draft, reservation).messages()
 

@@ -161,7 +161,7 @@ class CacheStage(AnswerStage):
     def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> None:
         draft, ledger, l1 = self.draft, self.draft.ledger, self.draft.backends.l1
         if found.local_only:
-            ledger.degraded.append(Degraded.CACHE_LOCAL)
+            ledger.degrade(Degraded.CACHE_LOCAL)
             ledger.decide(Act.FALLBACK_LOCAL, self.name, "Redis is away: the replica's own memory was asked")
         verdict = _VERDICTS.get(found.verdict, pb.CACHE_VERDICT_MISS)
         similarity = found.similarity if found.HasField("similarity") else None

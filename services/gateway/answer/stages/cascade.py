@@ -99,7 +99,7 @@ class CascadeStage(AnswerStage):
 
     async def _hear(self, reading: Reading, tried: Tried, usage: chat_pb2.Usage) -> int:
         """Read to the end, and put it on the account. Returns how many tokens were written."""
-        draft, report, written = self.draft, reading.report, 0
+        written = 0
         try:
             while tried.finish_reason == chat_pb2.FINISH_REASON_UNSPECIFIED and (items := await reading.reader.take()):
                 for item in items:
@@ -110,9 +110,5 @@ class CascadeStage(AnswerStage):
                         tried.finish_reason = item.finish.reason
                         usage.CopyFrom(item.finish.usage)
         finally:
-            reading.reader.leave()
-            draft.ledger.decisions += report.decisions
-            draft.ledger.billed_tokens += asking.due(report, draft.for_model(), usage, written)
-            if not reading.joined:
-                draft.ledger.cost_usd += asking.cost_usd(draft, report, usage, written)
+            asking.settle(self.draft, reading, self.draft.for_model(), usage, written)
         return written

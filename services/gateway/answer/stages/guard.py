@@ -96,7 +96,7 @@ class GuardStage(BesideStage):
         ledger.decide(Act.GUARD_LATE, self.name, f"{stage.detail}: {'passed' if is_open else 'refused'}")
         if not is_open:
             raise GuardLate(f"guard: {stage.detail}", late="closed")
-        ledger.degraded.append(Degraded.GUARD_LATE)
+        ledger.degrade(Degraded.GUARD_LATE)
 
 
 class _Late(Exception):

@@ -52,10 +52,8 @@ class LlmStage(AnswerStage):
             except ServiceError as problem:
                 self.fallback(problem, stage, report)
             finally:
-                reader.leave()
-                self._account(reading, stage)
-                written = ledger.written.tokens - before
-                ledger.billed_tokens += asking.due(report, draft.for_model(), ledger.usage, written)
+                asking.settle(draft, reading, draft.for_model(), ledger.usage, ledger.written.tokens - before)
+                self._account(report, stage)
 
     def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
         """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
@@ -69,7 +67,7 @@ class LlmStage(AnswerStage):
         if not ledger.written.begun and not late:
             raise problem
         self.draft.voice.finish(chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED)
-        ledger.degraded.append(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
+        ledger.degrade(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
         ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
 
     def _stands_in(self, problem: ServiceError, stage: Running) -> bool:
@@ -84,7 +82,7 @@ class LlmStage(AnswerStage):
         for name in draft.backends.fallbacks.order:
             if name == "stale" and (old := draft.stale):
                 draft.take_whole(old.text, old.model, old.finish_reason)
-                draft.ledger.degraded.append(Degraded.LLM_STALE)
+                draft.ledger.degrade(Degraded.LLM_STALE)
                 draft.ledger.decide(Act.FALLBACK_STALE, self.name, problem.outline)
             elif name == "template" and isinstance(problem, TooLate) and not formed:
                 draft.take_template(self.name, problem.outline)
@@ -115,18 +113,15 @@ class LlmStage(AnswerStage):
             ledger.usage.CopyFrom(last.finish.usage)
             ledger.usage.completion_tokens += report.carried_tokens
 
-    def _account(self, reading: Reading, stage: Running) -> None:
-        """What the generation's policies did belongs to everyone who read it; its cost to who started it."""
-        ledger, report = self.draft.ledger, reading.report
-        ledger.decisions += report.decisions
+    def _account(self, report: Report, stage: Running) -> None:
+        """How it went."""
+        ledger = self.draft.ledger
         if report.problems and report.model:
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
-            ledger.degraded.append(Degraded.LLM_REPLACED)
+            ledger.degrade(Degraded.LLM_REPLACED)
         if report.resumed or ledger.written.prefix:
-            ledger.degraded.append(Degraded.LLM_RESUMED)
+            ledger.degrade(Degraded.LLM_RESUMED)
         if not stage.detail:
             stage.detail = f"{report.model}: {ledger.usage.completion_tokens} tokens"
         if report.model:
             stage.detail = "; ".join([*report.problems, stage.detail])
-        if not reading.joined:
-            ledger.cost_usd += asking.cost_usd(self.draft, report, ledger.usage, ledger.written.tokens)

@@ -184,7 +184,7 @@ class PromptStage(BesideStage):
             said = f"{report.dropped_turns} of {len(conversation.turns)} turns left out: {tokens} of {limit} tokens"
             stage.detail = "; ".join(filter(None, [stage.detail, said]))
             self.draft.ledger.decide(Act.PROMPT_SHORTENED, self.name, said)
-            self.draft.ledger.degraded.append(Degraded.PROMPT_SHORTENED)
+            self.draft.ledger.degrade(Degraded.PROMPT_SHORTENED)
         return prompt
 
     def _note(self, turns: Sequence[window.Messages], report: pb.PromptReport) -> window.Messages:

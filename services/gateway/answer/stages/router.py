@@ -43,7 +43,7 @@ class RouterStage(AnswerStage):
         away = "" if routes.live else " (the router is away: its last table)"
         stage.detail = f"{choice.model}: {choice.reason}{away}"
         if choice.fallback:
-            draft.ledger.degraded.append(Degraded.ROUTER_FALLBACK)
+            draft.ledger.degrade(Degraded.ROUTER_FALLBACK)
         if request.HasField("cascade"):
             draft.fast = self._smaller(choice, demand)
         return choice
@@ -61,7 +61,7 @@ class RouterStage(AnswerStage):
         first, *others = self.draft.backends.fleet.pools
         if self.draft.backends.routes.expected:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, f"no table yet: {first} stands in"
-            self.draft.ledger.degraded.append(Degraded.ROUTER_UNAVAILABLE)
+            self.draft.ledger.degrade(Degraded.ROUTER_UNAVAILABLE)
         else:
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, f"{first}: there is no router"
         return Choice(first, tuple(others), Complexity.UNSPECIFIED, fallback=True, reason=stage.detail)
