@@ -71,6 +71,24 @@ def sequence(last: int) -> Statement:
     return "INSERT OR REPLACE INTO position VALUES (0, ?)", [(last,)]
 
 
+def prepare(connection: sqlite3.Connection, schema: str, application_id: int, version: int) -> None:
+    """Lay an empty file out; see that another one is of this version, and whole. Commits survive the loss of power.
+    Raises `DatabaseRefused`."""
+    execute = connection.execute
+    if not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        # Before WAL, so that the header of the file itself says whose it is.
+        marks = f"PRAGMA application_id = {application_id}; PRAGMA user_version = {version};"
+        connection.executescript(f"BEGIN IMMEDIATE; {schema} {marks} COMMIT;")
+    found = execute("PRAGMA user_version").fetchone()[0]
+    if found != version:
+        raise DatabaseRefused(f"it has format {found}, and this version of the service reads format {version}")
+    damage = execute("PRAGMA quick_check(1)").fetchone()[0]
+    if damage != "ok":
+        raise DatabaseRefused(f"it is damaged: {damage.splitlines()[-1]}")
+    execute("PRAGMA journal_mode = WAL")
+    execute("PRAGMA synchronous = FULL")
+
+
 class Database:
     """An open file. `path` may be empty: a file of SQLite's own that vanishes when it is closed."""
 
@@ -92,18 +110,7 @@ class Database:
     def _prepare(self) -> None:
         execute = self._connection.execute
         execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process on the same file must fail, not interleave
-        if not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            # Before WAL, so that the header of the file itself says whose it is.
-            marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {_VERSION};"
-            self._connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
-        version = execute("PRAGMA user_version").fetchone()[0]
-        if version != _VERSION:
-            raise DatabaseRefused(f"it has format {version}, and this version of the service reads format {_VERSION}")
-        damage = execute("PRAGMA quick_check(1)").fetchone()[0]
-        if damage != "ok":
-            raise DatabaseRefused(f"it is damaged: {damage.splitlines()[-1]}")
-        execute("PRAGMA journal_mode = WAL")
-        execute("PRAGMA synchronous = FULL")
+        prepare(self._connection, _SCHEMA, APPLICATION_ID, _VERSION)
         execute(_ADDED)
 
     def load(self, embedded_by: str, over_ms: int) -> Iterator[tuple[Entry, Vector | None]]:

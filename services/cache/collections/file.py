@@ -23,7 +23,7 @@ from threading import Lock
 import numpy as np
 
 from hedgerow.private import open_private
-from services.cache.database import check_header, make_private
+from services.cache.database import check_header, make_private, prepare
 from services.cache.errors import DatabaseRefused
 from services.cache.vectors import Vector, VectorIndex
 
@@ -147,16 +147,5 @@ def _connected(path: str, stack: ExitStack) -> sqlite3.Connection:
 
 
 def _prepare(writer: sqlite3.Connection) -> None:
-    execute = writer.execute
-    if not execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        marks = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_VERSION};"
-        writer.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
-    version = execute("PRAGMA user_version").fetchone()[0]
-    if version != _VERSION:
-        raise DatabaseRefused(f"it has format {version}, and this version of the service reads format {_VERSION}")
-    damage = execute("PRAGMA quick_check(1)").fetchone()[0]
-    if damage != "ok":
-        raise DatabaseRefused(f"it is damaged: {damage.splitlines()[-1]}")
-    execute("PRAGMA journal_mode = WAL")
-    execute("PRAGMA synchronous = FULL")
-    execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it, where no search waits for it
+    prepare(writer, _SCHEMA, _APPLICATION_ID, _VERSION)
+    writer.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it, where no search waits for it
