@@ -29,6 +29,9 @@ from services.cache.errors import DatabaseRefused
 from services.cache.memory import Memory
 from services.cache.servicer import CacheServicer
 from services.cache.vectors import VectorIndex
+from services.cache.verdict import verdicts
+from services.cache.verdict.trained import Unusable
+from services.cache.verdict.verdicts import Verdicts
 from services.cache.watch import Watchers
 from services.runtime.process import serve
 from services.runtime.rpc.boundary import Servicer
@@ -43,12 +46,13 @@ _log = logging.getLogger("services.cache")
 async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDescriptor, Servicer]]:
     """A cache that is loaded from its store and warm."""
     engine = await _engine(settings)
+    judges = _verdicts(settings, engine)
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
     memory = Memory(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue))
     open_store = stores.opener(settings.store_used)
     async with open_store(settings, memory, engine.name, _now_ms) as store:
         embedder = Embedder(engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
-        answers = Answers(memory, store, embedder, now_ms=_now_ms)
+        answers = Answers(memory, store, embedder, judges, now_ms=_now_ms)
         servicer = CacheServicer(answers, settings)
         try:
             await store.load()
@@ -102,6 +106,16 @@ async def _engine(settings: CacheSettings) -> engines.Engine:
         return await asyncio.to_thread(_load, settings, settings.max_embedded_tokens)
     except NoModel as error:
         _log.error("%s", error)
+        raise SystemExit(2) from None
+
+
+def _verdicts(settings: CacheSettings, engine: engines.Engine) -> Verdicts:
+    """What decides on near questions. Ends the process with 2 where its folder is not usable."""
+    folder = settings.verdict and settings.verdict.expanduser()
+    try:
+        return verdicts.load(folder, settings.similarity_threshold, settings.max_wrong, engine.name, engine.unseen)
+    except Unusable as error:
+        _log.critical("%s", error)
         raise SystemExit(2) from None
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from services.cache import guard
 from services.cache.embedding import Embedder
 from services.cache.entries import Entry
 from services.cache.errors import EmbeddingTooLate
@@ -20,10 +19,11 @@ from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
+from services.cache.verdict.verdicts import Least, Verdicts
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedStateLost
 
-_CANDIDATES = 8  # the nearest may be refused while the next is right
+_CANDIDATES = 8  # that are looked for: some may be gone, or refused
 
 
 class Verdict(Enum):
@@ -54,19 +54,21 @@ class Found:
 class Answers:
     """Answers by question. `now_ms` is Unix time in milliseconds."""
 
-    def __init__(self, memory: Memory, store: Store, embedder: Embedder, now_ms: Callable[[], int]):
+    def __init__(self, memory: Memory, store: Store, embedder: Embedder, verdicts: Verdicts, now_ms: Callable[[], int]):
+        self._verdicts = verdicts
         self.entries, self.watchers, self.stats, self.embedder = memory.entries, memory.watchers, memory.stats, embedder
         self._memory, self._store, self._now_ms = memory, store, now_ms
         self._used: set[str] = set()  # keys: what has left memory since must not be kept alive
 
-    async def lookup(self, question: KeyedQuestion, threshold: float, deadline: Deadline) -> Found:
-        """The exact entry, else the nearest with a similarity of at least `threshold`; 1 asks for the exact one alone.
+    async def lookup(self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline) -> Found:
+        """The exact entry, else the nearest that is judged to ask the same. `min_similarity`: the least cosine that the
+        caller accepts; 1 asks for the exact one alone.
 
         Raises `EmbeddingTooLate` when the deadline passes before the question could be compared.
         """
         found, unsaid = await self._exact(question, deadline)
         if found is None:
-            found = await self._alike(question, threshold, deadline)
+            found = await self._alike(question, self._verdicts.least(min_similarity), deadline)
         if not (unsaid or self._store.local):
             return found
         self.stats.local += 1
@@ -86,10 +88,10 @@ class Answers:
         self.stats.exact_hits += 1
         return self._serve(Verdict.EXACT, entry, None), unsaid
 
-    async def _alike(self, question: KeyedQuestion, threshold: float, deadline: Deadline) -> Found:
+    async def _alike(self, question: KeyedQuestion, least: Least, deadline: Deadline) -> Found:
         found = Found(Verdict.MISS)
-        if threshold < 1 and self._memory.may_be_near(question):
-            found = await self._nearest(question, threshold, deadline)
+        if least.similarity < 1 and self._memory.may_be_near(question):
+            found = await self._nearest(question, least, deadline)
         if found.verdict is Verdict.SEMANTIC:
             self.stats.semantic_hits += 1
             return found
@@ -141,28 +143,27 @@ class Answers:
         """End the threads. Nothing may be asked of the cache any more."""
         self._memory.close()
         self.embedder.close()
+        self._verdicts.close()
 
-    async def _nearest(self, question: KeyedQuestion, threshold: float, deadline: Deadline) -> Found:
+    async def _nearest(self, question: KeyedQuestion, least: Least, deadline: Deadline) -> Found:
         vector = await self.embed(question.asked, question.tenant, deadline)
         if vector is None:
             return Found(Verdict.MISS)
         near = await self._memory.nearest(question, vector, _CANDIDATES)
         refused = ""
-        for key, similarity in near:
+        for key, similarity in near[: self._verdicts.most]:
             entry = self.entries.get(key, self._now_ms())
-            if similarity < threshold:
+            if similarity < least.similarity:
                 break
             if entry is None:  # gone since it was found
                 continue
-            difference = self._difference(question, entry.asked.decode())
-            if not difference:
+            stored = entry.asked.decode()
+            judged = await self._verdicts.judge(question.asked, stored, question.tenant, similarity, deadline)
+            if judged.refused or judged.score < least.score:
+                refused = refused or judged.refused or f"a score of {judged.score:.3f}, below {least.score:.3f}"
+            elif self.entries.held(key) is entry:  # and not removed meanwhile
                 return self._serve(Verdict.SEMANTIC, entry, similarity)
-            refused = refused or difference
         return Found(Verdict.MISS, similarity=near[0][1] if near else None, refused=refused)
-
-    def _difference(self, question: KeyedQuestion, stored: str) -> str:
-        asked = question.asked
-        return guard.difference(asked, stored, question.tenant) or self.embedder.unseen(asked, stored)
 
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
         now_ms = self._now_ms()

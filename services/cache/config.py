@@ -71,7 +71,18 @@ class CacheSettings(ServiceSettings):
     )
     max_answer_bytes: int = Field(256 * 1024, ge=1, description="Largest answer taken, in bytes of its message.")
     similarity_threshold: float = Field(
-        0.95, ge=0.5, le=1, description="Least cosine similarity of a semantic hit. 1 turns semantic hits off."
+        0.945,
+        ge=0.5,
+        le=1,
+        description="Least cosine similarity of a semantic hit, where no `verdict` is set. 1 turns semantic hits off.",
+    )
+    verdict: Path | None = Field(
+        None,
+        description="Folder that `hedgerow cache train` or `hedgerow cache calibrate` made of your own labelled pairs: "
+        "what decides on semantic hits then, in the place of a threshold on the similarity alone.",
+    )
+    max_wrong: float = Field(
+        0.01, gt=0, le=1, description="With `verdict`: the share of all lookups that may be wrong hits."
     )
     embedder: Literal["ctranslate2", "sentence_transformers"] = Field(
         "ctranslate2", description="What runs all-MiniLM-L6-v2: int8 on CTranslate2, or the reference in float32."
@@ -110,7 +121,7 @@ class CacheSettings(ServiceSettings):
     )
     watch_queue: int = Field(4_096, ge=1, description="Removals a watcher may be behind before its stream is ended.")
 
-    @field_validator("model", mode="before")
+    @field_validator("model", "verdict", mode="before")
     @classmethod
     def _none_is_named(cls, given: object) -> object:
         return given or None

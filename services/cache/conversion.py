@@ -52,13 +52,13 @@ def converted(cache: Path) -> Path:
     return folder
 
 
-def convert(folder: Path) -> None:
-    """Make `folder`, with the model in int8 and its tokenizer, at once. Raises `NoModel`, and RuntimeError where the
-    converter fails.
+def convert(folder: Path, source: Path | None = None) -> None:
+    """Make `folder`, with the model in int8 and its tokenizer, at once; the model of the package, or another in
+    `source`. Raises `NoModel`, and RuntimeError where the converter fails.
 
     In a process of its own: the converter loads PyTorch, half a gigabyte of memory that serving does not need.
     """
-    source = packaged()
+    source = source or packaged()
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "model"
         arguments = ["--model", str(source), "--output_dir", str(made), "--quantization", "int8"]
@@ -70,7 +70,7 @@ def convert(folder: Path) -> None:
             check=False,
         )
         if converter.returncode:
-            raise RuntimeError(f"converting {MODEL} failed: {converter.stderr[-2000:]}")
+            raise RuntimeError(f"converting {source} failed: {converter.stderr[-2000:]}")
         # Not by the converter, which would copy who may read it, too.
         (made / TOKENIZER).write_bytes((source / TOKENIZER).read_bytes())
         if not folder.exists():  # another process may have been quicker

@@ -12,6 +12,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+from prometheus_client import Histogram
+
 from services.cache.engines import Engine
 from services.cache.scheduler import Job, Scheduler
 from services.cache.tokens import as_read
@@ -19,6 +21,10 @@ from services.cache.vectors import Vector
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair_lru import FairLru
 
+_SECONDS = Histogram(
+    "hedgerow_cache_embed_seconds", "Time to embed a batch of texts, without its wait for the thread.",
+    buckets=(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1),
+)  # fmt: skip
 _OVERHEAD_BYTES = 700  # of one that is remembered: its digest, its array, its bookkeeping
 
 
@@ -36,7 +42,7 @@ class _Remembered:
 
 @dataclass(slots=True)
 class _Flight:
-    job: Job
+    job: Job[str, Vector | None]
     waiting: int = 0
 
 
@@ -45,9 +51,9 @@ class Embedder:
     The memory has `memory_bytes`; what nobody has asked for `forget_after_s` is forgotten by `sweep`."""
 
     def __init__(self, engine: Engine, memory_bytes: int, forget_after_s: float, clock: Clock = time.monotonic):
-        self.name, self.unseen, self._max_characters = engine.name, engine.unseen, engine.max_characters
+        self.name, self._max_characters = engine.name, engine.max_characters
         self._forget_after_s, self._clock = forget_after_s, clock
-        self._scheduler = Scheduler(engine)
+        self._scheduler = Scheduler(engine.embed_batch, engine.max_batch, "embed", _SECONDS)
         self._memory: FairLru[bytes, _Remembered] = FairLru(memory_bytes)
         self._flights: dict[bytes, _Flight] = {}
         self.hits = self.misses = 0

@@ -30,10 +30,10 @@ class CacheServicer:
         self._waiting = WaitingBytes(settings.max_waiting_bytes)
 
     async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
-        threshold = validation.check_threshold(request, self._settings)
+        min_similarity = validation.check_min_similarity(request)
         question, epoch = self._identify(request.question), self._answers.epoch
         with self._waiting.hold(question.tenant, request.ByteSize()):
-            found = await self._answers.lookup(question, threshold, call.deadline)
+            found = await self._answers.lookup(question, min_similarity, call.deadline)
         call.span.set_attribute("hedgerow.cache.verdict", found.verdict.value)
         if found.similarity is not None:
             call.span.set_attribute("hedgerow.cache.similarity", found.similarity)

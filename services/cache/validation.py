@@ -56,10 +56,10 @@ def check_ttl_ms(request: cache_pb2.StoreRequest, settings: CacheSettings) -> in
     return min(request.ttl_ms, settings.max_ttl_ms)
 
 
-def check_threshold(request: cache_pb2.LookupRequest, settings: CacheSettings) -> float:
-    """The least similarity of a semantic hit."""
+def check_min_similarity(request: cache_pb2.LookupRequest) -> float | None:
+    """The least similarity of a semantic hit that the caller accepts; None where it does not say."""
     if not request.HasField("min_similarity"):
-        return settings.similarity_threshold
+        return None
     if not 0.5 <= request.min_similarity <= 1:  # NaN is neither
         raise InvalidInput("min_similarity", "0.5 to 1", request.min_similarity)
     return request.min_similarity

@@ -43,7 +43,7 @@ class EmbedderBehind:
     def __init__(self, load: Callable[[], Engine]):
         self._load = load
         self._loading = asyncio.Lock()
-        self._scheduler: Scheduler | None = None
+        self._scheduler: Scheduler[str, Vector | None] | None = None
         self.embedded = 0
 
     async def embed(self, texts: Sequence[str], tenant: str) -> list[Vector]:
@@ -59,8 +59,8 @@ class EmbedderBehind:
         if self._scheduler:
             self._scheduler.stop()
 
-    async def _some(self, scheduler: Scheduler, texts: Sequence[str], tenant: str) -> list[Vector]:
-        jobs: list[Job] = []
+    async def _some(self, scheduler: Scheduler[str, Vector | None], texts: Sequence[str], tenant: str) -> list[Vector]:
+        jobs: list[Job[str, Vector | None]] = []
         try:
             jobs.extend(scheduler.put(tenant, text) for text in texts)
             vectors = await asyncio.gather(*(job.outcome for job in jobs))
@@ -70,10 +70,11 @@ class EmbedderBehind:
         self.embedded += len(jobs)
         return [_made(vector) for vector in vectors]
 
-    async def _ready(self) -> Scheduler:
+    async def _ready(self) -> Scheduler[str, Vector | None]:
         async with self._loading:
             if self._scheduler is None:
-                self._scheduler = Scheduler(await _started(self._load), "snippets", _SECONDS)
+                engine = await _started(self._load)
+                self._scheduler = Scheduler(engine.embed_batch, engine.max_batch, "snippets", _SECONDS)
             return self._scheduler
 
 

@@ -90,7 +90,7 @@ def _read(text: str) -> Facts:
         names=frozenset(_names(text)),
         negations=sum(map(_negates, _WORD.findall(_OR_NOT.sub("", text.lower())))),
         asked_for=_asked_for(lower),
-        content=tuple(_stem(word) for word in lower if _is_content(word)),
+        content=tuple(stem(word) for word in lower if _is_content(word)),
         links=sum(word in _LINKS for word in lower),
         symbols=tuple(sorted(filter(_is_symbol, text))) + tuple("-" for _ in _MINUS.findall(text)),
         foreign=tuple(word for word in lower if max(word) > _LAST_LATIN),
@@ -125,7 +125,8 @@ def _is_content(word: str) -> bool:
     return not (word.split("'")[0] in _FUNCTION_WORDS or _negates(word) or _number(word))
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """What is left of an English word without its ending, roughly."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)

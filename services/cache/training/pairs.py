@@ -1,0 +1,110 @@
+"""Labelled pairs of questions: one JSON object a line, `{"a": …, "b": …, "duplicate": 0 or 1}`, gzipped or not."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, NamedTuple
+
+_LONGEST_LINE = 1_000_000  # characters
+
+
+class BadPairs(ValueError):
+    """A file that holds no labelled pairs; names the line and the field."""
+
+
+class Pair(NamedTuple):
+    """Two questions, and whether one answer is right for both."""
+
+    a: str
+    b: str
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Pairs that share no question with another part, directly or over others."""
+
+    train: list[Pair]
+    fit: list[Pair]
+    certify: list[Pair]
+
+
+_SHARES = (0.75, 0.05)  # to train, to fit; the rest certifies
+
+
+def read(file: Path) -> list[Pair]:
+    """All pairs of a file. Raises `BadPairs`, also where there are none."""
+    try:
+        with _opened(file) as lines:
+            pairs = [_pair(line, number) for number, line in enumerate(_bounded(lines), 1) if line.strip()]
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise BadPairs(f"{file} cannot be read: {error}") from None
+    if not pairs:
+        raise BadPairs(f"{file} has no pairs")
+    return pairs
+
+
+def digest(pairs: Sequence[Pair]) -> str:
+    """SHA-256 of the pairs in their order, in hexadecimal digits."""
+    return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
+
+
+def split(pairs: Sequence[Pair], seed: int) -> Parts:
+    """Three quarters to train, a twentieth to fit, the rest to certify. Pairs that hang together by a question stay
+    together: else what is certified would have been seen."""
+    groups = list(components(pairs).values())
+    random.Random(seed).shuffle(groups)  # a split is no secret
+    parts: list[list[Pair]] = [[], [], []]
+    ends = (_SHARES[0] * len(pairs), sum(_SHARES) * len(pairs))
+    done = 0
+    for group in groups:
+        parts[sum(done >= end for end in ends)] += group
+        done += len(group)
+    return Parts(*parts)
+
+
+def components(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+    """The pairs by one question of those that hang together."""
+    above: dict[str, str] = {}
+
+    def root(text: str) -> str:
+        while (higher := above.setdefault(text, text)) != text:
+            above[text] = text = above[higher]
+        return text
+
+    for pair in pairs:
+        above[root(pair.a)] = root(pair.b)
+    groups: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(root(pair.a), []).append(pair)
+    return groups
+
+
+def _opened(file: Path) -> IO[str]:
+    return gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8")
+
+
+def _bounded(lines: IO[str]) -> Iterator[str]:
+    while line := lines.readline(_LONGEST_LINE):
+        yield line
+
+
+def _pair(line: str, number: int) -> Pair:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        raise BadPairs(f"line {number}: a JSON object on one line, got {line[:40]!r}") from None
+    if not isinstance(row, dict):
+        raise BadPairs(f"line {number}: a JSON object, got {line[:40]!r}")
+    for name in ("a", "b"):
+        if not isinstance(row.get(name), str) or not row[name].strip():
+            raise BadPairs(f"line {number}: {name}: text other than white space, got {row.get(name)!r:.40}")
+    if row.get("duplicate") not in (0, 1):  # true and false are 1 and 0
+        raise BadPairs(f"line {number}: duplicate: 0 or 1, got {row.get('duplicate')!r:.40}")
+    return Pair(row["a"], row["b"], bool(row["duplicate"]))

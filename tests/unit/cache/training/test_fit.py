@@ -1,0 +1,60 @@
+"""Thresholds that are certified, and a score that is fitted."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.cache.training import fit
+from services.cache.training.pairs import Pair, Parts
+from services.cache.verdict.bounds import clopper_pearson_upper
+from tests.unit.cache.conftest import BagOfWords
+
+SCORED = st.lists(st.tuples(st.sampled_from([-1.0, 0.2, 0.5, 0.8, 0.9, 1.0]), st.booleans()), min_size=1, max_size=300)
+
+
+@given(SCORED)
+@settings(max_examples=50)
+def test_every_threshold_holds_its_limit_and_the_next_looser_does_not(scored: list[tuple[float, bool]]) -> None:
+    certified = {threshold.wrong: threshold for threshold in fit.thresholds(scored)}
+    steps = sorted({score for score, _ in scored if score >= 0}, reverse=True)
+    for limit in fit.LIMITS:
+        held = [
+            step
+            for step in steps
+            if clopper_pearson_upper(sum(s >= step and not right for s, right in scored), len(scored)) <= limit
+        ]
+        assert (certified[limit].score if limit in certified else None) == (min(held) if held else None)
+
+
+def test_what_is_no_hit_counts_as_a_lookup() -> None:
+    scored = [(0.9, True)] * 10 + [(-1.0, True)] * 990
+    (loosest, *_) = [each for each in fit.thresholds(scored) if each.wrong == 0.01]
+    assert (loosest.lookups, loosest.wrong_hits, loosest.found) == (1_000, 0, 0.01)
+
+
+def test_a_score_is_fitted_to_what_tells_duplicates_apart() -> None:
+    """The bag of words sees no order of words, which is what tells these apart."""
+    rng = random.Random(0)
+    words = [f"b{a}l{b}m" for a in "aeiou" for b in "aeiou"]
+
+    def pair(number: int) -> Pair:
+        a = rng.sample(words, 6)
+        duplicate = number % 2 == 0
+        return Pair(" ".join(a), f"please {' '.join(a if duplicate else [*a[3:], *a[:3]])}", duplicate)
+
+    parts = Parts([], [pair(number) for number in range(200)], [pair(number) for number in range(600)])
+    made = fit.fitted(parts, BagOfWords(), None, {"pairs": 800}, lambda line: None)
+    assert made.weights["word order differs"] < 0
+    assert made.weights["verifier"] == 0
+    (one_percent,) = [each for each in made.thresholds if each.wrong == 0.01]
+    assert (one_percent.wrong_hits, one_percent.found, one_percent.lookups) == (0, 1.0, 600)
+
+
+def test_too_few_pairs_are_refused() -> None:
+    parts = Parts([], [Pair("one", "one two", True)], [])
+    with pytest.raises(fit.TooFew, match="at least 7 near pairs of each kind, got 0 duplicates of 0"):
+        fit.fitted(parts, BagOfWords(), None, {}, lambda line: None)

@@ -1,0 +1,80 @@
+"""Labelled pairs, as they are read and split."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.cache.training import pairs
+from services.cache.training.pairs import BadPairs, Pair
+
+LINE = json.dumps({"a": "one", "b": "two", "duplicate": 1})
+
+
+@pytest.mark.parametrize("label", [1, True])
+def test_labels_are_numbers_or_booleans(tmp_path: Path, label: object) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(json.dumps({"a": "one", "b": "two", "duplicate": label, "more": 3}) + "\n\n")
+    assert pairs.read(file) == [Pair("one", "two", True)]
+
+
+def test_gzipped_files_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl.gz"
+    file.write_bytes(gzip.compress(LINE.encode()))
+    assert pairs.read(file) == [Pair("one", "two", True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{LINE}\nnonsense", "line 2: a JSON object on one line, got 'nonsense'"),
+        ("[1]", "line 1: a JSON object, got"),
+        ('{"b": "two", "duplicate": 1}', "line 1: a: text other than white space, got None"),
+        ('{"a": "one", "b": " ", "duplicate": 1}', "line 1: b: text other than white space, got ' '"),
+        ('{"a": "one", "b": "two", "duplicate": 2}', "line 1: duplicate: 0 or 1, got 2"),
+        ('{"a": "one", "b": "two"}', "line 1: duplicate: 0 or 1, got None"),
+        ("[" * 100_000, "line 1: a JSON object on one line"),
+        ("", "has no pairs"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_field(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(text)
+    with pytest.raises(BadPairs, match=said.replace("[", r"\[")):
+        pairs.read(file)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe nonsense", b"", gzip.compress(LINE.encode())[:-12]])
+def test_a_broken_file_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "pairs.jsonl.gz"
+    file.write_bytes(content)
+    with pytest.raises(BadPairs, match=str(file)):
+        pairs.read(file)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadPairs, match=r"none\.jsonl cannot be read"):
+        pairs.read(tmp_path / "none.jsonl")
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=80), st.integers(0, 5))
+def test_no_question_is_in_two_parts(ends: list[tuple[int, int]], seed: int) -> None:
+    given_pairs = [Pair(str(a), str(b), False) for a, b in ends]
+    parts = pairs.split(given_pairs, seed)
+    train, fit, certify = (
+        {text for pair in part for text in pair[:2]} for part in (parts.train, parts.fit, parts.certify)
+    )
+    assert not train & fit
+    assert not (train | fit) & certify
+    assert sorted(parts.train + parts.fit + parts.certify) == sorted(given_pairs)
+
+
+def test_a_fifth_certifies() -> None:
+    apart = [Pair(f"a{number}", f"b{number}", False) for number in range(1_000)]
+    parts = pairs.split(apart, seed=1)
+    assert (len(parts.train), len(parts.fit), len(parts.certify)) == (750, 50, 200)
