@@ -120,8 +120,10 @@ class Identity:
 
     def warmed(self) -> Sequence[Tenant]:
         """One tenant for each salt that is to be kept warm."""
-        known = [self._local] if self._local else [self._make(name, self._known) for name in self._known]
-        return list({tenant.prefix_salt: tenant for tenant in known if tenant.warm}.values())
+        if self._local:
+            return [self._local] if self._local.warm else []
+        warm = (self._make(name, self._known) for name, own in self._known.items() if own.warm)
+        return list({tenant.prefix_salt: tenant for tenant in warm}.values())
 
     async def run(self) -> None:
         """Follow the file, where there is one, until cancelled."""

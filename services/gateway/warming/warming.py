@@ -136,8 +136,9 @@ class Warming:
         known = self._known[pool.model]
         for gone in [replica for replica in known if replica not in pool.replicas]:
             del known[gone]
+        tenants = self._identity.warmed()
         for replica in list(pool.replicas):
-            for tenant in self._identity.warmed():
+            for tenant in tenants:
                 for prompt in self._prompts:
                     await self._read(pool, replica, tenant, prompt)
 

@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity
+from services.gateway.answer.draft import Prompts
 from services.gateway.api import warm
 from services.gateway.config import GatewaySettings, PromptSettings, SystemPromptSettings, TenantSettings
 from services.gateway.errors import WarmDenied
@@ -25,8 +26,9 @@ from services.gateway.warming.prompts import hot_prompts
 from services.gateway.warming.warming import Warming
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
-from tests.clock import loop_clock
+from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, finish, fleet, text
+from tests.unit.gateway.test_answer import Scene as Answering
 
 pytestmark = pytest.mark.paused
 LONG = "".join(
@@ -43,13 +45,13 @@ class Scene:
     """A gateway's warming, before scripted models."""
 
     def __init__(self, tenants: dict[str, Any] | None = None, warm: dict[str, Any] | None = None, **llms: Any):
-        settings = {
+        told = {
             "system_prompts": KEPT,
             "warm": {"prompts": ["support"], "every_ms": 60_000, **(warm or {})},
             "limit": {"algorithm": "fixed", "initial": 4},
         }
-        self.fleet: Fleet = fleet(loop_clock, settings, **llms)
-        self.settings = GatewaySettings(llm_addresses={"small": "unused"}, **settings)
+        self.fleet: Fleet = fleet(loop_clock, told, **llms)
+        self.settings = GatewaySettings(llm_addresses={"small": "unused"}, **told)
         self.identity = Identity(
             {}, {n: TenantSettings(**own) for n, own in (tenants or {}).items()}, None, anonymous=True
         )
@@ -273,23 +275,19 @@ async def test_who_may_not_names_nothing_known_or_comes_second_is_refused() -> N
     assert await scene.warmed(), "who left is not in the way"
 
 
-@given(st.text(max_size=300), st.sampled_from(["off", "system", "all"]), st.integers(0, 400))
-def test_a_prompt_is_warmed_as_it_is_read(prompt: str, diet: str, most: int) -> None:
-    """By the words of the stage that makes prompts."""
-    from types import SimpleNamespace
+@given(st.text(min_size=1, max_size=300), st.sampled_from(["off", "system", "all"]), st.integers(0, 400))
+@settings(max_examples=50, deadline=None)
+def test_a_prompt_is_warmed_as_a_request_has_it_read(prompt: str, diet: str, most: int) -> None:
+    own = PromptSettings(diet=diet, diet_to_bytes=most)
+    kept = {"p": SystemPromptSettings(default=prompt)}
+    (hot,) = hot_prompts(["*"], kept, own)
 
-    from services.gateway.answer.stages.prompt import PromptStage
+    async def asked() -> str:
+        scene = Answering(prompts=Prompts(own, kept))
+        await scene.final(prompt=pb.PromptPolicy(system="p"))
+        return scene.llms["small"].requests[0].messages[0].content
 
-    settings = PromptSettings(diet=diet, diet_to_bytes=most)
-    kept = {"p": SystemPromptSettings(default=prompt or "x", max_tokens=2_000)}
-    (hot,) = hot_prompts(["*"], kept, settings)
-    draft = SimpleNamespace(
-        question=SimpleNamespace(request=pb.GenerateRequest()),
-        backends=SimpleNamespace(prompts=SimpleNamespace(settings=settings)),
-    )
-    message = chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=kept["p"].default)
-    (told,) = PromptStage._dieted(SimpleNamespace(draft=draft), [message], pb.PromptReport())
-    assert told.content == hot.text
+    assert on_paused_loop(asked()) == hot.text
 
 
 def _ticket() -> Ticket:
