@@ -120,7 +120,7 @@ def found_at(addresses: Mapping[str, str]) -> dict[str, str]:
 
 def collections_at(cache: str) -> dict[str, dict[str, object]]:
     """The source of tools that a cache service's collections are: `search_<name>` for each."""
-    return {"collections": {"address": cache, "call_ms": 1_000}}
+    return {"collections": {"address": cache, "identity": "cache", "call_ms": 1_000}}
 
 
 def service_spec(

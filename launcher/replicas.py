@@ -25,7 +25,7 @@ from launcher.certificate_authority import (
     write_authority,
     write_identity,
 )
-from launcher.mesh import SERVICES, MeshError, demo_settings, found_at, service_spec
+from launcher.mesh import SERVICES, MeshError, collections_at, demo_settings, found_at, service_spec
 from launcher.processes import ServiceSpec
 
 TOPOLOGY_FILE = "topology.yaml"
@@ -114,7 +114,8 @@ class ReplicatedMesh:
 
     def _services(self) -> Iterator[ServiceSpec]:
         settings = demo_settings(self.models_dir)
-        settings["gateway"] = found_at({name: f"xds:///{name}" for name in SERVICES})
+        at = {name: f"xds:///{name}" for name in SERVICES}
+        settings["gateway"] = {**found_at(at), "TOOLS": json.dumps({"sources": collections_at(at["cache"])})}
         for service, told in settings.items():
             for name in names_of(service, self.replicas):
                 more = {"LAME_DUCK_MS": str(LAME_DUCK_MS)}

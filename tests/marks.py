@@ -49,6 +49,7 @@ _TOGETHER = {
         "integration/test_senses.py",
         "integration/test_up.py",
         "integration/test_up_mesh.py",
+        "integration/test_warming.py",
     ),
 }
 _GROUPS = {f"tests/{file}": name for name, files in _TOGETHER.items() for file in files}

@@ -22,6 +22,7 @@ from hedgerow.cli.status import status
 from hedgerow.cli.tools import tools
 from hedgerow.cli.transcribe import transcribe
 from hedgerow.cli.up import up
+from hedgerow.cli.warm import warm
 
 app = typer.Typer(
     help="A latency mesh for AI inference: answers under an explicit time budget.",
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help is short and needs no rich
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (init, check, up, render, ask, chat, transcribe, classify, tools, status, certs, demo, bench):
+for command in (init, check, up, render, ask, chat, transcribe, classify, tools, warm, status, certs, demo, bench):
     app.command()(command)
 cache.command()(train)
 cache.command()(calibrate)

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from launcher.mesh import collections_at
 from launcher.meshfile.fields import read_key
 from launcher.meshfile.models import Model, Settings
 from launcher.meshfile.names import process_names, service_name
@@ -77,7 +78,21 @@ def gateway_finds(found: Sequence[Part], addresses: Callable[[Part], Sequence[st
     for part in found:
         if part.service == "llm":
             models.setdefault(part.settings["MODEL_NAME"], []).extend(addresses(part))
-    return {**{f"{name.upper()}_ADDRESS": alone.get(name, "") for name in names}, "LLM_ADDRESSES": models}
+    told = {**{f"{name.upper()}_ADDRESS": alone.get(name, "") for name in names}, "LLM_ADDRESSES": models}
+    if cache := alone.get("cache"):
+        gateway = next(part for part in found if part.service == "gateway")
+        told["TOOLS"] = _with_collections(gateway.settings.get("TOOLS", {}), cache)
+    return told
+
+
+def _with_collections(tools: Any, cache: str) -> Any:
+    """The setting `tools` with the cache's collections as its last source, unless it has one of that name. What is no
+    such setting stays as it is: the gateway says what is wrong with it."""
+    sources = tools.get("sources", {}) if isinstance(tools, dict) else None
+    if not isinstance(sources, dict):
+        return tools
+    more = {name: source for name, source in collections_at(cache).items() if name not in sources}
+    return {**tools, "sources": {**sources, **more}}
 
 
 def as_text(value: Any) -> str:

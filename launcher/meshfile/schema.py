@@ -56,7 +56,9 @@ class Tenant(Section):
     prefix_group: str = Field(
         "", max_length=256, description="Tenants with the same name here share what models have read of prompts."
     )
-
+    warm: bool = Field(
+        False, description="Whether models read the prompts of the gateway's setting `warm` for it before it asks."
+    )
     guard: dict[str, Any] = Field(
         {}, description="What is looked for in its requests and answers: fields of the gateway's setting `guard`."
     )

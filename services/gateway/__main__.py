@@ -40,6 +40,7 @@ from services.gateway.upstream.media import Hearing, Media, Seeing
 from services.gateway.upstream.members import Members
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Audio, Cache, Control, Router, Vision, keep_up, watch
+from services.gateway.warming.warming import Warming
 from services.runtime.process import serve
 from services.runtime.security import tls
 
@@ -82,7 +83,9 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         admission = AdmissionControl(
             settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges))
         )
-        work = [write_behind.run(), pressure.run(), identity.run(), *([toolbox.run()] if toolbox else [])]
+        warming = Warming(settings, fleet, routes, identity)
+        work = [write_behind.run(), pressure.run(), identity.run(), warming.run()]
+        work += [toolbox.run()] if toolbox else []
         work += [watch(channels[each.address], each.breaker) for pool in fleet.pools.values() for each in pool.replicas]
         if media.seeing:
             work.append(watch(channels[settings.vision_address], media.seeing.breaker))
@@ -102,7 +105,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                     await _follow_lists(settings, fleet, control, found, partial(dial, service="llm"), group, leaving)
                 if router:
                     await routes.arrived(settings.ready_wait_ms / 1000)
-                servicer = GatewayServicer(settings, backends, media, identity, admission)
+                servicer = GatewayServicer(settings, backends, media, identity, admission, warming)
                 async with AsyncExitStack() as open_doors:
                     doors = []
                     if bound:

@@ -291,6 +291,31 @@ class SystemPromptSettings(_Group):
         return self
 
 
+class WarmSettings(_Group):
+    """System prompts that models have read before anybody asks with them, so that an engine's prefix cache has them.
+
+    Off unless it names some: to read a prompt is work for an engine, and costs money at a provider.
+    """
+
+    prompts: tuple[str, ...] = Field(
+        (),
+        description="Of `system_prompts`, by name; `*`: all. Each is read for each tenant with `warm` by itself, or "
+        "once for its `prefix_group`: prefix caches share nothing between others. Empty: none.",
+    )
+    tiers: tuple[Literal["fast", "balanced", "quality"], ...] = Field(
+        ("fast", "balanced", "quality"),
+        min_length=1,
+        description="Whose models read them, on each replica; without a router, all models.",
+    )
+    every_ms: int = Field(
+        60_000,
+        ge=0,
+        le=86_400_000,
+        description="How often, with one token of output: engines forget what is not asked for. 0: once for each "
+        "replica, and again when it comes back.",
+    )
+
+
 class ToolSourceSettings(_Group):
     """Where tools come from: exactly one of `address`, `url` and `command`."""
 
@@ -436,6 +461,12 @@ class TenantSettings(_Group):
         "prompts begin with. Empty: it shares with nobody.",
     )
 
+    warm: bool = Field(
+        False,
+        description="Whether models read the prompts of the gateway's `warm` for it before it asks, and whether it may "
+        "have the mesh warmed (`hedgerow warm`). The tenant `local` of a gateway without keys: true where nothing is "
+        "said of it.",
+    )
     guard: GuardSettings = Field(
         UNGUARDED, description="What is looked for in its requests and answers; what it leaves out is `guard`'s."
     )
@@ -533,6 +564,7 @@ class GatewaySettings(ServiceSettings):
     system_prompts: dict[str, SystemPromptSettings] = Field(
         {}, description="System prompts kept here, as JSON by the name under which requests ask for them."
     )
+    warm: WarmSettings = Field(WarmSettings(), description="System prompts that models have read before anybody asks.")
     response_format: ConstraintSettings = Field(ConstraintSettings(), description="What answers may be constrained to.")
     max_images: int = Field(8, ge=1, le=64, description="The most pictures a request may have.")
     max_images_bytes: int = Field(
@@ -654,6 +686,15 @@ class GatewaySettings(ServiceSettings):
             if listed.count(addresses[0]) > 1:
                 raise ValueError(f"{model}: an xds:///name of its own, got {addresses[0]}, which another model has")
         return models
+
+    @field_validator("warm")
+    @classmethod
+    def _kept_prompts(cls, warm: WarmSettings, info: ValidationInfo) -> WarmSettings:
+        kept = info.data.get("system_prompts", {})
+        if unknown := next((name for name in warm.prompts if name != "*" and name not in kept), ""):
+            known = ", ".join(kept) or "none"
+            raise ValueError(f"prompts: `*`, or one of {known} (`system_prompts`), got {shown(unknown)}")
+        return warm
 
     @field_validator("edge_tokens")
     @classmethod

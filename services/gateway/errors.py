@@ -35,6 +35,12 @@ class GuardLate(TooLate):
     reason = "GUARD_LATE"
 
 
+class WarmDenied(Forbidden):
+    """The caller's tenant may not have the mesh warmed."""
+
+    reason = "WARM_DENIED"
+
+
 class ModelUnavailable(Unavailable):
     """No model that could answer can be reached."""
 

@@ -37,6 +37,7 @@ class Degraded(Label):
     TOOLS_UNAVAILABLE = "tools:unavailable", "a tool failed, or could not be called"
     TOOLS_LIMITED = "tools:limited", "the model wanted more of its tools than it may have"
     GUARD_LATE = "guard:late", "the guard was not done in time, and lets pass what it has not seen"
+    GUARD_WITHHELD = "guard:withheld", "the guard lets nobody read what a tool has said"
     GUARD_MASKED = "guard:masked", "names stand in the answer for what the guard has found in it"
     LLM_BUDGET = "llm:budget", "the text was cut off at the budget"
     LLM_INTERRUPTED = "llm:interrupted", "the model broke in mid-answer, and no other could go on"
@@ -57,6 +58,7 @@ class ToolOutcome(Label):
     FAILED = "failed", "it answered that it could not do it"
     LATE = "late", "it had not answered in its time"
     UNAVAILABLE = "unavailable", "it could not be reached, or was not called"
+    WITHHELD = "withheld", "it answered what the tenant's guard lets nobody read"
 
 
 class Policy(StrEnum):
@@ -215,18 +217,22 @@ class Act(Enum):
         Policy.TOOL, "dropped", "Calls beside one of the caller's own tools, which ended the answer.", "`tools`"
     )
     GUARD_NOTED = Said(
-        Policy.GUARD, "noted", "The request looks like a prompt injection, and is answered.", "`guard.injection`"
+        Policy.GUARD,
+        "noted",
+        "The request, or what a tool said, looks like a prompt injection, and is read all the same.",
+        "`guard.injection`",
     )
     GUARD_REFUSED = Said(
         Policy.GUARD,
         "refused",
-        "The request holds what its tenant's guard refuses; the reason names the rule.",
+        "The request holds what its tenant's guard refuses, or what a tool said does, which is then withheld; the "
+        "reason names the rule.",
         "`guard.injection`, `guard.secrets`, `guard.personal`",
     )
     GUARD_HID = Said(
         Policy.GUARD,
         "hid",
-        "Names stand in the prompt for secrets or personal data.",
+        "Names stand in the prompt, or in what a tool said, for secrets or personal data.",
         "`guard.secrets`, `guard.personal`",
     )
     GUARD_BYPASSED = Said(

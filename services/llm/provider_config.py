@@ -37,6 +37,12 @@ class ProviderSettings(BaseModel):
     )
     max_connections: int = Field(64, ge=1, description="Answers under way at once, and connections kept; more wait.")
     idle_timeout_ms: int = Field(90_000, ge=1, description="A connection that nobody uses is closed after that long.")
+    warm_every_ms: int = Field(
+        60_000,
+        ge=0,
+        description="Where it was asked nothing for that long it is asked for its list of models, which costs nothing, "
+        "so that a connection is open when somebody asks; shorter than `idle_timeout_ms`. 0: never.",
+    )
     http_version: Literal["1.1", "2"] = Field(
         "1.1",
         description="1.1: a connection for each answer under way, soonest to the first token. 2: all answers over one, "

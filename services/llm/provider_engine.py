@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
@@ -24,8 +25,9 @@ from services.llm.transport.wire import Broken, Options, Wire
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported, TooLate
 
+_log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES = 16 * 1024
-_WARM_UP_S = 10.0
+_WARM_UP_S, _NEVER_S = 10.0, 1e6
 _JSON = "application/json"
 
 
@@ -40,7 +42,7 @@ class ProviderEngine(ABC):
             raise BadEngineSettings(f"{group}.base_url: must be set")
         self._url, self._key, self._extra = url.rstrip("/"), _read_key(group, own), own.extra_body
         self._default_max_tokens, self._most_bytes = settings.default_max_tokens, own.max_answer_bytes
-        self._running = 0
+        self._running, self._warm_every_s = 0, own.warm_every_ms / 1000 or _NEVER_S
         features, most = frozenset(own.features), settings.max_tokens_cap
         self._model = Model(settings.public_name, group, own.context_tokens, most, "", False, features=features)
         headers = {name.lower(): value.get_secret_value() for name, value in own.extra_headers.items()}
@@ -115,8 +117,15 @@ class ProviderEngine(ABC):
             progress(f"warm-up: {host} cannot be reached yet ({_word(error)})")
 
     async def wait_failed(self) -> str:
-        await asyncio.Event().wait()  # it may always come back
-        raise AssertionError("unreachable")
+        """Never: it may always come back. Meanwhile a connection is kept."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            idle_s = 0.0 if self._running else loop.time() - max(began, self._client.used_at)
+            if idle_s >= self._warm_every_s:
+                await self.warm_up(_log.debug)
+            else:
+                await asyncio.sleep(self._warm_every_s - idle_s)
 
     async def close(self) -> None:
         await self._client.close()

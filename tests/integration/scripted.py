@@ -140,11 +140,11 @@ S = TypeVar("S", bound=Scripted)
 
 
 @asynccontextmanager
-async def serving(scripted: S, register: Callable[[Any, Any], None]) -> AsyncIterator[S]:
-    """Serve it on a free loopback port; its `target` says which."""
+async def serving(scripted: S, register: Callable[[Any, Any], None], address: str = "127.0.0.1:0") -> AsyncIterator[S]:
+    """Serve it there, by default on a free loopback port; its `target` says which."""
     server = grpc.aio.server(options=serve.server_options(ServiceSettings()))
     register(scripted, server)
-    scripted.target = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    scripted.target = f"127.0.0.1:{server.add_insecure_port(address)}"
     await server.start()
     try:
         yield scripted

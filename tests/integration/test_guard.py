@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,9 +11,11 @@ import httpx
 import pytest
 
 from hedgerow import Answer, AsyncClient, HedgerowError, PermissionDenied
+from hedgerow.tool.v1 import tool_pb2
 from tests.conftest import Start
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.integration.scripted_tool_service import serve_tools
 
 MINE = "I am anna@example.com, my card is 4111 1111 1111 1111."
 KEY = "Use ghp_abcdefghijklmnopqrstuvwxyz0123456789 please."
@@ -85,3 +88,45 @@ async def _by_http(gateway: HttpGateway, llm: ScriptedLlm) -> str:
 def _assert_silent(log: Path) -> None:
     text = log.read_text()
     assert not [each for each in ("anna@", "bob@", "4111", "ghp_", "Titan") if each in text]
+
+
+async def test_what_a_hostile_tool_says_is_withheld_from_the_tenant_that_wants_it_and_read_by_another(
+    start: Start, llm: ScriptedLlm
+) -> None:
+    def digest(key: str) -> str:
+        return hashlib.sha256(key.encode()).hexdigest()
+
+    tenants = {
+        "wary": {"keys": [digest("one")], "tools": ["*"], "guard": {"injection": "refuse", "personal": "mask"}},
+        "open": {"keys": [digest("two")], "tools": ["*"]},
+    }
+    async with serve_tools() as tools:
+        found = [tool_pb2.Citation(source="evil.example", title="News", text=ATTACK)]
+        tools.says = {
+            "news": (0, tool_pb2.CallToolResponse(content=f"Rain. {ATTACK}", citations=found)),
+            "people": (0, tool_pb2.CallToolResponse(content="Ask anna@example.com.")),
+        }
+        sources = json.dumps({"sources": {"web": {"address": tools.target}}})
+        gateway = await start_http_gateway(start, llm, tenants=json.dumps(tenants), tools=sources)
+        target = gateway.process.spec.address
+        async with AsyncClient(target, api_key="one") as client:
+            answer = await client.ask("What is new?", mesh_tools=["news", "people"])
+        told = llm.requests[-1].messages[-1].content
+        assert "What news said is withheld" in told
+        assert "Ask [email 1]." in told
+        assert ATTACK not in told
+        assert answer.degraded == ("guard:withheld",)
+        assert not answer.citations
+        assert {(each.action, each.subject) for each in answer.decisions if each.policy == "guard"} == {
+            ("refused", "news"),
+            ("hid", "people"),
+        }
+        async with AsyncClient(target, api_key="two") as client:
+            answer = await client.ask("What is new?", mesh_tools=["news", "people"])
+        assert ATTACK in llm.requests[-1].messages[-1].content
+        assert [each.tool for each in answer.citations] == ["news"]
+        body = {"model": "m", "messages": [{"role": "user", "content": "New?"}], "hedgerow": {"mesh_tools": ["news"]}}
+        async with httpx.AsyncClient(base_url=gateway.url, headers={"authorization": "Bearer one"}) as http:
+            by_http = await http.post("/v1/chat/completions", json=body)
+        assert by_http.json()["hedgerow"]["degraded"] == ["guard:withheld"]
+        assert ATTACK not in llm.requests[-1].messages[-1].content + by_http.text

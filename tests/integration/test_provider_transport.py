@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -12,12 +13,18 @@ from typing import Any
 
 import pytest
 import uvloop
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from bench.provider.server import Behaviour, Protocol, SimulatedProvider
 from launcher.certificate_authority import make_authority, write_identity
+from services.llm.transport import http1
+from services.llm.transport.client import ProviderClient
 from services.llm.transport.http1 import Http1
 from services.llm.transport.http2 import Http2
+from services.llm.transport.names import FreshNames
+from services.llm.transport.reply import Limits
 from services.llm.transport.wire import Broken, Options, Wire
+from services.runtime.deadline import Deadline
 from tests.waiting import until
 
 _POST = {"content-type": "application/json", "authorization": "Bearer sk-very-secret"}
@@ -148,6 +155,37 @@ async def test_a_proxy_that_the_environment_names_is_used(folder: Path, monkeypa
     assert len(asked) == 1
     assert asked[0].startswith("get http://provider.test/v1/models ")
     assert "proxy-authorization: basic" in asked[0]
+
+
+async def test_a_provider_that_moved_is_found_by_the_request_that_meets_nobody_at_its_old_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    addresses, asked = ["127.0.0.3"], 0  # where nobody is
+
+    class Moving(AbstractResolver):
+        async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
+            nonlocal asked
+            asked += 1
+            told = {"hostname": host, "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}
+            return [ResolveResult(host=each, **told) for each in addresses]  # type: ignore[typeddict-item]
+
+        async def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(http1, "FreshNames", lambda: FreshNames(Moving()))
+    async with SimulatedProvider("http1") as provider:
+        url = f"http://provider.test:{provider.port}/v1"
+        wire = Http1(url, Options(8, connect_s=2, read_s=5, idle_s=60))
+        client = ProviderClient(wire, {}, 8, Limits(1_024, 1_024))
+        with pytest.raises(Broken):
+            async with client.request("GET", f"{url}/models", Deadline.after(5)):
+                pass
+        assert asked == 1, "who is just found to be nowhere is not looked for again at once"
+        addresses[:] = ["127.0.0.1"]
+        async with client.request("GET", f"{url}/models", Deadline.after(5)) as reply:
+            assert reply.status in (200, 404)
+            reply.told = True
+        await client.close()
 
 
 @each_protocol

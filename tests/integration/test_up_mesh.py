@@ -78,6 +78,16 @@ def test_a_question_that_comes_in_through_envoy_is_answered(up: Up) -> None:
     assert "kill -9 " + str(up.pid("llm-quality-1")) in "\n".join(up.lines)
 
 
+def test_a_collection_is_a_tool_of_the_mesh_without_a_setting(up: Up, tmp_path: Path) -> None:
+    (tmp_path / "capital.md").write_text("The capital of Norway is Oslo.\n")
+    code, out = cli("collection", "put", "notes", str(tmp_path / "capital.md"), "--state-dir", str(up.state_dir))
+    assert code == 0, out
+    asked = ("ask", "--gateway", up.target, "--collection", "notes", "--json")
+    code, out = cli(*asked, "What is the capital of Norway?")
+    assert code == 0, out
+    assert "The capital of Norway is Oslo." in json.dumps(json.loads(out)["citations"])
+
+
 def test_an_edited_topology_is_followed_and_a_bad_one_refused(up: Up) -> None:
     file = up.state_dir / "topology.yaml"
     good = file.read_text()
@@ -171,6 +181,11 @@ async def test_with_certificates_everybody_proves_who_it_is_and_a_caller_without
         authority = hedgerow.Tls(tmp_path / "certs" / "ca.crt")
         async with hedgerow.AsyncClient(of(mesh)["envoy"].spec.address, tls=authority) as client:
             assert (await client.ask("Who are you?")).finish_reason == "stop"
+            (tmp_path / "notes.md").write_text("The gateway listens on port 50050.\n")
+            code, out, err = await run("collection", "put", "notes", str(tmp_path / "notes.md"), *known)
+            assert code == 0, out + err
+            answer = await client.ask("Which port?", mesh_tools=["search_notes"])
+            assert [each.tool for each in answer.citations] == ["search_notes"], "the cache has proven that it is one"
         trusting = httpx.AsyncClient(verify=ssl.create_default_context(cafile=tmp_path / "certs" / "ca.crt"))
         base_url = f"https://localhost:{ports['envoy']}/v1"
         async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, http_client=trusting) as client:

@@ -79,7 +79,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, providers: dict[str, tuple[Po
             "quick": {"url": providers["quick"][1], "tier": "fast", "max_tokens": 64},
             "good": {"url": providers["good"][1], "tier": "quality", "prices": {"input": 1, "output": 2}},
         },
-        "tenants": {"acme": {"key_sha256": sha256(ACME.encode()).hexdigest()}},
+        "tenants": {"acme": {"key_sha256": sha256(ACME.encode()).hexdigest(), "tools": ["search_*"]}},
         "gateway": {"address": port, "http": port + 13},
     }
     file.write_text(yaml.safe_dump(content, sort_keys=False))
@@ -118,6 +118,20 @@ async def test_it_is_asked_over_http_too(mesh: Edited) -> None:
         )
     assert answer.status_code == 200
     assert answer.json()["choices"][0]["message"]["content"].startswith("word word")
+
+
+def test_a_collection_is_a_tool_of_the_mesh_without_a_setting(mesh: Edited, tmp_path: Path) -> None:
+    (tmp_path / "ports.md").write_text("# Ports\n\nThe gateway listens on port 50050.\n")
+    put = ("collection", "put", "notes", str(tmp_path / "ports.md"), "--tenant", "acme")
+    code, out = cli(*put, "--state-dir", str(mesh.up.state_dir))
+    assert code == 0, out
+    asked = ("ask", "--gateway", mesh.up.target, "--api-key", ACME, "--collection", "notes", "--json")
+    code, out = cli(*asked, "Which port has the gateway?")
+    told = json.loads(out)
+    assert code == 0, out
+    assert [citation["text"] for each in told["citations"] for citation in each["citations"]] == [
+        "# Ports\n\nThe gateway listens on port 50050."
+    ]
 
 
 async def test_the_cache_is_warmed_counted_and_cleared(mesh: Edited, tmp_path: Path) -> None:

@@ -56,6 +56,13 @@ class CacheVerdict(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CACHE_VERDICT_SEMANTIC: _ClassVar[CacheVerdict]
     CACHE_VERDICT_BYPASS: _ClassVar[CacheVerdict]
     CACHE_VERDICT_UNAVAILABLE: _ClassVar[CacheVerdict]
+
+class WarmKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WARM_KIND_UNSPECIFIED: _ClassVar[WarmKind]
+    WARM_KIND_CONNECTION: _ClassVar[WarmKind]
+    WARM_KIND_ENGINE: _ClassVar[WarmKind]
+    WARM_KIND_PROMPT: _ClassVar[WarmKind]
 TIER_UNSPECIFIED: Tier
 TIER_FAST: Tier
 TIER_BALANCED: Tier
@@ -84,6 +91,10 @@ CACHE_VERDICT_EXACT: CacheVerdict
 CACHE_VERDICT_SEMANTIC: CacheVerdict
 CACHE_VERDICT_BYPASS: CacheVerdict
 CACHE_VERDICT_UNAVAILABLE: CacheVerdict
+WARM_KIND_UNSPECIFIED: WarmKind
+WARM_KIND_CONNECTION: WarmKind
+WARM_KIND_ENGINE: WarmKind
+WARM_KIND_PROMPT: WarmKind
 
 class CachePolicy(_message.Message):
     __slots__ = ("bypass", "min_similarity")
@@ -458,6 +469,30 @@ class ListedSource(_message.Message):
     kind: str
     problem: str
     def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class WarmRequest(_message.Message):
+    __slots__ = ("system_prompts",)
+    SYSTEM_PROMPTS_FIELD_NUMBER: _ClassVar[int]
+    system_prompts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, system_prompts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WarmResponse(_message.Message):
+    __slots__ = ("kind", "replica", "prompt", "took_ms", "before_ms", "after_ms", "problem")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    TOOK_MS_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    kind: WarmKind
+    replica: str
+    prompt: str
+    took_ms: float
+    before_ms: float
+    after_ms: float
+    problem: str
+    def __init__(self, kind: _Optional[_Union[WarmKind, str]] = ..., replica: _Optional[str] = ..., prompt: _Optional[str] = ..., took_ms: _Optional[float] = ..., before_ms: _Optional[float] = ..., after_ms: _Optional[float] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class ConverseRequest(_message.Message):
     __slots__ = ("options", "audio", "interrupt")

@@ -55,6 +55,11 @@ class GatewayServiceStub:
                 request_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsRequest.SerializeToString,
                 response_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsResponse.FromString,
                 _registered_method=True)
+        self.Warm = channel.unary_stream(
+                '/hedgerow.gateway.v1.GatewayService/Warm',
+                request_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmRequest.SerializeToString,
+                response_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmResponse.FromString,
+                _registered_method=True)
 
 
 class GatewayServiceServicer:
@@ -97,6 +102,15 @@ class GatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Warm(self, request, context):
+        """Warms every replica of every model that this gateway knows, one after the other, and streams each step as it is done.
+        Goes by a batch's right: behind whoever waits for an answer. For tenants with `warm`; one call at a time. Idempotent
+        in effect.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -119,6 +133,11 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.ListTools,
                     request_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsRequest.FromString,
                     response_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsResponse.SerializeToString,
+            ),
+            'Warm': grpc.unary_stream_rpc_method_handler(
+                    servicer.Warm,
+                    request_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmRequest.FromString,
+                    response_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -230,6 +249,33 @@ class GatewayService:
             '/hedgerow.gateway.v1.GatewayService/ListTools',
             hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsRequest.SerializeToString,
             hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ListToolsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Warm(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/hedgerow.gateway.v1.GatewayService/Warm',
+            hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmRequest.SerializeToString,
+            hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,7 @@ class Tenant:
     prefix_salt: str = ""  # those with the same share what models have read; empty where there is one tenant alone
     tools: Sequence[str] = ()  # patterns of the tools of the mesh that it may use
     guard: GuardSettings = UNGUARDED  # what is looked for in its requests and answers
+    warm: bool = False  # whether models read prompts for it before it asks
 
 
 class Identity:
@@ -117,6 +118,13 @@ class Identity:
             raise CredentialsDiffer("authorization: this API key is of another tenant than the token")
         return self._make(name, self._known)
 
+    def warmed(self) -> Sequence[Tenant]:
+        """One tenant for each salt that is to be kept warm."""
+        if self._local:
+            return [self._local] if self._local.warm else []
+        warm = (self._make(name, self._known) for name, own in self._known.items() if own.warm)
+        return list({tenant.prefix_salt: tenant for tenant in warm}.values())
+
     async def run(self) -> None:
         """Follow the file, where there is one, until cancelled."""
         while self._file is not None:
@@ -159,8 +167,9 @@ class Identity:
         own = settings.get(name, _NOTHING)
         allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
         salt = _salt(name, own.prefix_group)
-        tools = ("*",) if name == LOCAL and name not in settings else own.tools
-        return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, salt, tools, self._guarded(own))
+        alone = name == LOCAL and name not in settings
+        tools, guard, warm = ("*",) if alone else own.tools, self._guarded(own), alone or own.warm
+        return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, salt, tools, guard, warm)
 
     def _guarded(self, own: TenantSettings) -> GuardSettings:
         """The gateway's, but for what the tenant's own say."""

@@ -18,6 +18,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.results import Seen, look_through
 from services.gateway.answer.stages.stage import retrieve
 from services.gateway.labels import Act, Degraded, ToolOutcome
 from services.gateway.policies.priority import score
@@ -41,6 +42,7 @@ _OUTCOMES = {
     ToolOutcome.FAILED: pb.STAGE_OUTCOME_FAILED,
     ToolOutcome.LATE: pb.STAGE_OUTCOME_OVERRUN,
     ToolOutcome.UNAVAILABLE: pb.STAGE_OUTCOME_FAILED,
+    ToolOutcome.WITHHELD: pb.STAGE_OUTCOME_FAILED,
 }
 _ACTS = {
     ToolOutcome.REUSED: Act.TOOL_REUSED,
@@ -57,7 +59,7 @@ class ToolRun:
     draft: Draft
     tool: Tool
     running: Running
-    task: asyncio.Task[Told]
+    task: asyncio.Task[tuple[Told, Seen]]
     outcome: ToolOutcome = ToolOutcome.LATE
     text: str = field(default="", init=False)
 
@@ -74,7 +76,7 @@ class ToolRun:
             self.draft.miss(Degraded.TOOLS_BUDGET)
             return
         try:
-            self._take(self.task.result())
+            self._take(*self.task.result())
         except ServiceError as error:
             self._close(ToolOutcome.UNAVAILABLE, error.outline)
             self.text = f"{self.name} could not be reached."
@@ -85,42 +87,38 @@ class ToolRun:
         if self.outcome is not ToolOutcome.LATE or not self.task.done() or self.task.cancelled():
             return None
         self.outcome = ToolOutcome.FAILED
-        if self.task.exception() or self.task.result().result.failed:
+        if self.task.exception():
+            return None
+        told, seen = self.task.result()
+        if told.result.failed or seen.withheld:
             return None
         self.outcome = ToolOutcome.OK
-        result = self.task.result().result
-        self.draft.take_citations(self.name, _bounded(result.citations))
-        return pb.Patch(stage=self.running.name, text=self._within(result.content))
+        self.draft.take_citations(self.name, seen.citations)
+        return pb.Patch(stage=self.running.name, text=seen.content)
 
     def leave(self) -> None:
         """Nobody waits for it any more."""
         self.task.cancel()
 
-    def _take(self, told: Told) -> None:
+    def _take(self, told: Told, seen: Seen) -> None:
         result, ledger = told.result, self.draft.ledger
         if told.retried:
             ledger.decide(Act.TOOL_RETRIED, self.name, told.retried)
+        if seen.withheld:
+            self._close(ToolOutcome.WITHHELD, seen.withheld)
+            self.text = f"What {self.name} said is withheld: it may not be read."
+            self.draft.miss(Degraded.GUARD_WITHHELD)
+            return
         if result.failed:
             self._close(ToolOutcome.FAILED, "it says that it cannot")
-            self.text = f"{self.name} failed: {self._within(result.content)}"
+            self.text = f"{self.name} failed: {seen.content}"
             self.draft.miss(Degraded.TOOLS_UNAVAILABLE)
             return
         detail = f"{len(result.content.encode())} bytes"
         detail += f", {len(result.citations)} citations" if result.citations else ""
         self._close(ToolOutcome.REUSED if told.reused else ToolOutcome.OK, detail)
-        self.text = self._within(result.content)
-        self.draft.take_citations(self.name, _bounded(result.citations))
-
-    def _within(self, content: str) -> str:
-        toolbox = self.draft.backends.tools
-        assert toolbox is not None  # it is what called
-        most = min(toolbox.settings.max_result_bytes, _share_bytes(self.draft))
-        short = cut(content, most)
-        if short == content:
-            return content
-        size = len(content.encode())
-        self.draft.ledger.decide(Act.TOOL_CUT, self.name, f"at most {most} bytes, got {size}")
-        return f"{short}\n[cut here: {most} of {size} bytes]"
+        self.text = seen.content
+        self.draft.take_citations(self.name, seen.citations)
 
     def _close(self, outcome: ToolOutcome, detail: str) -> None:
         ledger, running = self.draft.ledger, self.running
@@ -143,10 +141,28 @@ def begin(draft: Draft, tool: Tool, arguments: str, within_s: float, above: Span
     span = telemetry.start_span(name, parent=above)
     running = Running(name, min(within_s, toolbox.call_s(tool)), span, ledger.elapsed())
     rank = score(premium=draft.tenant.premium, realtime=request.realtime, attempt=request.attempt)
-    call = toolbox.call(tool, arguments, draft.tenant, rank, ledger.remaining(), span)
-    task = asyncio.create_task(call, context=telemetry.within(span))
+
+    async def call() -> tuple[Told, Seen]:
+        told = await toolbox.call(tool, arguments, draft.tenant, rank, ledger.remaining(), span)
+        content, citations = _within(draft, tool.name, told.result.content), _bounded(told.result.citations)
+        return told, await look_through(draft, tool.name, content, citations)
+
+    task = asyncio.create_task(call(), context=telemetry.within(span))
     task.add_done_callback(retrieve)
     return ToolRun(draft, tool, running, task)
+
+
+def _within(draft: Draft, name: str, content: str) -> str:
+    """As much of a result as is read of it."""
+    toolbox = draft.backends.tools
+    assert toolbox is not None  # it is what called
+    most = min(toolbox.settings.max_result_bytes, _share_bytes(draft))
+    short = cut(content, most)
+    if short == content:
+        return content
+    size = len(content.encode())
+    draft.ledger.decide(Act.TOOL_CUT, name, f"at most {most} bytes, got {size}")
+    return f"{short}\n[cut here: {most} of {size} bytes]"
 
 
 def _bounded(citations: Sequence[tool_pb2.Citation]) -> list[tool_pb2.Citation]:

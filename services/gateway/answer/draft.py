@@ -31,6 +31,7 @@ from services.gateway.upstream.stubs import Cache
 from services.runtime import question_key
 from services.runtime.errors import ServiceError
 from services.runtime.routing import Choice
+from services.runtime.security.private_data import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ class Draft:
     guarding: bool = False  # whether it still looks: until it is done nothing leaves
     private: bool = False  # what is asked may hold what is nobody else's: nothing may share it
     hidden: Mapping[str, str] = field(default_factory=dict)  # texts with names in the place of what is private
+    names: Names = field(default_factory=Names)  # what stands for what is private, the same all through the prompt
     working: set[asyncio.Task[None]] = field(default_factory=set)  # stages that work beside others
     _asked: Asked | None = None
     voice: Voice = field(init=False)

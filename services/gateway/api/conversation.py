@@ -23,10 +23,11 @@ from services.gateway.api.speech_queue import Spoken
 from services.gateway.errors import Idle
 from services.gateway.upstream.stubs import Audio
 from services.runtime.deadline import until_set
-from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.telemetry import Metadata
 
 MAX_AUDIO_BYTES = 262_144  # of one message, as the audio service has it
+_OPENING_S = 10.0  # for the first message
 _AHEAD = 32  # responses that may wait for the client; who answers faster is held back
 Responses = AsyncGenerator[pb.ConverseResponse, None]
 
@@ -191,6 +192,15 @@ class Conversation:
             request.messages.add(role=chat_pb2.ROLE_ASSISTANT, content=answered)
         request.messages.add(role=chat_pb2.ROLE_USER, content=question)
         return request
+
+
+async def opening(requests: AsyncIterator[pb.ConverseRequest]) -> pb.ConverseRequest:
+    """The first message; an empty one where there is none. Raises `TooLate`."""
+    try:
+        async with asyncio.timeout(_OPENING_S):
+            return await anext(requests, pb.ConverseRequest())
+    except TimeoutError:
+        raise TooLate(f"options: within {_OPENING_S:g} s, got nothing") from None
 
 
 async def _ending(spoken: Spoken, work: Coroutine[Any, Any, None]) -> None:

@@ -28,8 +28,9 @@ from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import answer_stages
 from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.answer.targets import Targets
+from services.gateway.api import warm
 from services.gateway.api.batch import Allowed, Batch
-from services.gateway.api.conversation import Conversation
+from services.gateway.api.conversation import Conversation, opening
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
@@ -40,12 +41,12 @@ from services.gateway.policies.pace import Turn
 from services.gateway.tools.toolbox import Equipment
 from services.gateway.upstream.media import Media
 from services.gateway.upstream.stubs import Audio, whose
+from services.gateway.warming.warming import Warming
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.errors import InvalidInput, ServiceError
 from services.runtime.rpc.boundary import Call, to_status
 
-_OPENING_S = 10.0  # for a conversation's first message
 _HOLD_S = 1.0  # for the gateways' common quotas to decide on a conversation
 _PARTING_S = 2.0  # for a client to take its last error
 _LEAST_MS = 1.0  # of a budget, and of a wait worth a word
@@ -61,8 +62,9 @@ class GatewayServicer:
         media: Media,
         identity: Identity,
         admission: AdmissionControl,
+        warming: Warming,
     ):
-        self._settings, self._backends, self._media = settings, backends, media
+        self._settings, self._backends, self._media, self._warming = settings, backends, media, warming
         self._identity, self._admission, self._targets = identity, admission, Targets(settings.targets)
         self._conversations: set[Conversation] = set()
         self._kept = KeptAnswers(settings.kept)
@@ -130,7 +132,7 @@ class GatewayServicer:
         credential = self.authorize(call.metadata, call.peer)
         place = await self._admission.hold(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
         try:
-            first = await _opening(requests)
+            first = await opening(requests)
             audio = self._may_converse(first)
             conversation = self._conversation(first.options, credential, call.deadline)
             remaining = call.deadline.remaining()
@@ -146,6 +148,17 @@ class GatewayServicer:
     async def ListTools(self, request: pb.ListToolsRequest, call: Call) -> pb.ListToolsResponse:
         tenant, toolbox = self.authorize(call.metadata, call.peer).tenant, self._backends.tools
         return await toolbox.list(tenant, self._settings.tools.list_ms / 1000) if toolbox else pb.ListToolsResponse()
+
+    async def Warm(self, request: pb.WarmRequest, call: Call) -> AsyncIterator[pb.WarmResponse]:
+        credential = self.authorize(call.metadata, call.peer)
+        place = await self._admission.hold(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
+        try:
+            async with aclosing(warm.responses(request, credential.tenant, self._warming)) as responses:
+                async for response in responses:
+                    credential.check()
+                    yield response
+        finally:
+            place.settle(0)
 
     def drain(self) -> None:
         """End the conversations, which would never end by themselves, and what nobody waits for."""
@@ -275,15 +288,6 @@ def _ends_with(credential: Credential, conversation: Conversation) -> Iterator[N
         yield
     finally:
         watching.cancel()
-
-
-async def _opening(requests: AsyncIterator[pb.ConverseRequest]) -> pb.ConverseRequest:
-    """The first message; an empty one where there is none."""
-    try:
-        async with asyncio.timeout(_OPENING_S):
-            return await anext(requests, pb.ConverseRequest())
-    except TimeoutError:
-        raise TooLate(f"options: within {_OPENING_S:g} s, got nothing") from None
 
 
 def _tell(error: Exception) -> pb.BatchError:

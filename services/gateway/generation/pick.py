@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
-from services.gateway.generation.job import Job, Placed, Sent
+from services.gateway.generation.job import Placed, Sent
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.labels import Act
 from services.gateway.upstream import prefix
-from services.gateway.upstream.fleet import Fleet, Pool
+from services.gateway.upstream.fleet import Fleet
 
 
 class Pick:
@@ -19,7 +17,8 @@ class Pick:
 
     async def __call__(self, placed: Placed) -> TextStream:
         job, pool = placed.job, self._fleet.pools[placed.job.model]
-        prompt, tenant = _prompt(job, pool), job.ticket.tenant
+        tenant = job.ticket.tenant
+        prompt = prefix.of_request(job.request) if pool.reads_prompts else ()
         picked = pool.pick(placed.never or pool.elsewhere(job.failed), prompt, tenant)
         if picked is None and not placed.never:
             picked = pool.pick((), prompt, tenant)
@@ -29,12 +28,3 @@ class Pick:
         if known := replica.prefixes.matched(prompt):
             job.report.decisions.add(Act.PREFIX_MATCHED, replica, f"{known} of {len(prompt)} blocks")
         return await self._inner(Sent(placed, pool, replica, permit, prompt))
-
-
-def _prompt(job: Job, pool: Pool) -> prefix.Blocks:
-    """What the prompt begins with, where that matters."""
-    if not pool.reads_prompts:
-        return ()
-    request = job.request  # templates put tools first
-    parts = chain((tool.parameters for tool in request.tools), (message.content for message in request.messages))
-    return prefix.blocks(parts, request.cache_salt)

@@ -64,11 +64,11 @@ class Slot:
         self._limiter: Limiter | None = limiter
         self.in_flight, self._tenant, self._began, self._batch = in_flight, tenant, began, batch
 
-    def release(self, sample: Sample | None = None) -> None:
-        """Give the place back, once, with what the call told about the backend; None when it told nothing."""
+    def release(self, sample: Sample | None = None, *, unused: bool = False) -> None:
+        """Give the place back, once, with what the call told about the backend. `unused`: no call has held it."""
         limiter, self._limiter = self._limiter, None
         if limiter is not None:
-            limiter._release(self._tenant, self._began, self._batch, sample)
+            limiter._release(self._tenant, None if unused else self._began, self._batch, sample)
 
 
 class Limiter:
@@ -232,11 +232,11 @@ class Limiter:
         more = crowd(worst.tenant, worst.weight) > crowd(newcomer.tenant, newcomer.weight, more=1)
         return worst.tenant != newcomer.tenant and more
 
-    def _release(self, tenant: str | None, began: float, batch: bool, sample: Sample | None) -> None:
+    def _release(self, tenant: str | None, began: float | None, batch: bool, sample: Sample | None) -> None:
         self._in_flight -= 1
         self._in_batches -= batch
-        held_s = self._clock() - began
-        self._hold_s += (held_s - self._hold_s) * (_HOLD_SHARE if self._hold_s else 1)
+        if began is not None:
+            self._hold_s += (self._clock() - began - self._hold_s) * (_HOLD_SHARE if self._hold_s else 1)
         if tenant is not None:
             self._shares.drop(tenant)
         if sample is not None:

@@ -125,6 +125,7 @@ class SharedBreaker:
     def __init__(self, make: Callable[..., Breaker], usual: Usual, window_s: float, shown: str):
         self._shown = shown
         self._make, self._common, self.usual, self._window_s = make, make(), usual, window_s
+        self.connections = 0  # how often its connection has come: who comes again may be another process
         self._own: dict[str, Breaker] = {}
         self._failing: set[str] = set()  # tenants, since anyone's last success
         # Who was answered last, and of the others the last, with when.
@@ -169,6 +170,7 @@ class SharedBreaker:
 
     def connected(self) -> None:
         """The connection is there again."""
+        self.connections += 1
         self._common.connected()
 
     def forget(self) -> None:

@@ -66,6 +66,11 @@ def diet(text: str, *, most_examples: int = 4) -> Dieted:
     return Dieted(_unmasked(prose, kept), tuple(found)) if found else Dieted(text)
 
 
+def dieted(text: str, most: int, most_examples: int) -> Dieted:
+    """`diet` for a text of `most` characters; a longer one stays as it is."""
+    return diet(text, most_examples=most_examples) if len(text) <= most else Dieted(text)
+
+
 def _masked(text: str, kept: list[str]) -> Iterator[str]:
     for piece, protected in pieces(text):
         if len(kept) > _MOST:

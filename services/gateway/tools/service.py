@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -10,7 +9,7 @@ import grpc
 
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.tools.source import Call
-from services.gateway.upstream.stubs import Pending, whose
+from services.gateway.upstream.stubs import Pending, watch, whose
 from services.gateway.upstream.translate import translate
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, Missing
@@ -25,7 +24,7 @@ class ToolService:
     per_tenant: ClassVar[bool] = True
 
     def __init__(self, channel: grpc.aio.Channel, name: str):
-        self._name = name
+        self._channel, self._name = channel, name
         self._list = channel.unary_unary(
             f"{_SERVICE}ListTools",
             request_serializer=tool_pb2.ListToolsRequest.SerializeToString,
@@ -55,4 +54,4 @@ class ToolService:
             return tool_pb2.CallToolResponse(content=error.message, failed=True)
 
     async def run(self) -> None:
-        await asyncio.Event().wait()  # gRPC keeps the connection
+        await watch(self._channel)

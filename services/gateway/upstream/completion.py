@@ -91,6 +91,14 @@ class Llm:
         self._generate: Any = channel.unary_stream("/hedgerow.llm.v1.LLMService/Generate")
         self._channel, self._model = channel, model
 
+    async def connect(self, within_s: float) -> None:
+        """Wait for the connection. Raises `Unavailable` where there is none `within_s`."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self._channel.channel_ready()
+        except (TimeoutError, grpc.aio.UsageError):  # the latter where it was closed
+            raise Unavailable(f"{self._model}: no connection within {within_s:g} s") from None
+
     async def count_tokens(
         self,
         messages: Iterable[chat_pb2.Message],

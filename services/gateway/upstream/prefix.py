@@ -17,8 +17,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from cachetools import LRUCache
+
+from hedgerow.llm.v1 import llm_pb2
 
 BLOCK_BYTES = 256  # about 64 tokens of English; prompts shorter than one have no prefix to share
 _MOST_BLOCKS = 64  # of one prompt that are looked at: 16 KiB
@@ -40,6 +43,12 @@ def blocks(parts: Iterable[str], salt: str) -> Blocks:
             left = left[BLOCK_BYTES:]
             found.append(digest.digest())
     return found
+
+
+def of_request(request: llm_pb2.GenerateRequest) -> Blocks:
+    """Those of what a model is asked: templates put tools first."""
+    parts = chain((tool.parameters for tool in request.tools), (message.content for message in request.messages))
+    return blocks(parts, request.cache_salt)
 
 
 class Prefixes:

@@ -242,11 +242,14 @@ async def _both_ways(call: Any, requests: AsyncIterator[Message], who: str) -> A
         await asyncio.wait({sending})
 
 
-async def watch(channel: grpc.aio.Channel, breaker: SharedBreaker) -> None:
-    """Keep connected, and tell the backend's breaker when its connection is lost and when it is back. Never returns."""
+async def watch(channel: grpc.aio.Channel, breaker: SharedBreaker | None = None) -> None:
+    """Keep connected, from before the first call on, and tell the backend's breaker, where it has one, when its
+    connection is lost and when it is back. Never returns."""
     while True:
         state = channel.get_state(try_to_connect=True)
-        if state is grpc.ChannelConnectivity.READY:
+        if breaker is None:
+            pass
+        elif state is grpc.ChannelConnectivity.READY:
             breaker.connected()
         elif state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
             breaker.disconnected()

@@ -21,6 +21,7 @@ class ProviderClient:
 
     def __init__(self, wire: Wire, headers: Mapping[str, str], max_requests: int, limits: Limits):
         self._wire, self._headers, self._limits = wire, headers, limits
+        self.used_at = float("-inf")  # when somebody last asked, or had an answer, on the loop's clock
         self._places = asyncio.Semaphore(max_requests)
         self._draining: set[asyncio.Task[None]] = set()
         self._about_to_end: set[asyncio.Task[None]] = set()
@@ -33,7 +34,8 @@ class ProviderClient:
 
         Leaving stops the provider, unless `reply.told` was set: then what is left of the body is read behind.
         """
-        left = deadline.remaining()
+        left, loop = deadline.remaining(), asyncio.get_running_loop()
+        self.used_at = loop.time()
         async with asyncio.timeout(left if left < float("inf") else None):
             await self._place()
             try:
@@ -45,6 +47,7 @@ class ProviderClient:
             try:
                 yield reply
             finally:
+                self.used_at = loop.time()
                 await self._leave(reply, wired)
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@ aiohttp, because it brings the first token sooner and costs less than anything e
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
+from services.llm.transport.names import FreshNames
 from services.llm.transport.tls import client_context
 from services.llm.transport.wire import Broken, Lost, Options
 
@@ -31,7 +33,10 @@ class Http1:
     def __init__(self, base_url: str, options: Options):
         """Raises OSError when `ca_file` cannot be read."""
         self.spare = options.max_connections
+        self._names = FreshNames()
         connector = aiohttp.TCPConnector(
+            resolver=self._names,
+            use_dns_cache=False,  # which lets the next one wait every ten seconds
             ssl=client_context(options.ca_file),
             limit=0,  # whoever asks has a limit
             keepalive_timeout=options.idle_s,
@@ -46,7 +51,7 @@ class Http1:
         )
 
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> _Reply:
-        connection = _Connection()
+        connection, began = _Connection(), asyncio.get_running_loop().time()
         try:
             response = await self._session.request(
                 method,
@@ -56,6 +61,8 @@ class Http1:
                 allow_redirects=False,
                 trace_request_ctx=connection,
             )
+        except aiohttp.ClientConnectorError as error:  # nothing was sent; it may have moved
+            raise Lost(type(error).__name__, kept=self._names.forget(began)) from None
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             raise Lost(type(error).__name__, connection.kept) from None
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -64,6 +71,7 @@ class Http1:
 
     async def close(self) -> None:
         await self._session.close()
+        await self._names.close()
 
 
 class _Reply:

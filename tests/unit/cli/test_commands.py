@@ -21,7 +21,7 @@ from hedgerow.cli.status import known_addresses
 from tests.unit.cli.answers import an_answer
 
 COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]
-COMMANDS += ["cache stats", "cache clear", "cache warm"]
+COMMANDS += ["warm", "cache stats", "cache clear", "cache warm"]
 COMMANDS += [f"collection {name}" for name in ("put", "list", "search", "remove", "drop")]
 
 

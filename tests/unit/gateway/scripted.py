@@ -96,12 +96,18 @@ class ScriptedLlm:
         self.requests: list[llm_pb2.GenerateRequest] = []
         self.counts: list[Sequence[chat_pb2.Message]] = []  # conversations whose tokens were counted
         self.uncounted: ServiceError | None = None  # why nothing is counted
+        self.unconnected: ServiceError | None = None  # why there is no connection
 
     def generate(self, request, timeout_s, metadata) -> ScriptedCompletion:
         script = self._scripts[min(len(self.calls), len(self._scripts) - 1)]
         self.requests.append(request)
         self.calls.append(ScriptedCompletion(script, timeout_s))
         return self.calls[-1]
+
+    async def connect(self, within_s) -> None:
+        await asyncio.sleep(0)
+        if self.unconnected:
+            raise self.unconnected
 
     async def count_tokens(self, messages, timeout_s, metadata, tools=()) -> int:
         """A token for each word, and three for each message."""

@@ -56,7 +56,9 @@ async def followed(identity: Identity) -> None:
 
 
 def test_without_keys_there_is_one_tenant() -> None:
-    assert Identity({}, {}, None, anonymous=True).tenant(None) == Tenant(LOCAL, False, 1, Allowance(), 0, "", ("*",))
+    assert Identity({}, {}, None, anonymous=True).tenant(None) == Tenant(
+        LOCAL, False, 1, Allowance(), 0, "", ("*",), warm=True
+    )
 
 
 def test_the_one_tenant_may_have_settings() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -122,6 +124,37 @@ def test_the_gateway_finds_everybody_and_what_is_not_there_is_not_asked(folder: 
     assert list(alone) == ["router", "llm-a", "gateway"]
     for name in ("CACHE", "VISION", "AUDIO"):
         assert alone["gateway"].environment[f"HEDGEROW_GATEWAY_{name}_ADDRESS"] == ""
+
+
+def tools_of(told: Mapping[str, str]) -> dict[str, Any]:
+    return json.loads(told["HEDGEROW_GATEWAY_TOOLS"])
+
+
+def test_the_gateway_knows_the_caches_collections_as_a_source_of_tools(folder: Path) -> None:
+    specs = specs_of(FULL, folder)
+    found = tools_of(specs["gateway"].environment)["sources"]["collections"]
+    assert (found["address"], found["identity"]) == (specs["cache"].address, "cache")
+    file = file_of(FULL, folder)
+    for container, where in (
+        (compose.compose_containers(file)[-1], "cache:50051"),
+        (kubernetes.pods(file)[-1], "cache:50051"),
+    ):
+        assert tools_of(container.environment)["sources"]["collections"]["address"] == where
+    alone = specs_of("models: {a: x/y}\ncache: off\n", folder)["gateway"].environment
+    assert "HEDGEROW_GATEWAY_TOOLS" not in alone
+
+
+def test_the_files_own_tools_stay_beside_the_collections_and_come_first(folder: Path) -> None:
+    def told(tools: str) -> Any:
+        text = f"models: {{a: x/y}}\ngateway: {{settings: {{tools: {tools}}}}}\n"
+        return tools_of(specs_of(text, folder)["gateway"].environment)
+
+    both = told("{max_steps: 3, sources: {files: {url: 'http://127.0.0.1:1/mcp'}}}")
+    assert (both["max_steps"], list(both["sources"])) == (3, ["files", "collections"])
+    own = told("{sources: {collections: {address: 'x:1'}}}")
+    assert own["sources"] == {"collections": {"address": "x:1"}}
+    assert told("[]") == [], "what is wrong is for the gateway to say"
+    assert told("{sources: 3}") == {"sources": 3}
 
 
 def test_the_routers_catalogue_has_tiers_prices_and_what_a_folder_says_of_its_context(folder: Path) -> None:

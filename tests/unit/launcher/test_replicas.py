@@ -44,6 +44,8 @@ def test_there_are_so_many_of_each_and_envoy_is_the_front(planned: ReplicatedMes
 def test_gateways_find_everything_by_name_and_know_their_control_plane(planned: ReplicatedMesh) -> None:
     environment = by_name(planned)["gateway-2"].environment
     assert environment["HEDGEROW_GATEWAY_CACHE_ADDRESS"] == "xds:///cache"
+    source = json.loads(environment["HEDGEROW_GATEWAY_TOOLS"])["sources"]["collections"]
+    assert (source["address"], source["identity"]) == ("xds:///cache", "cache")
     assert environment["HEDGEROW_GATEWAY_ROUTER_ADDRESS"] == "xds:///router"
     assert environment["HEDGEROW_GATEWAY_VISION_ADDRESS"] == "xds:///vision"
     assert environment["HEDGEROW_GATEWAY_AUDIO_ADDRESS"] == "xds:///audio"

@@ -202,6 +202,25 @@ async def test_the_warm_up_opens_a_connection_and_does_not_fail(provider: Simula
     assert KEY not in said[0]
 
 
+@pytest.mark.paused
+async def test_a_connection_is_kept_where_nobody_asks_for_long() -> None:
+    provider = SimulatedProvider((event("a"), event("b", "stop"), DONE))
+    engine = provider.engine()
+    keeping = asyncio.create_task(engine.wait_failed())
+    await asyncio.sleep(59)
+    assert not provider.requests
+    await asyncio.sleep(2)
+    assert [asked.method for asked in provider.requests] == ["GET"]
+    async for _ in engine.generate(Request(HELLO), Deadline.never()):
+        pass
+    await asyncio.sleep(59)
+    assert len(provider.requests) == 2, "what was asked keeps it as well"
+    await asyncio.sleep(2)
+    assert [asked.url.rpartition("/")[2] for asked in provider.requests] == ["models", "completions", "models"]
+    keeping.cancel()
+    await asyncio.wait({keeping})
+
+
 async def test_the_usage_counts_text_where_the_provider_does_not() -> None:
     *_, last = await answer(SimulatedProvider((event("a"), event("b"), event("", "stop"), DONE)))
     assert last.finish is not None

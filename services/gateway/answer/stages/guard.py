@@ -10,25 +10,22 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from typing import NoReturn
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.looking import Late, Looking, Refused, told
 from services.gateway.answer.screened import counted
 from services.gateway.answer.stages.stage import BesideStage, Needs
 from services.gateway.errors import GuardLate, GuardRefused
-from services.gateway.guard import injection
 from services.gateway.guard.checks import Checks
-from services.gateway.guard.screen import Screen
 from services.gateway.labels import Act, Degraded
 from services.runtime.deadline import Deadline
-from services.runtime.security.private_data import Finding, Names
 
 _AT_ONCE = 8_192  # characters that are looked through before anything else is done
-_CHUNK = 2_048  # characters that are looked through between two looks at the clock
 _BARE = re.compile(r"(?<=[:,\[\s])(\[[a-z ]+ \d+\])(?=\s*[,}\]])")  # a name that stands where JSON has a number
 _INSTRUCTING = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)  # who may say what should not be obeyed
 
@@ -51,7 +48,7 @@ class GuardStage(BesideStage):
         draft, ledger = self.draft, self.draft.ledger
         stage = ledger.begin(self.name)
         deadline = Deadline.after(stage.budget_s, ledger.clock)
-        looking = _Looking(draft, self._checks, stage, deadline)
+        looking = _Request(draft, self._checks, stage, deadline)
         long = sum(len(text) for _, text in _texts(draft)) > _AT_ONCE
         if self._checks.hides and not long:
             try:
@@ -78,14 +75,14 @@ class GuardStage(BesideStage):
             yield
         await self.draft.done(self.work)
 
-    async def _look(self, looking: _Looking, stage: Running, *, private: bool) -> None:
+    async def _look(self, looking: _Request, stage: Running, *, private: bool) -> None:
         with self.draft.ledger.ending(stage):
             try:
                 for _ in looking.for_private() if private else ():
                     await asyncio.sleep(0)
                 for _ in looking.for_injections():
                     await asyncio.sleep(0)
-            except _Late:
+            except Late:
                 self._late(stage)
         self.draft.guarding = False
 
@@ -99,41 +96,36 @@ class GuardStage(BesideStage):
         ledger.degrade(Degraded.GUARD_LATE)
 
 
-class _Late(Exception):
-    """The time is over."""
-
-
-class _Looking:
-    """One look through a request, in steps. Each raises `GuardRefused` for what it finds, or `_Late`."""
+class _Request:
+    """One look through a request, in steps. Each raises `GuardRefused` for what it finds, or `Late`."""
 
     def __init__(self, draft: Draft, checks: Checks, stage: Running, deadline: Deadline):
-        self._draft, self._checks, self._stage, self._deadline = draft, checks, stage, deadline
-        self._names, self._found, self._hidden = Names(), Counter[str](), dict[str, str]()
+        self._draft, self._checks, self._stage = draft, checks, stage
+        self._looking, self._hidden = Looking(checks, draft.names, deadline), dict[str, str]()
 
     def for_private(self) -> Iterator[None]:
         """Secrets and personal data. In the end names stand for them in what a model reads."""
         for where, text in _texts(self._draft):
-            shown = yield from self._shown(where, text)
+            try:
+                shown = yield from self._looking.without_private(text)
+            except Refused as refused:
+                self._refuse(refused.rule, f"{where} hold {refused.what}")
             if shown != text:
                 self._hidden[text] = shown if where != _ARGUMENTS else _as_json(text, shown)
         if self._hidden:
             self._draft.hide(self._hidden)
-            self._tell(Act.GUARD_HID, counted(self._found))
+            self._tell(Act.GUARD_HID, counted(self._looking.found))
             self.keep_private("it holds secrets or personal data")
 
     def for_injections(self) -> Iterator[None]:
         """Whether anybody wants to be obeyed; the latest first."""
-        settings = self._checks.settings
-        said = list(_said(self._draft)) if settings.injection != "off" else []
-        for piece in (piece for text in reversed(said) for piece in injection.pieces(text)):
-            self._in_time()
-            rule, score = injection.by_pattern(piece), 0.0
-            if not rule and (score := injection.probability(piece)) >= settings.injection_score:
-                rule = injection.CLASSIFIER
-            if rule:
-                self._injected(rule, score)
-                return
-            yield
+        if self._checks.settings.injection == "off":
+            return
+        rule, score = yield from self._looking.for_injections(reversed(list(_said(self._draft))))
+        if rule and self._checks.settings.injection == "note":
+            self._tell(Act.GUARD_NOTED, told(rule, score))
+        elif rule:
+            self._refuse(rule, f"the request looks like a prompt injection ({rule})")
 
     def keep_private(self, why: str) -> None:
         """Have it shared with nobody."""
@@ -142,43 +134,13 @@ class _Looking:
             draft.ledger.decide(Act.GUARD_BYPASSED, "cache", f"{why}: neither looked up nor stored")
         draft.private = True
 
-    def _shown(self, where: str, text: str) -> Generator[None, None, str]:
-        screen, shown = Screen(self._checks.hides, names=self._names), list[str]()
-        for at in range(0, len(text), _CHUNK):
-            if len(text) > _CHUNK:
-                self._in_time()
-            released = screen.feed(text[at : at + _CHUNK])
-            self._note(where, released.findings)
-            shown.append(released.text)
-            yield
-        released = screen.close()
-        self._note(where, released.findings)
-        return "".join((*shown, released.text))
-
-    def _note(self, where: str, findings: tuple[Finding, ...]) -> None:
-        for finding in findings:
-            if finding.kind in self._checks.refuses:
-                self._refuse(finding.rule, f"{where} hold a {finding.label} ({finding.rule})")
-            self._found[finding.rule] += 1
-
-    def _injected(self, rule: str, score: float) -> None:
-        told = f"injection, {rule}{f' {score:.2f}' if score else ''}"
-        if self._checks.settings.injection == "note":
-            self._tell(Act.GUARD_NOTED, told)
-        else:
-            self._refuse(rule, f"the request looks like a prompt injection ({rule})")
-
-    def _refuse(self, rule: str, why: str) -> None:
+    def _refuse(self, rule: str, why: str) -> NoReturn:
         self._tell(Act.GUARD_REFUSED, rule)
         raise GuardRefused(f"guard: {why}", rule=rule)
 
     def _tell(self, act: Act, detail: str) -> None:
         self._stage.detail = "; ".join(filter(None, (self._stage.detail, detail)))
         self._draft.ledger.decide(act, "prompt", detail)
-
-    def _in_time(self) -> None:
-        if self._deadline.remaining() <= 0:
-            raise _Late
 
 
 _MESSAGES, _ARGUMENTS, _HEARD = "the messages", "the arguments of a call", "the recording"

@@ -21,7 +21,7 @@ from services.gateway.answer.summaries import NOTE
 from services.gateway.config import PromptSettings, StageBudget
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
-from services.gateway.prompt.diet import diet
+from services.gateway.prompt.diet import dieted
 from services.runtime import telemetry
 from services.runtime.complexity import Complexity
 from services.runtime.errors import InvalidInput, ServiceError
@@ -146,9 +146,9 @@ class PromptStage(BesideStage):
         found: dict[str, None] = {}
         thinner = []
         for message in messages:
-            left -= len(message.content) if message.role in roles else 0
-            if message.role in roles and left >= 0:
-                shorter = diet(message.content, most_examples=settings.max_examples)
+            if message.role in roles:
+                shorter = dieted(message.content, left, settings.max_examples)
+                left -= len(message.content)
                 found.update(dict.fromkeys(shorter.rules))
                 if shorter.rules:
                     message = chat_pb2.Message(role=message.role, content=shorter.text)
