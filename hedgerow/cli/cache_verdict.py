@@ -81,7 +81,7 @@ def _make(command: str, pairs: Path, folder: Path, as_json: bool, *more: str) ->
     if done.returncode == 130:  # Ctrl-C came to both
         raise typer.Exit(130)
     if done.returncode:
-        _refuse(done.stderr, as_json)
+        _refuse(done.returncode == 2, done.stderr, as_json)
     made = json.loads(done.stdout)
     if as_json:
         print(done.stdout.strip())
@@ -89,12 +89,13 @@ def _make(command: str, pairs: Path, folder: Path, as_json: bool, *more: str) ->
         _print(made)
 
 
-def _refuse(said: str | None, as_json: bool) -> NoReturn:
+def _refuse(input_is_bad: bool, said: str | None, as_json: bool) -> NoReturn:
     import json
 
     if as_json:
+        code, reason = ("INVALID_ARGUMENT", "BAD_PAIRS") if input_is_bad else ("INTERNAL", "TRAINING_FAILED")
         message = (said or "").strip().splitlines()[-1:] or ["it ended without a word"]
-        print(json.dumps({"error": {"code": "INVALID_ARGUMENT", "reason": "BAD_PAIRS", "message": message[0]}}))
+        print(json.dumps({"error": {"code": code, "reason": reason, "message": message[0]}}))
     raise typer.Exit(1)
 
 

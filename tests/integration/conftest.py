@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
@@ -12,9 +13,12 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 import hedgerow
+from hedgerow.cache.v1 import cache_pb2_grpc
+from hedgerow.channel import open_channel
 from launcher.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
 from launcher.processes import free_ports
 from tests.conftest import Start
+from tests.integration.cache_process import Running, StartCache
 from tests.integration.collector import Collector, collecting
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
@@ -28,6 +32,19 @@ def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if "PYTEST_XDIST_WORKER" in os.environ:
         return tmp_path_factory.getbasetemp().parent / "model"
     return tmp_path_factory.mktemp("model")
+
+
+@pytest.fixture
+async def start_cache(start: Start, model_cache: Path) -> AsyncIterator[StartCache]:
+    """Starts a cache service and connects to it."""
+    async with AsyncExitStack() as stack:
+
+        async def start_cache(**settings: object) -> Running:
+            process = await start("cache", **{"model_cache": model_cache, **settings})
+            channel = await stack.enter_async_context(open_channel(process.spec.address))
+            return process, cache_pb2_grpc.CacheServiceStub(channel)
+
+        yield start_cache
 
 
 @pytest.fixture

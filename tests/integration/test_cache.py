@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import grpc
@@ -18,57 +13,14 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status.rpc_status import aio as rpc_status
 
-from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
-from hedgerow.channel import open_channel
+from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from launcher.processes import ServiceProcess, free_port
 from services.cache import conversion, engines
 from services.cache.database import Database
-from tests.conftest import Start
-
-Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
-StartCache = Callable[..., Awaitable[Running]]
+from tests.integration.cache_process import StartCache, failing_start, lookup, store
 
 CAPITAL = "What is the capital of France?"
 REWORDED = "Tell me the capital of France."
-
-
-def question(text: str, tenant: str = "acme") -> cache_pb2.Question:
-    messages = [
-        chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content="Be brief."),
-        chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text),
-    ]
-    return cache_pb2.Question(tenant=tenant, model_class="fast", messages=messages)
-
-
-def store(text: str, answer: str = "Paris.", tenant: str = "acme", ttl_ms: int | None = None) -> cache_pb2.StoreRequest:
-    kept = cache_pb2.Answer(text=answer, model="demo", finish_reason=chat_pb2.FINISH_REASON_STOP)
-    return cache_pb2.StoreRequest(question=question(text, tenant), answer=kept, ttl_ms=ttl_ms)
-
-
-def lookup(text: str, tenant: str = "acme", min_similarity: float = 0.9) -> cache_pb2.LookupRequest:
-    return cache_pb2.LookupRequest(question=question(text, tenant), min_similarity=min_similarity)
-
-
-@pytest.fixture
-async def start_cache(start: Start, model_cache: Path) -> AsyncIterator[StartCache]:
-    """Starts a cache service and connects to it."""
-    async with AsyncExitStack() as stack:
-
-        async def start_cache(**settings: object) -> Running:
-            process = await start("cache", **{"model_cache": model_cache, **settings})
-            channel = await stack.enter_async_context(open_channel(process.spec.address))
-            return process, cache_pb2_grpc.CacheServiceStub(channel)
-
-        yield start_cache
-
-
-def failing_start(**settings: object) -> subprocess.CompletedProcess[str]:
-    """Runs a service that must not start, to its end."""
-    environment = {f"HEDGEROW_CACHE_{key.upper()}": str(value) for key, value in settings.items()}
-    environment |= {"HEDGEROW_CACHE_ADDRESS": f"127.0.0.1:{free_port()}"}
-    command = [sys.executable, "-m", "services.cache"]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
 
 
 async def test_what_was_stored_survives_a_kill(start_cache: StartCache, tmp_path: Path) -> None:

@@ -70,12 +70,6 @@ def _examples(pairs: Sequence[Pair], tokens: PairTokens) -> list[tuple[list[tupl
 def _descend(
     model: _Model, examples: list[Any], device: str, limit_s: float, rng: random.Random, progress: Progress
 ) -> None:
-    rates = [
-        {"params": model.encoder.parameters(), "lr": _RATE},
-        {"params": model.head.parameters(), "lr": _HEAD_RATE},
-    ]
-    optimizer = torch.optim.AdamW(rates, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: _rate(done()))
     steps = _EPOCHS * -(-len(examples) // _BATCH)
     begun = told = time.monotonic()
     step, losses = 0, []
@@ -83,6 +77,13 @@ def _descend(
     def done() -> float:
         """How far it is, 0 to 1: by steps, or by time where that is shorter."""
         return max(step / steps, (time.monotonic() - begun) / limit_s)
+
+    rates = [
+        {"params": model.encoder.parameters(), "lr": _RATE},
+        {"params": model.head.parameters(), "lr": _HEAD_RATE},
+    ]
+    optimizer = torch.optim.AdamW(rates, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: _rate(done()))
 
     for batch in _batches(examples, rng):
         if done() >= 1:

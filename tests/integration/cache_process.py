@@ -1,0 +1,40 @@
+"""The cache service as a process, and what it is asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+
+from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
+from hedgerow.chat.v1 import chat_pb2
+from launcher.processes import ServiceProcess, free_port
+
+Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
+StartCache = Callable[..., Awaitable[Running]]
+
+
+def question(text: str, tenant: str = "acme") -> cache_pb2.Question:
+    messages = [
+        chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content="Be brief."),
+        chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text),
+    ]
+    return cache_pb2.Question(tenant=tenant, model_class="fast", messages=messages)
+
+
+def store(text: str, answer: str = "Paris.", tenant: str = "acme", ttl_ms: int | None = None) -> cache_pb2.StoreRequest:
+    kept = cache_pb2.Answer(text=answer, model="demo", finish_reason=chat_pb2.FINISH_REASON_STOP)
+    return cache_pb2.StoreRequest(question=question(text, tenant), answer=kept, ttl_ms=ttl_ms)
+
+
+def lookup(text: str, tenant: str = "acme", min_similarity: float = 0.9) -> cache_pb2.LookupRequest:
+    return cache_pb2.LookupRequest(question=question(text, tenant), min_similarity=min_similarity)
+
+
+def failing_start(**settings: object) -> subprocess.CompletedProcess[str]:
+    """Runs a service that must not start, to its end."""
+    environment = {f"HEDGEROW_CACHE_{key.upper()}": str(value) for key, value in settings.items()}
+    environment |= {"HEDGEROW_CACHE_ADDRESS": f"127.0.0.1:{free_port()}"}
+    command = [sys.executable, "-m", "services.cache"]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
