@@ -20,6 +20,7 @@ from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
+from services.cache.verdict.tightening import NEVER, least_score
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedStateLost
 
@@ -126,6 +127,18 @@ class Answers:
         )
         return await self._store.insert(entry, vector, epoch)
 
+    async def wrong(self, tenant: str, key: str, asked: str | None, deadline: Deadline) -> bool:
+        """Have the entry of a wrong hit, where the tenant has it, be none again of what was `asked`, nor of what is as
+        far from its own question; None: of nothing that is merely alike. Returns whether the tenant has it. Raises what
+        `Store.tighten` does, and `EmbeddingTooLate`."""
+        entry, least = self.entries.held(key), NEVER
+        if asked is not None and entry and entry.tenant == tenant:  # else there is nothing to compare with
+            vectors = [await self.embed(text, tenant, deadline) for text in (asked, entry.asked.decode())]
+            least = least_score(*vectors)
+        tightened = await self._store.tighten(key, tenant, least)
+        self.stats.tightened += tightened
+        return tightened
+
     async def remove(self, removal: Removal) -> int:
         """Remove an entry, or all of a tenant, for good when this returns. Returns how many there were."""
         return await self._store.remove(removal)
@@ -153,6 +166,9 @@ class Answers:
             if similarity < threshold:
                 break
             if entry is None:  # gone since it was found
+                continue
+            if similarity < entry.least_score:
+                refused = refused or "reported as wrong"
                 continue
             difference = self._difference(question, entry.asked.decode())
             if not difference:

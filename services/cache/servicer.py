@@ -60,6 +60,17 @@ class CacheServicer:
         removed = await self._answers.remove(Removal(key=request.key, tenant=request.tenant))
         return cache_pb2.InvalidateResponse(removed=removed)
 
+    async def ReportVerdict(
+        self, request: cache_pb2.ReportVerdictRequest, call: Call
+    ) -> cache_pb2.ReportVerdictResponse:
+        validation.check_report(request)
+        asked = self._asked(request) if request.HasField("question") else None
+        if request.right:
+            return cache_pb2.ReportVerdictResponse()
+        with self._waiting.hold(request.tenant, request.ByteSize()):
+            tightened = await self._answers.wrong(request.tenant, request.key, asked, call.deadline)
+        return cache_pb2.ReportVerdictResponse(tightened=tightened)
+
     async def WatchInvalidations(
         self, request: cache_pb2.WatchInvalidationsRequest, call: Call
     ) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
@@ -105,6 +116,15 @@ class CacheServicer:
     def drain(self) -> None:
         """End the streams that would otherwise stay open for as long as their clients like."""
         self._answers.watchers.close()
+
+    def _asked(self, request: cache_pb2.ReportVerdictRequest) -> str:
+        """The text that is compared, of the question that came with a report."""
+        question = cache_pb2.Question()
+        question.CopyFrom(request.question)
+        question.tenant = question.tenant or request.tenant
+        if question.tenant != request.tenant:
+            raise InvalidInput("question.tenant", "the report's, or none", "another")
+        return self._identify(question).asked
 
     def _identify(self, question: cache_pb2.Question) -> KeyedQuestion:
         validation.check_question(question, self._settings)

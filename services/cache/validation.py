@@ -76,6 +76,16 @@ def check_target(request: cache_pb2.InvalidateRequest) -> None:
         raise InvalidInput("key", "64 hexadecimal digits in lower case", request.key)
 
 
+def check_report(request: cache_pb2.ReportVerdictRequest) -> None:
+    """Whose answer, and which."""
+    if not request.tenant:
+        raise InvalidInput("tenant", "at least 1 character", "none")
+    if request.WhichOneof("what") is None:
+        raise InvalidInput("what", "key", "none")
+    if not _KEY.fullmatch(request.key):
+        raise InvalidInput("key", "64 hexadecimal digits in lower case", request.key)
+
+
 def check_texts(texts: list[str]) -> None:
     """1 to 256 texts, none of them empty."""
     if not 1 <= len(texts) <= MAX_TEXTS:

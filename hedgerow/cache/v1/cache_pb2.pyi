@@ -117,6 +117,24 @@ class InvalidateResponse(_message.Message):
     local_only: bool
     def __init__(self, removed: _Optional[int] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
+class ReportVerdictRequest(_message.Message):
+    __slots__ = ("tenant", "key", "right", "question")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    key: str
+    right: bool
+    question: Question
+    def __init__(self, tenant: _Optional[str] = ..., key: _Optional[str] = ..., right: _Optional[bool] = ..., question: _Optional[_Union[Question, _Mapping]] = ...) -> None: ...
+
+class ReportVerdictResponse(_message.Message):
+    __slots__ = ("tightened",)
+    TIGHTENED_FIELD_NUMBER: _ClassVar[int]
+    tightened: bool
+    def __init__(self, tightened: _Optional[bool] = ...) -> None: ...
+
 class WatchInvalidationsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

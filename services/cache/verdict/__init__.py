@@ -1,0 +1,1 @@
+"""Whether a stored answer may be given to a question that is merely alike."""
