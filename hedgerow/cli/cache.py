@@ -143,6 +143,47 @@ def warm(
     raise typer.Exit(failed > 0)
 
 
+@cache.command()
+def wrong(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key that its hits are told with.")],
+    question: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What was asked. Without it, only its very own question gets it.")
+    ] = None,
+    as_json: options.AsJson = False,
+    gateway: options.Gateway = "127.0.0.1:50050",
+    api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
+) -> None:
+    """Report that an answer was wrong for what was asked, so that it is not given to that again.
+
+    To its own very question it still is. Answers belong to who asked: report as the same tenant. Exits with 1 when
+    there is no such answer.
+
+    \b
+    Examples:
+      hedgerow cache wrong 5f0c… --question "What is the capital of Spain?"
+    """
+    import asyncio
+    import json
+
+    from hedgerow import AsyncClient
+    from hedgerow.cli.failures import reported
+
+    async def report() -> bool:
+        async with AsyncClient(**reach) as client:
+            return await client.report_wrong(key, question, TIMEOUT_S)
+
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    with reported(as_json):
+        tightened = asyncio.run(report())
+    told = "it is not given to that any more" if tightened else "there is no such answer"
+    print(json.dumps({"tightened": tightened}) if as_json else told)
+    raise typer.Exit(not tightened)
+
+
 def peers_at(caches: Sequence[str] | None, state_dir: Path, tls_dir: Path | None) -> list[Peer]:
     """The cache services that are named, else those of the mesh that runs in `state_dir`."""
     from hedgerow._peer import Peer

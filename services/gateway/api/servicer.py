@@ -31,6 +31,7 @@ from services.gateway.answer.targets import Targets
 from services.gateway.api.batch import Allowed, Batch
 from services.gateway.api.conversation import Conversation
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
+from services.gateway.api.reports import report_wrong
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BudgetSpent
@@ -146,6 +147,10 @@ class GatewayServicer:
     async def ListTools(self, request: pb.ListToolsRequest, call: Call) -> pb.ListToolsResponse:
         tenant, toolbox = self.authorize(call.metadata, call.peer).tenant, self._backends.tools
         return await toolbox.list(tenant, self._settings.tools.list_ms / 1000) if toolbox else pb.ListToolsResponse()
+
+    async def ReportWrong(self, request: pb.ReportWrongRequest, call: Call) -> pb.ReportWrongResponse:
+        credential = self.authorize(call.metadata, call.peer)
+        return await report_wrong(request, credential.tenant, call, self._backends.cache, self._admission)
 
     def drain(self) -> None:
         """End the conversations, which would never end by themselves, and what nobody waits for."""

@@ -10,6 +10,7 @@ from google.protobuf.json_format import MessageToDict
 
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.admission.identity import LOCAL
+from services.gateway.api.reports import to_report
 from services.gateway.http.aside import Aside
 from services.gateway.http.errors import ModelUnknown, NotOffered
 from services.gateway.http.exchange import Exchange
@@ -24,7 +25,7 @@ _ANY = ("auto", "default")
 
 
 class Caching:
-    """Serves `/v1/embeddings`, `/v1/cache/stats` and the removal of entries."""
+    """Serves `/v1/embeddings`, `/v1/cache/stats`, the removal of entries and reports of wrong ones."""
 
     def __init__(self, aside: Aside, cache: Cache | None):
         self._aside, self._cache = aside, cache
@@ -68,6 +69,14 @@ class Caching:
         async with self._aside.admitted(exchange) as admitted:
             removed = await cache.invalidate(request, admitted.timeout_s, admitted.metadata)
             await exchange.reply.whole(200, compact({"removed": removed}))
+
+    async def report_wrong(self, exchange: Exchange) -> None:
+        """An answer was wrong for what was asked."""
+        cache, tenant, body = self._there("cache/wrong"), exchange.credential.tenant.name, await exchange.fields()
+        request = to_report(body.needed("key"), body.text("question"), tenant)
+        async with self._aside.admitted(exchange) as admitted:
+            tightened = await cache.report(request, admitted.timeout_s, admitted.metadata)
+            await exchange.reply.whole(200, compact({"tightened": tightened}))
 
     def _there(self, what: str) -> Cache:
         if self._cache is None:
