@@ -20,7 +20,9 @@ from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
-from services.cache.verdict.tightening import NEVER, least_score
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.tightening import NEVER, above, least_score
+from services.cache.verdict.verification import Sample, Verification
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedStateLost
 
@@ -37,7 +39,8 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a lookup found. `similarity` is that of the nearest question, None where none was compared.
+    """What a lookup found. `similarity` is that of the nearest question, None where none was compared. `candidate`:
+    whether one was near that nothing speaks against, given or not; `sample`: it is to be judged.
 
     `stale`, with a miss: the entry for this very question, whose time is over. `local`: this process's memory was all
     that could be asked.
@@ -50,24 +53,37 @@ class Found:
     refused: str = ""
     stale: Entry | None = None
     local: bool = False
+    candidate: bool = False
+    sample: Sample | None = None
 
 
 class Answers:
     """Answers by question. `now_ms` is Unix time in milliseconds."""
 
-    def __init__(self, memory: Memory, store: Store, embedder: Embedder, now_ms: Callable[[], int]):
+    def __init__(
+        self,
+        memory: Memory,
+        store: Store,
+        embedder: Embedder,
+        now_ms: Callable[[], int],
+        verification: Verification | None = None,
+    ):
+        self.verification = verification or Verification(Thresholds(default=0.95, max_wrong=0.01))
         self.entries, self.watchers, self.stats, self.embedder = memory.entries, memory.watchers, memory.stats, embedder
         self._memory, self._store, self._now_ms = memory, store, now_ms
         self._used: set[str] = set()  # keys: what has left memory since must not be kept alive
 
-    async def lookup(self, question: KeyedQuestion, threshold: float, deadline: Deadline) -> Found:
-        """The exact entry, else the nearest with a similarity of at least `threshold`; 1 asks for the exact one alone.
+    async def lookup(self, question: KeyedQuestion, threshold: float | None, deadline: Deadline) -> Found:
+        """The exact entry, else the nearest with a similarity of at least `threshold`; 1 asks for the exact one alone,
+        None leaves it to what is in force for the tenant.
 
         Raises `EmbeddingTooLate` when the deadline passes before the question could be compared.
         """
         found, unsaid = await self._exact(question, deadline)
         if found is None:
             found = await self._alike(question, threshold, deadline)
+        if threshold is None or threshold < 1:
+            self.verification.look_up(question.tenant, found.candidate)
         if not (unsaid or self._store.local):
             return found
         self.stats.local += 1
@@ -87,9 +103,11 @@ class Answers:
         self.stats.exact_hits += 1
         return self._serve(Verdict.EXACT, entry, None), unsaid
 
-    async def _alike(self, question: KeyedQuestion, threshold: float, deadline: Deadline) -> Found:
-        found = Found(Verdict.MISS)
-        if threshold < 1 and self._memory.may_be_near(question):
+    async def _alike(self, question: KeyedQuestion, threshold: float | None, deadline: Deadline) -> Found:
+        found, compares = Found(Verdict.MISS), threshold is None and self.verification.on
+        if threshold is None:
+            threshold = self.verification.thresholds.of(question.tenant)
+        if (compares or threshold < 1) and self._memory.may_be_near(question):
             found = await self._nearest(question, threshold, deadline)
         if found.verdict is Verdict.SEMANTIC:
             self.stats.semantic_hits += 1
@@ -139,6 +157,14 @@ class Answers:
         self.stats.tightened += tightened
         return tightened
 
+    async def verified(self, tenant: str, key: str, score: float, accepted: bool, right: bool) -> bool:
+        """A sample is judged: it counts for the tenant's threshold, and a wrong one that was given is given no more.
+        Returns whether an entry was tightened. Raises what `Store.tighten` does."""
+        self.verification.thresholds.verify(tenant, score, accepted, right)
+        tightened = accepted and not right and await self._store.tighten(key, tenant, above(score))
+        self.stats.tightened += tightened
+        return tightened
+
     async def remove(self, removal: Removal) -> int:
         """Remove an entry, or all of a tenant, for good when this returns. Returns how many there were."""
         return await self._store.remove(removal)
@@ -160,24 +186,33 @@ class Answers:
         if vector is None:
             return Found(Verdict.MISS)
         near = await self._memory.nearest(question, vector, _CANDIDATES)
-        refused = ""
-        for key, similarity in near:
+        missed = Found(Verdict.MISS, similarity=near[0][1] if near else None)
+        for key, score in near:
             entry = self.entries.get(key, self._now_ms())
-            if similarity < threshold:
+            if score < self.verification.least(threshold):
                 break
             if entry is None:  # gone since it was found
                 continue
-            if similarity < entry.least_score:
-                refused = refused or "reported as wrong"
+            accepted = score >= threshold
+            if difference := self._difference(question, entry, score):
+                if accepted and not missed.refused:
+                    missed = replace(missed, refused=difference)
                 continue
-            difference = self._difference(question, entry.asked.decode())
-            if not difference:
-                return self._serve(Verdict.SEMANTIC, entry, similarity)
-            refused = refused or difference
-        return Found(Verdict.MISS, similarity=near[0][1] if near else None, refused=refused)
+            sample = self._draw(entry, score, accepted)
+            found = self._serve(Verdict.SEMANTIC, entry, score) if accepted else missed
+            return replace(found, candidate=True, sample=sample)
+        return missed
 
-    def _difference(self, question: KeyedQuestion, stored: str) -> str:
-        asked = question.asked
+    def _draw(self, entry: Entry, score: float, accepted: bool) -> Sample | None:
+        if not self.verification.draws():
+            return None
+        return Sample(entry.key, score, accepted, entry.asked.decode(), entry.answer)
+
+    def _difference(self, question: KeyedQuestion, entry: Entry, score: float) -> str:
+        """Why an entry is no hit of a question, however near it is."""
+        if score < entry.least_score:
+            return "reported as wrong"
+        asked, stored = question.asked, entry.asked.decode()
         return guard.difference(asked, stored, question.tenant) or self.embedder.unseen(asked, stored)
 
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:

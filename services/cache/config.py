@@ -71,7 +71,25 @@ class CacheSettings(ServiceSettings):
     )
     max_answer_bytes: int = Field(256 * 1024, ge=1, description="Largest answer taken, in bytes of its message.")
     similarity_threshold: float = Field(
-        0.95, ge=0.5, le=1, description="Least cosine similarity of a semantic hit. 1 turns semantic hits off."
+        0.95,
+        ge=0.5,
+        le=1,
+        description="Least cosine similarity of a semantic hit, until a tenant's own is verified. 1 turns semantic "
+        "hits off.",
+    )
+    verify_share: float = Field(
+        0,
+        ge=0,
+        le=1,
+        description="Share of the lookups with a candidate (a stored question with a similarity of 0.75 or more that "
+        "nothing speaks against) for which the gateway has a model judge whether its answer would be right. Then each "
+        "tenant's threshold follows what was judged. 0, since each costs a model's call: nothing is judged.",
+    )
+    max_wrong: float = Field(
+        0.01,
+        gt=0,
+        le=1,
+        description="With a `verify_share`: wrong hits allowed, as a share of a tenant's lookups. Holds with 95%.",
     )
     embedder: Literal["ctranslate2", "sentence_transformers"] = Field(
         "ctranslate2", description="What runs all-MiniLM-L6-v2: int8 on CTranslate2, or the reference in float32."

@@ -30,7 +30,7 @@ class CacheServicer:
         self._waiting = WaitingBytes(settings.max_waiting_bytes)
 
     async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
-        threshold = validation.check_threshold(request, self._settings)
+        threshold = validation.check_threshold(request)
         question, epoch = self._identify(request.question), self._answers.epoch
         with self._waiting.hold(question.tenant, request.ByteSize()):
             found = await self._answers.lookup(question, threshold, call.deadline)
@@ -65,10 +65,13 @@ class CacheServicer:
     ) -> cache_pb2.ReportVerdictResponse:
         validation.check_report(request)
         asked = self._asked(request) if request.HasField("question") else None
-        if request.right:
-            return cache_pb2.ReportVerdictResponse()
-        with self._waiting.hold(request.tenant, request.ByteSize()):
-            tightened = await self._answers.wrong(request.tenant, request.key, asked, call.deadline)
+        tenant, sample, tightened = request.tenant, request.sample, False
+        with self._waiting.hold(tenant, request.ByteSize()):
+            if request.HasField("sample"):
+                judged = (sample.key, sample.score, sample.accepted, request.right)
+                tightened = await self._answers.verified(tenant, *judged)
+            elif not request.right:
+                tightened = await self._answers.wrong(tenant, request.key, asked, call.deadline)
         return cache_pb2.ReportVerdictResponse(tightened=tightened)
 
     async def WatchInvalidations(
@@ -146,4 +149,8 @@ def _found(found: Found, question: KeyedQuestion, epoch: int) -> cache_pb2.Looku
         reply.answer.ParseFromString(found.entry.answer)
     if found.stale:
         reply.stale.ParseFromString(found.stale.answer)
+    if sample := found.sample:
+        reply.sample.key, reply.sample.asked = sample.key, sample.asked
+        reply.sample.score, reply.sample.accepted = sample.score, sample.accepted
+        reply.sample.answer.ParseFromString(sample.answer)
     return reply

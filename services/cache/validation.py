@@ -56,10 +56,10 @@ def check_ttl_ms(request: cache_pb2.StoreRequest, settings: CacheSettings) -> in
     return min(request.ttl_ms, settings.max_ttl_ms)
 
 
-def check_threshold(request: cache_pb2.LookupRequest, settings: CacheSettings) -> float:
-    """The least similarity of a semantic hit."""
+def check_threshold(request: cache_pb2.LookupRequest) -> float | None:
+    """The least similarity of a semantic hit, where the caller says."""
     if not request.HasField("min_similarity"):
-        return settings.similarity_threshold
+        return None
     if not 0.5 <= request.min_similarity <= 1:  # NaN is neither
         raise InvalidInput("min_similarity", "0.5 to 1", request.min_similarity)
     return request.min_similarity
@@ -81,9 +81,12 @@ def check_report(request: cache_pb2.ReportVerdictRequest) -> None:
     if not request.tenant:
         raise InvalidInput("tenant", "at least 1 character", "none")
     if request.WhichOneof("what") is None:
-        raise InvalidInput("what", "key", "none")
-    if not _KEY.fullmatch(request.key):
-        raise InvalidInput("key", "64 hexadecimal digits in lower case", request.key)
+        raise InvalidInput("what", "one of key and sample", "none")
+    field, key = ("sample.key", request.sample.key) if request.HasField("sample") else ("key", request.key)
+    if not _KEY.fullmatch(key):
+        raise InvalidInput(field, "64 hexadecimal digits in lower case", key)
+    if not 0 <= request.sample.score <= 1:  # NaN is neither
+        raise InvalidInput("sample.score", "0 to 1", request.sample.score)
 
 
 def check_texts(texts: list[str]) -> None:

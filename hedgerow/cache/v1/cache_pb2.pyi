@@ -56,7 +56,7 @@ class LookupRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., min_similarity: _Optional[float] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
-    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only", "epoch")
+    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only", "epoch", "sample")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +66,7 @@ class LookupResponse(_message.Message):
     STALE_FIELD_NUMBER: _ClassVar[int]
     LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     answer: Answer
     key: str
@@ -75,7 +76,22 @@ class LookupResponse(_message.Message):
     stale: Answer
     local_only: bool
     epoch: int
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    sample: Sample
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ...) -> None: ...
+
+class Sample(_message.Message):
+    __slots__ = ("key", "score", "accepted", "asked", "answer")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    score: float
+    accepted: bool
+    asked: str
+    answer: Answer
+    def __init__(self, key: _Optional[str] = ..., score: _Optional[float] = ..., accepted: _Optional[bool] = ..., asked: _Optional[str] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
     __slots__ = ("question", "answer", "ttl_ms", "epoch")
@@ -118,16 +134,18 @@ class InvalidateResponse(_message.Message):
     def __init__(self, removed: _Optional[int] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
 class ReportVerdictRequest(_message.Message):
-    __slots__ = ("tenant", "key", "right", "question")
+    __slots__ = ("tenant", "key", "sample", "right", "question")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
     RIGHT_FIELD_NUMBER: _ClassVar[int]
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     key: str
+    sample: Sample
     right: bool
     question: Question
-    def __init__(self, tenant: _Optional[str] = ..., key: _Optional[str] = ..., right: _Optional[bool] = ..., question: _Optional[_Union[Question, _Mapping]] = ...) -> None: ...
+    def __init__(self, tenant: _Optional[str] = ..., key: _Optional[str] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., right: _Optional[bool] = ..., question: _Optional[_Union[Question, _Mapping]] = ...) -> None: ...
 
 class ReportVerdictResponse(_message.Message):
     __slots__ = ("tightened",)

@@ -19,6 +19,7 @@ from services.cache.file_store import FileStore
 from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.memory import Memory
 from services.cache.vectors import Vector, VectorIndex
+from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 
 DIMENSION = 64
@@ -98,11 +99,12 @@ async def open_cache() -> AsyncIterator[OpenCache]:
         max_bytes: int = 10**7,
         watch_queue: int = 8,
         stale_ms: int = 0,
+        verification: Verification | None = None,
     ) -> Bench:
         database, clock, engine = database or Database(""), clock or Clock(), BagOfWords()
         memory = Memory(Entries(max_entries, max_bytes, stale_ms), VectorIndex(DIMENSION), Watchers(watch_queue))
         store = FileStore(database, memory, engine.name, stale_ms, 10**6, clock)
-        answers = Answers(memory, store, Embedder(engine, 10**6, 60), now_ms=clock)
+        answers = Answers(memory, store, Embedder(engine, 10**6, 60), clock, verification)
         memory.load(database.load(engine.name, clock() - stale_ms), clock())
         bench = Bench(answers, engine, clock, store, asyncio.create_task(store.run()))
         opened.append(bench)

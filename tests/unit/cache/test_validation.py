@@ -71,7 +71,7 @@ def test_a_time_to_live_below_one_is_refused() -> None:
 @pytest.mark.parametrize("wrong", [0.49, 1.01, float("nan"), float("inf"), -1])
 def test_a_similarity_out_of_range_is_refused(wrong: float) -> None:
     with pytest.raises(InvalidInput, match=r"min_similarity: 0\.5 to 1, got"):
-        validation.check_threshold(cache_pb2.LookupRequest(min_similarity=wrong), SETTINGS)
+        validation.check_threshold(cache_pb2.LookupRequest(min_similarity=wrong))
 
 
 @pytest.mark.parametrize(
