@@ -100,7 +100,9 @@ class CacheServicer:
 
     async def GetStats(self, request: cache_pb2.GetStatsRequest, call: Call) -> cache_pb2.GetStatsResponse:
         stats, entries, embedder = self._answers.stats, self._answers.entries, self._answers.embedder
-        return cache_pb2.GetStatsResponse(
+        thresholds = self._answers.verification.thresholds
+        measured = thresholds.measured
+        told = cache_pb2.GetStatsResponse(
             lookups=stats.exact_hits + stats.semantic_hits + stats.misses,
             exact_hits=stats.exact_hits,
             semantic_hits=stats.semantic_hits,
@@ -114,7 +116,16 @@ class CacheServicer:
             embedding_hits=embedder.hits,
             embedding_misses=embedder.misses,
             local_only=stats.local,
+            tightened=stats.tightened,
+            verified=measured.samples,
+            verified_wrong=measured.wrong,
+            threshold_alarms=thresholds.alarms,
+            threshold=thresholds.of(request.tenant),
         )
+        if measured.samples:
+            told.wrong_share, told.wrong_share_lower = measured.estimate, measured.lower
+            told.wrong_share_upper = measured.upper
+        return told
 
     def drain(self) -> None:
         """End the streams that would otherwise stay open for as long as their clients like."""

@@ -12,7 +12,7 @@ from hedgerow import Answer, AsyncClient, Client, InvalidArgument
 from tests.conftest import Start
 from tests.integration.command import run
 from tests.integration.http_gateway import start_http_gateway
-from tests.integration.scripted_llm import ScriptedLlm, end, words
+from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.waiting import until
 
 pytestmark = pytest.mark.mesh
@@ -38,7 +38,7 @@ async def test_a_wrong_hit_that_is_reported_never_comes_again(
         async def ask(text: str) -> Answer:
             return await acme.ask(text, model="m", min_similarity=0.8)
 
-        hit = await until(lambda: ask(CAPITAL), holds=lambda answer: answer.cache.verdict == "exact")
+        hit = await until(lambda: ask(CAPITAL), holds=lambda answer: answer.cache.key)  # stored
         for alike in (REWORDED, FARTHER):
             answer = await ask(alike)
             assert (answer.cache.verdict, answer.cache.key) == ("semantic", hit.cache.key)
@@ -82,3 +82,38 @@ async def test_reports_are_requests_of_the_tenants_quota(
     async with httpx.AsyncClient(base_url=gateway.url, headers={"x-api-key": "secret"}, timeout=20) as http:
         codes = [(await http.post("/v1/cache/wrong", json={"key": "0" * 64})).status_code for _ in range(4)]
     assert codes[-1] == 429
+
+
+async def test_a_hit_that_a_judge_refuses_is_measured_and_never_comes_again(
+    start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
+) -> None:
+    llm.script = [*words("Paris."), end()]
+    settings = {"verify_share": 1, "similarity_threshold": 0.8, "model_cache": str(model_cache)}
+    cache = await start("cache", database=str(tmp_path / "cache.db"), **settings)
+    async with scripted_llm() as judge:
+        judge.script = [*words("No."), end()]
+        models = json.dumps({"m": llm.target, "judge": judge.target})
+        address = cache.spec.address
+        gateway = await start_http_gateway(
+            start, llm, cache_address=address, llm_addresses=models, judge=json.dumps({"model": "judge"})
+        )
+        async with AsyncClient(gateway.process.spec.address) as client:
+            hit = await until(lambda: client.ask(CAPITAL, model="m"), holds=lambda each: each.cache.key)
+            assert judge.requests == []  # an exact hit is no candidate
+            assert (await client.ask(REWORDED, model="m")).cache.key == hit.cache.key
+            again = await until(
+                lambda: client.ask(REWORDED, model="m"), holds=lambda each: each.cache.verdict != "semantic"
+            )
+            assert again.cache.key != hit.cache.key
+        asked = [message.content for message in judge.requests[0].messages]
+        assert asked[:2] == [REWORDED, "Paris."]
+
+    (told,) = json.loads((await run("cache", "stats", "--cache", address, "--json"))[1])["caches"]
+    assert (told["verified"], told["verified_wrong"], told["tightened"]) == (1, 1, 1)
+    assert 0 < told["wrong_share_lower"] < told["wrong_share"] <= told["wrong_share_upper"] <= 1
+    assert told["threshold"] >= 0.8
+    shown = (await run("cache", "stats", "--cache", address))[1]
+    assert "%" in shown
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
+        by_http = (await http.get("/v1/cache/stats")).json()
+    assert (by_http["verified"], by_http["wrong_share"]) == (1, told["wrong_share"])

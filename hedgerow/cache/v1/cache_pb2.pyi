@@ -188,11 +188,13 @@ class EmbedResponse(_message.Message):
     def __init__(self, embeddings: _Optional[_Iterable[_Union[Embedding, _Mapping]]] = ..., model: _Optional[str] = ...) -> None: ...
 
 class GetStatsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses", "local_only")
+    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses", "local_only", "tightened", "verified", "verified_wrong", "wrong_share", "wrong_share_lower", "wrong_share_upper", "threshold_alarms", "threshold")
     LOOKUPS_FIELD_NUMBER: _ClassVar[int]
     EXACT_HITS_FIELD_NUMBER: _ClassVar[int]
     SEMANTIC_HITS_FIELD_NUMBER: _ClassVar[int]
@@ -206,6 +208,14 @@ class GetStatsResponse(_message.Message):
     EMBEDDING_HITS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_MISSES_FIELD_NUMBER: _ClassVar[int]
     LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    TIGHTENED_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_WRONG_FIELD_NUMBER: _ClassVar[int]
+    WRONG_SHARE_FIELD_NUMBER: _ClassVar[int]
+    WRONG_SHARE_LOWER_FIELD_NUMBER: _ClassVar[int]
+    WRONG_SHARE_UPPER_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_ALARMS_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     lookups: int
     exact_hits: int
     semantic_hits: int
@@ -219,4 +229,12 @@ class GetStatsResponse(_message.Message):
     embedding_hits: int
     embedding_misses: int
     local_only: int
-    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ..., local_only: _Optional[int] = ...) -> None: ...
+    tightened: int
+    verified: int
+    verified_wrong: int
+    wrong_share: float
+    wrong_share_lower: float
+    wrong_share_upper: float
+    threshold_alarms: int
+    threshold: float
+    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ..., local_only: _Optional[int] = ..., tightened: _Optional[int] = ..., verified: _Optional[int] = ..., verified_wrong: _Optional[int] = ..., wrong_share: _Optional[float] = ..., wrong_share_lower: _Optional[float] = ..., wrong_share_upper: _Optional[float] = ..., threshold_alarms: _Optional[int] = ..., threshold: _Optional[float] = ...) -> None: ...

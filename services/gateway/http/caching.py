@@ -54,9 +54,10 @@ class Caching:
         if not (self._aside.settings.http.metrics or _alone(exchange)):
             raise NotOffered("cache/stats: tell of all tenants; HEDGEROW_GATEWAY_HTTP__METRICS=true serves them")
         async with self._aside.admitted(exchange) as admitted:
-            counts = await cache.stats(admitted.timeout_s, admitted.metadata)
+            counts = await cache.stats(admitted.tenant, admitted.timeout_s, admitted.metadata)
             told = MessageToDict(counts, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-            await exchange.reply.whole(200, compact({name: int(count) for name, count in told.items()}))
+            numbers = {name: int(each) if isinstance(each, str) else each for name, each in told.items()}
+            await exchange.reply.whole(200, compact(numbers))
 
     async def remove(self, exchange: Exchange) -> None:
         """One entry, or all of the tenant's."""

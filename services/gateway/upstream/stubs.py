@@ -72,9 +72,10 @@ class Cache:
         pending = Pending(self._embed(request, timeout=timeout_s, metadata=metadata), "cache")
         return await pending.reply()  # type: ignore[no-any-return]
 
-    async def stats(self, timeout_s: float, metadata: Metadata) -> cache_pb2.GetStatsResponse:
-        """Counts of the replica that these metadata lead to."""
-        pending = Pending(self._stats(cache_pb2.GetStatsRequest(), timeout=timeout_s, metadata=metadata), "cache")
+    async def stats(self, tenant: str, timeout_s: float, metadata: Metadata) -> cache_pb2.GetStatsResponse:
+        """Counts of the replica that these metadata lead to, and a tenant's threshold."""
+        request = cache_pb2.GetStatsRequest(tenant=tenant)
+        pending = Pending(self._stats(request, timeout=timeout_s, metadata=metadata), "cache")
         return await pending.reply()  # type: ignore[no-any-return]
 
     async def invalidate(self, request: cache_pb2.InvalidateRequest, timeout_s: float, metadata: Metadata) -> int:
