@@ -119,6 +119,18 @@ class AsyncClient(AsyncServiceClient):
         listed = await self._call(self._stub.ListTools, request, timeout_s)
         return _convert.tools(listed), _convert.tool_sources(listed)
 
+    async def report_wrong(self, answer: Answer | str, question: str | None = None, timeout_s: float = 5.0) -> bool:
+        """Say that an answer of the cache's was wrong for what was asked: it is not given to that any more.
+
+        `answer` may be its key, `answer.cache.key`. `question` is the text of the last message that was asked; without
+        it nothing but the entry's very own question gets that answer again. Returns whether this caller has such an
+        entry.
+        """
+        key = answer if isinstance(answer, str) else answer.cache.key
+        request = gateway_pb2.ReportWrongRequest(key=key, question=question)
+        reply: gateway_pb2.ReportWrongResponse = await self._call(self._stub.ReportWrong, request, timeout_s)
+        return reply.tightened
+
     def converse(
         self,
         audio: AsyncIterable[bytes],

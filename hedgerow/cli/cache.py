@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 5.0
 DEFAULT_CACHE = "127.0.0.1:50051"
 LOCAL = "local"  # the one tenant of a gateway without keys
+_VERDICTS = ("verified", "wrong", "threshold")
 
 cache = typer.Typer(help="Look at the answers that are kept.", no_args_is_help=True, rich_markup_mode=None)
 Caches = Annotated[
@@ -39,11 +40,14 @@ def _cache() -> None:
 @cache.command()
 def stats(
     caches: Caches = None,
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose threshold is shown.")] = LOCAL,
     state_dir: options.StateDir = Path(".hedgerow"),
     tls_dir: options.TlsDir = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Show what each cache service holds, and how its lookups have ended since it started.
+
+    Where it has hits verified, also which share of all lookups were wrong hits, within what, with 95% each.
 
     \b
     Examples:
@@ -52,12 +56,13 @@ def stats(
     """
     import asyncio
     import json
+    from functools import partial
 
     from hedgerow.cli.failures import reported
 
     peers = peers_at(caches, state_dir, tls_dir)
     with reported(as_json):
-        counts = asyncio.run(_ask_all(peers, _get_stats))
+        counts = asyncio.run(_ask_all(peers, partial(_get_stats, tenant)))
     found = [{"address": peer.target, **count} for peer, count in zip(peers, counts, strict=True)]
     if as_json:
         print(json.dumps({"caches": found}))
@@ -143,6 +148,47 @@ def warm(
     raise typer.Exit(failed > 0)
 
 
+@cache.command()
+def wrong(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key that its hits are told with.")],
+    question: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What was asked. Without it, only its very own question gets it.")
+    ] = None,
+    as_json: options.AsJson = False,
+    gateway: options.Gateway = "127.0.0.1:50050",
+    api_key: options.ApiKey = None,
+    tls: options.UseTls = False,
+    ca_file: options.CaFile = None,
+    tls_dir: options.TlsDir = None,
+    plaintext_key: options.PlaintextKey = False,
+) -> None:
+    """Report that an answer was wrong for what was asked, so that it is not given to that again.
+
+    To its own very question it still is. Answers belong to who asked: report as the same tenant. Exits with 1 when
+    there is no such answer.
+
+    \b
+    Examples:
+      hedgerow cache wrong 5f0c… --question "What is the capital of Spain?"
+    """
+    import asyncio
+    import json
+
+    from hedgerow import AsyncClient
+    from hedgerow.cli.failures import reported
+
+    async def report() -> bool:
+        async with AsyncClient(**reach) as client:
+            return await client.report_wrong(key, question, TIMEOUT_S)
+
+    reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
+    with reported(as_json):
+        tightened = asyncio.run(report())
+    told = "it is not given to that any more" if tightened else "there is no such answer"
+    print(json.dumps({"tightened": tightened}) if as_json else told)
+    raise typer.Exit(not tightened)
+
+
 def peers_at(caches: Sequence[str] | None, state_dir: Path, tls_dir: Path | None) -> list[Peer]:
     """The cache services that are named, else those of the mesh that runs in `state_dir`."""
     from hedgerow._peer import Peer
@@ -184,11 +230,14 @@ async def _ask(peer: Peer, ask: Callable[[Any], Any]) -> Any:
             raise from_rpc_error(error, peer, TIMEOUT_S) from None
 
 
-async def _get_stats(stub: Any) -> dict[str, int]:
+async def _get_stats(tenant: str, stub: Any) -> dict[str, float | None]:
+    """By name; None for what is not known."""
     from hedgerow.cache.v1 import cache_pb2
 
-    reply = await stub.GetStats(cache_pb2.GetStatsRequest(), timeout=TIMEOUT_S)
-    return {field.name: getattr(reply, field.name) for field in cache_pb2.GetStatsResponse.DESCRIPTOR.fields}
+    reply = await stub.GetStats(cache_pb2.GetStatsRequest(tenant=tenant), timeout=TIMEOUT_S)
+    fields = cache_pb2.GetStatsResponse.DESCRIPTOR.fields
+    unknown = {field.name for field in fields if field.has_presence and not reply.HasField(field.name)}
+    return {field.name: None if field.name in unknown else getattr(reply, field.name) for field in fields}
 
 
 async def _ask_questions(questions: Sequence[str], reach: options.Reach, at_once: int) -> list[Answer | None]:
@@ -220,10 +269,19 @@ def _print(found: Sequence[dict[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table("cache", box=None)
-    for name in ("entries", "KiB", "lookups", "exact", "semantic", "missed", "refused", "stored"):
+    for name in (*("entries", "KiB", "lookups", "exact", "semantic", "missed", "refused", "stored"), *_VERDICTS):
         table.add_column(name, justify="right")
     for each in found:
         counts = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores")
-        cells = [each["entries"], each["bytes"] // 1024, *(each[name] for name in counts)]
+        cells = [each["entries"], each["bytes"] // 1024, *(each[name] for name in counts), *_verdicts(each)]
         table.add_row(each["address"], *map(str, cells))
     Console(highlight=False).print(table)
+
+
+def _verdicts(each: dict[str, Any]) -> tuple[str, str, str]:
+    """What is known of wrong hits: samples, their share with its bounds, and the threshold that came of it."""
+    threshold = f"{each['threshold']:.3f}" if each["threshold"] < 1 else "off"
+    if each["wrong_share"] is None:
+        return "0", "-", threshold
+    share, low, high = (each[name] for name in ("wrong_share", "wrong_share_lower", "wrong_share_upper"))
+    return str(each["verified"]), f"{share:.2%} ({low:.2%} to {high:.2%})", threshold

@@ -30,8 +30,10 @@ from services.cache.memory import Memory
 from services.cache.servicer import CacheServicer
 from services.cache.vectors import VectorIndex
 from services.cache.verdict import verdicts
+from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.trained import Unusable
 from services.cache.verdict.verdicts import Verdicts
+from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 from services.runtime.process import serve
 from services.runtime.rpc.boundary import Servicer
@@ -52,7 +54,8 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     open_store = stores.opener(settings.store_used)
     async with open_store(settings, memory, engine.name, _now_ms) as store:
         embedder = Embedder(engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
-        answers = Answers(memory, store, embedder, judges, now_ms=_now_ms)
+        verification = Verification(Thresholds(judges.threshold, settings.max_wrong), settings.verify_share)
+        answers = Answers(memory, store, embedder, judges, verification, now_ms=_now_ms)
         servicer = CacheServicer(answers, settings)
         try:
             await store.load()

@@ -19,7 +19,9 @@ from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
-from services.cache.verdict.verdicts import Least, Verdicts
+from services.cache.verdict.tightening import NEVER, above
+from services.cache.verdict.verdicts import UNVERIFIED, Judged, Least, Verdicts
+from services.cache.verdict.verification import Sample, Verification
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedStateLost
 
@@ -36,7 +38,8 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a lookup found. `similarity` is that of the nearest question, None where none was compared.
+    """What a lookup found. `similarity` is that of the nearest question, None where none was compared. `candidate`:
+    whether one was near that nothing speaks against, given or not; `sample`: it is to be judged.
 
     `stale`, with a miss: the entry for this very question, whose time is over. `local`: this process's memory was all
     that could be asked.
@@ -49,13 +52,23 @@ class Found:
     refused: str = ""
     stale: Entry | None = None
     local: bool = False
+    candidate: bool = False
+    sample: Sample | None = None
 
 
 class Answers:
     """Answers by question. `now_ms` is Unix time in milliseconds."""
 
-    def __init__(self, memory: Memory, store: Store, embedder: Embedder, verdicts: Verdicts, now_ms: Callable[[], int]):
-        self._verdicts = verdicts
+    def __init__(
+        self,
+        memory: Memory,
+        store: Store,
+        embedder: Embedder,
+        verdicts: Verdicts,
+        verification: Verification,
+        now_ms: Callable[[], int],
+    ):
+        self.verification, self._verdicts = verification, verdicts
         self.entries, self.watchers, self.stats, self.embedder = memory.entries, memory.watchers, memory.stats, embedder
         self._memory, self._store, self._now_ms = memory, store, now_ms
         self._used: set[str] = set()  # keys: what has left memory since must not be kept alive
@@ -68,7 +81,9 @@ class Answers:
         """
         found, unsaid = await self._exact(question, deadline)
         if found is None:
-            found = await self._alike(question, self._verdicts.least(min_similarity), deadline)
+            found = await self._alike(question, min_similarity, deadline)
+        if min_similarity is None or min_similarity < 1:
+            self.verification.look_up(question.tenant, found.candidate)
         if not (unsaid or self._store.local):
             return found
         self.stats.local += 1
@@ -88,9 +103,11 @@ class Answers:
         self.stats.exact_hits += 1
         return self._serve(Verdict.EXACT, entry, None), unsaid
 
-    async def _alike(self, question: KeyedQuestion, least: Least, deadline: Deadline) -> Found:
+    async def _alike(self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline) -> Found:
         found = Found(Verdict.MISS)
-        if least.similarity < 1 and self._memory.may_be_near(question):
+        least = self._verdicts.least(min_similarity, self.verification.thresholds.of(question.tenant))
+        compares = (least.similarity < 1 or self.verification.on) and (min_similarity or 0) < 1
+        if compares and self._memory.may_be_near(question):
             found = await self._nearest(question, least, deadline)
         if found.verdict is Verdict.SEMANTIC:
             self.stats.semantic_hits += 1
@@ -128,6 +145,34 @@ class Answers:
         )
         return await self._store.insert(entry, vector, epoch)
 
+    async def wrong(self, tenant: str, key: str, asked: str | None, deadline: Deadline) -> bool:
+        """Have the entry of a wrong hit, where the tenant has it, be none again of what was `asked`, nor of what is as
+        far from its own question; None: of nothing that is merely alike. Returns whether the tenant has it. Raises what
+        `Store.tighten` does, and `EmbeddingTooLate`."""
+        entry, least = self.entries.held(key), NEVER
+        if asked is not None and entry and entry.tenant == tenant:  # else there is nothing to compare with
+            least = await self._just_above(asked, entry, deadline)
+        tightened = await self._store.tighten(key, tenant, least)
+        self.stats.tightened += tightened
+        return tightened
+
+    async def _just_above(self, asked: str, entry: Entry, deadline: Deadline) -> float:
+        """What an entry must ask for, so that `asked` is none of its hits."""
+        stored, tenant = entry.asked.decode(), entry.tenant
+        a, b = [await self.embed(text, tenant, deadline) for text in (asked, stored)]
+        if a is None or b is None:
+            return NEVER
+        judged = await self._verdicts.judge(asked, stored, tenant, float(a @ b), deadline)
+        return NEVER if judged.refused == UNVERIFIED else above(judged.score)
+
+    async def verified(self, tenant: str, key: str, score: float, accepted: bool, right: bool) -> bool:
+        """A sample is judged: it counts for the tenant's threshold, and a wrong one that was given is given no more.
+        Returns whether an entry was tightened. Raises what `Store.tighten` does."""
+        self.verification.thresholds.verify(tenant, score, accepted, right)
+        tightened = accepted and not right and await self._store.tighten(key, tenant, above(score))
+        self.stats.tightened += tightened
+        return tightened
+
     async def remove(self, removal: Removal) -> int:
         """Remove an entry, or all of a tenant, for good when this returns. Returns how many there were."""
         return await self._store.remove(removal)
@@ -150,20 +195,38 @@ class Answers:
         if vector is None:
             return Found(Verdict.MISS)
         near = await self._memory.nearest(question, vector, _CANDIDATES)
-        refused = ""
+        missed, best = Found(Verdict.MISS, similarity=near[0][1] if near else None), None
         for key, similarity in near[: self._verdicts.most]:
             entry = self.entries.get(key, self._now_ms())
-            if similarity < least.similarity:
+            if similarity < self.verification.least(least.similarity):
                 break
             if entry is None:  # gone since it was found
                 continue
-            stored = entry.asked.decode()
-            judged = await self._verdicts.judge(question.asked, stored, question.tenant, similarity, deadline)
-            if judged.refused or judged.score < least.score:
-                refused = refused or judged.refused or f"a score of {judged.score:.3f}, below {least.score:.3f}"
-            elif self.entries.held(key) is entry:  # and not removed meanwhile
-                return self._serve(Verdict.SEMANTIC, entry, similarity)
-        return Found(Verdict.MISS, similarity=near[0][1] if near else None, refused=refused)
+            judged, is_near = await self._judge(question, entry, similarity, deadline), similarity >= least.similarity
+            refused = judged.refused
+            if not refused and is_near and judged.score >= least.score:
+                if self.entries.held(key) is not entry:  # gone meanwhile
+                    continue
+                sample = self._draw(entry, judged.score, accepted=True)
+                return replace(self._serve(Verdict.SEMANTIC, entry, similarity), candidate=True, sample=sample)
+            if not refused:
+                refused = f"a score of {judged.score:.3f}, below {least.score:.3f}"
+                best = max(best or (judged.score, entry), (judged.score, entry), key=lambda each: each[0])
+            if is_near and not missed.refused:
+                missed = replace(missed, refused=refused)
+        return replace(missed, candidate=True, sample=self._draw(best[1], best[0], accepted=False)) if best else missed
+
+    async def _judge(self, question: KeyedQuestion, entry: Entry, similarity: float, deadline: Deadline) -> Judged:
+        stored = entry.asked.decode()
+        judged = await self._verdicts.judge(question.asked, stored, question.tenant, similarity, deadline)
+        if judged.score < entry.least_score and not judged.refused:
+            return replace(judged, refused="reported as wrong")
+        return judged
+
+    def _draw(self, entry: Entry, score: float, accepted: bool) -> Sample | None:
+        if not self.verification.draws():
+            return None
+        return Sample(entry.key, score, accepted, entry.asked.decode(), entry.answer)
 
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
         now_ms = self._now_ms()

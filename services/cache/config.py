@@ -74,15 +74,28 @@ class CacheSettings(ServiceSettings):
         0.945,
         ge=0.5,
         le=1,
-        description="Least cosine similarity of a semantic hit, where no `verdict` is set. 1 turns semantic hits off.",
+        description="Least cosine similarity of a semantic hit, where no `verdict` is set, and until a tenant's own is "
+        "verified. 1 turns semantic hits off.",
     )
     verdict: Path | None = Field(
         None,
         description="Folder that `hedgerow cache train` or `hedgerow cache calibrate` made of your own labelled pairs: "
         "what decides on semantic hits then, in the place of a threshold on the similarity alone.",
     )
+    verify_share: float = Field(
+        0,
+        ge=0,
+        le=1,
+        description="Share of the lookups with a candidate (a stored question with a similarity of 0.75 or more that "
+        "nothing speaks against) for which the gateway has a model judge whether its answer would be right. Then each "
+        "tenant's threshold follows what was judged. 0, since each costs a model's call: nothing is judged.",
+    )
     max_wrong: float = Field(
-        0.01, gt=0, le=1, description="With `verdict`: the share of all lookups that may be wrong hits."
+        0.01,
+        gt=0,
+        le=1,
+        description="With a `verdict` or a `verify_share`: wrong hits allowed, as a share of all lookups, or of a "
+        "tenant's own where they are verified. Holds with 95% confidence.",
     )
     embedder: Literal["ctranslate2", "sentence_transformers"] = Field(
         "ctranslate2", description="What runs all-MiniLM-L6-v2: int8 on CTranslate2, or the reference in float32."

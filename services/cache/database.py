@@ -38,9 +38,13 @@ CREATE TABLE entries (
 );
 CREATE INDEX entries_by_tenant ON entries (tenant);
 """
-_ADDED = (
-    "CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY, last INTEGER NOT NULL)"  # older ones pass it over
-)
+# Older versions pass these over: they write all columns of an entry by position, so it may have no other.
+_ADDED = """
+CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY, last INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS tightened (key TEXT PRIMARY KEY, least_score REAL NOT NULL) WITHOUT ROWID;
+-- Not when an entry is replaced: SQLite fires no such trigger then.
+CREATE TRIGGER IF NOT EXISTS loosened AFTER DELETE ON entries BEGIN DELETE FROM tightened WHERE key = OLD.key; END;
+"""
 
 
 def insert(entry: Entry, embedded_by: str, vector: Vector | None) -> Statement:
@@ -49,6 +53,13 @@ def insert(entry: Entry, embedded_by: str, vector: Vector | None) -> Statement:
     columns = (entry.key, entry.tenant, entry.partition, entry.asked, entry.answer, entry.expires_at_ms)
     row = (*columns, entry.used_at_ms, embedded_by, embedding)
     return "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)", [row]
+
+
+def tighten(entry: Entry) -> Statement:
+    """Write the least score of an entry that is there; a greater one stays."""
+    sql = """INSERT INTO tightened SELECT key, ? FROM entries WHERE key = ?
+        ON CONFLICT (key) DO UPDATE SET least_score = max(least_score, excluded.least_score)"""
+    return sql, [(entry.least_score, entry.key)]
 
 
 def delete(keys: Iterable[str]) -> Statement:
@@ -111,7 +122,7 @@ class Database:
         execute = self._connection.execute
         execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process on the same file must fail, not interleave
         prepare(self._connection, _SCHEMA, APPLICATION_ID, _VERSION)
-        execute(_ADDED)
+        self._connection.executescript(_ADDED)
 
     def load(self, embedded_by: str, over_ms: int) -> Iterator[tuple[Entry, Vector | None]]:
         """Every entry, least recently used first, with its embedding if `embedded_by` made it.
@@ -120,10 +131,14 @@ class Database:
         """
         self._connection.execute("DELETE FROM entries WHERE expires_at_ms <= ?", (over_ms,))
         read = "key, tenant, partition, CAST(asked AS BLOB), answer, expires_at_ms, used_at_ms, embedded_by, embedding"
-        rows = self._connection.execute(f"SELECT {read} FROM entries ORDER BY used_at_ms")
-        for *columns, made_by, embedding in rows:
+        read += ", coalesce(least_score, 0.0)"
+        found = "entries LEFT JOIN tightened USING (key) ORDER BY used_at_ms"
+        rows = self._connection.execute(f"SELECT {read} FROM {found}")
+        for *columns, made_by, embedding, least_score in rows:
             known = embedding is not None and made_by == embedded_by
-            yield Entry(*columns), np.frombuffer(embedding, "<f4") if known else None
+            entry = Entry(*columns)
+            entry.least_score = least_score
+            yield entry, np.frombuffer(embedding, "<f4") if known else None
 
     def sequence(self) -> int:
         """The last sequence number that was written down."""

@@ -34,6 +34,7 @@ class Entry:
     expires_at_ms: int
     used_at_ms: int
     lapsed: bool = False  # its time was over when it was last looked at
+    least_score: float = 0.0  # of a question that is merely alike, for this to be a hit of it; only grows
     size: int = field(init=False)
 
     def __post_init__(self) -> None:

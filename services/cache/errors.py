@@ -35,6 +35,18 @@ class NotRemoved(Unavailable):
         )
 
 
+class VerdictNotKept(Unavailable):
+    """The shared store does not answer: an entry that was reported is what it was, and other replicas serve it."""
+
+    reason: ClassVar[str] = "VERDICT_NOT_KEPT"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the shared store does not answer, so nothing came of the report: repeat it until it succeeds",
+            retry_delay_s=_COME_BACK_S,
+        )
+
+
 class Conflict(ServiceError):
     """Since the answer was begun its entry or its tenant was invalidated, here or elsewhere: it was not stored."""
 

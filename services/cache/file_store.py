@@ -56,6 +56,8 @@ class FileStore:
         if self._tombstones.conflict(entry.key, tenant, epoch):
             raise Conflict
         self._waiting.take(tenant, size)
+        if held := self._memory.entries.held(entry.key):
+            entry.least_score = held.least_score
         evicted = self._memory.put(entry, vector)
         committed = self._commits.append(database.insert(entry, self._embedded_by, vector))
         committed.add_done_callback(lambda _: self._waiting.give_back(tenant, size))
@@ -78,6 +80,13 @@ class FileStore:
         tenant, key = removal.tenant, removal.key
         await self._commits.append(database.delete_tenant(tenant) if tenant else database.delete([key]))
         return removed
+
+    async def tighten(self, key: str, tenant: str, least_score: float) -> bool:
+        entry = self._memory.tighten(key, tenant, least_score)
+        if entry is None:
+            return False
+        await self._commits.append(database.tighten(entry))
+        return True
 
     async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
         """Memory holds everything."""

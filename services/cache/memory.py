@@ -40,6 +40,7 @@ class Stats:
     fetched: int = 0
     snapshots: int = 0
     local: int = 0
+    tightened: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -97,9 +98,17 @@ class Memory:
     def same(self, entry: Entry) -> Entry | None:
         """The entry held, where it is this one but for its last use."""
         held = self.entries.held(entry.key)
-        if held and (held.answer, held.expires_at_ms) == (entry.answer, entry.expires_at_ms):
+        if held and _content(held) == _content(entry):
             return held
         return None
+
+    def tighten(self, key: str, tenant: str, least_score: float) -> Entry | None:
+        """Have an entry held, where it is this tenant's, be a hit of what is merely alike from a score on."""
+        entry = self.entries.held(key)
+        if entry is None or entry.tenant != tenant:
+            return None
+        entry.least_score = max(entry.least_score, least_score)
+        return entry
 
     async def settled(self) -> None:
         """Return when what was changed so far may be found by meaning, or no more."""
@@ -182,3 +191,7 @@ class Memory:
     def _on_vectors_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Queued at once, so that changes reach the index in the order they were made."""
         return asyncio.get_running_loop().run_in_executor(self._vectors_thread, work)
+
+
+def _content(entry: Entry) -> tuple[object, ...]:
+    return entry.answer, entry.expires_at_ms, entry.least_score

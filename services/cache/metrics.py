@@ -40,6 +40,7 @@ class _Counts(Collector):
         yield _counter("lookups", "Lookups by how they ended.", "verdict", lookups)
         yield _counter("removals", "Entries that were not removed on request.", "reason", removals)
         yield _counter("embeddings", "Embeddings by where they came from.", "source", embeddings)
+        yield from self._of_verdicts()
         yield CounterMetricFamily("hedgerow_cache_stores", "Answers stored.", stats.stores)
         yield CounterMetricFamily("hedgerow_cache_skipped", "Answers not stored: no shared store.", stats.skipped)
         yield CounterMetricFamily("hedgerow_cache_refused", "Near questions whose facts differ.", stats.refused)
@@ -48,6 +49,20 @@ class _Counts(Collector):
         yield CounterMetricFamily("hedgerow_cache_snapshots", "Snapshots loaded from Redis.", stats.snapshots)
         yield GaugeMetricFamily("hedgerow_cache_entries", "Entries held.", len(self._answers.entries))
         yield GaugeMetricFamily("hedgerow_cache_bytes", "Size of the entries held.", self._answers.entries.bytes)
+
+    def _of_verdicts(self) -> Iterable[Metric]:
+        thresholds = self._answers.verification.thresholds
+        measured, tightened = thresholds.measured, self._answers.stats.tightened
+        yield CounterMetricFamily("hedgerow_cache_tightened", "Wrong answers reported, of entries held.", tightened)
+        yield CounterMetricFamily(
+            "hedgerow_cache_threshold_alarms", "Tenants found beyond the wrong hits allowed.", thresholds.alarms
+        )
+        yield GaugeMetricFamily("hedgerow_cache_verified", "Samples judged that count.", measured.samples)
+        shares = GaugeMetricFamily("hedgerow_cache_wrong_share", "Wrong hits of all lookups.", labels=["bound"])
+        if measured.samples:
+            for bound in ("lower", "estimate", "upper"):
+                shares.add_metric([bound], getattr(measured, bound))
+        yield shares
 
     def _of_collections(self) -> Iterable[Metric]:
         stats, prefix = self._collections.stats, "hedgerow_collection"

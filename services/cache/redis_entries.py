@@ -21,6 +21,7 @@ from services.cache.redis_scripts import (
     PUT,
     SEQUENCE,
     TENANTS,
+    TIGHTEN,
     USED,
 )
 from services.cache.tombstones import Removal
@@ -50,15 +51,24 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
+class Tighten:
+    """An entry is to be a hit of what is merely alike from a score on. See `Store.tighten`."""
+
+    key: str
+    tenant: str
+    least_score: float
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
-    """What came of a put or a removal: its sequence number, and how many entries it put or removed."""
+    """What came of a change: its sequence number, and how many entries it put, tightened or removed."""
 
     sequence: int
     entries: int
 
     @property
     def conflict(self) -> bool:
-        """Whether nothing was put, because what was to be put was removed since."""
+        """Whether nothing was put, because what was to be put was removed since; or there was nothing to tighten."""
         return not self.sequence
 
 
@@ -102,7 +112,7 @@ class RedisEntries:
         await self._measure(client)
         return int(await cast(Any, client).eval(BEGIN, 0))
 
-    async def write(self, client: Redis, changes: Sequence[Put | Removal]) -> list[Written]:
+    async def write(self, client: Redis, changes: Sequence[Put | Tighten | Removal]) -> list[Written]:
         """Make changes in their order."""
         pipeline: Any = client.pipeline(transaction=False)  # each is a whole of its own
         for change in changes:
@@ -128,14 +138,16 @@ class RedisEntries:
         """The entries of keys, None for each that is not there."""
         pipeline: Any = client.pipeline(transaction=False)
         for key in keys:
-            pipeline.hmget(ENTRY + key, _FIELDS)
+            pipeline.hmget(ENTRY + key, (*_FIELDS, "least_score"))
         rows = await pipeline.execute()
         return [_entry(key, row, self.embedded_by) for key, row in zip(keys, rows, strict=True)]
 
     async def _measure(self, client: Redis) -> None:
         self.max_bytes = int(_SHARE * (await client.info("memory"))["maxmemory"])
 
-    def _script(self, change: Put | Removal) -> tuple[str, tuple[object, ...]]:
+    def _script(self, change: Put | Tighten | Removal) -> tuple[str, tuple[object, ...]]:
+        if isinstance(change, Tighten):
+            return TIGHTEN, (change.key, change.tenant, change.least_score)
         if isinstance(change, Put):
             entry = change.entry
             times = (change.epoch, entry.expires_at_ms + self.stale_ms, entry.used_at_ms, self.now_ms())
@@ -195,12 +207,14 @@ def _values(entry: Entry, vector: Vector | None, embedded_by: str) -> tuple[obje
 
 def _entry(key: str, row: list[bytes | None], embedded_by: str) -> Stored | None:
     """An entry, with its embedding if `embedded_by` made it."""
-    if any(value is None for value in row):
+    *fields, least_score = row
+    if any(value is None for value in fields):
         return None
-    tenant, partition, asked, answer, expires, used, made_by, embedding = cast(list[bytes], row)
+    tenant, partition, asked, answer, expires, used, made_by, embedding = cast(list[bytes], fields)
     try:
         asked.decode()
-        entry = Entry(key, tenant.decode(), partition, asked, answer, int(expires), int(used))
+        least = float(least_score or 0)
+        entry = Entry(key, tenant.decode(), partition, asked, answer, int(expires), int(used), least_score=least)
         known = embedding and made_by.decode() == embedded_by
         return entry, np.frombuffer(embedding, "<f4") if known else None
     except ValueError:  # not ours, or damaged

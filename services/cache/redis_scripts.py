@@ -127,6 +127,20 @@ return {{sequence, 1}}
 """
 )
 
+# ARGV: most changes, key, tenant, least score. A put leaves it as it is, so it holds until the entry goes.
+# Returns the sequence number, 0 where the tenant has no such entry, and how many entries there are of the key.
+TIGHTEN = (
+    _COMMON
+    + f"""
+local key, least, entry = ARGV[2], ARGV[4], '{ENTRY}' .. ARGV[2]
+if redis.call('HGET', entry, 'tenant') ~= ARGV[3] then return {{'0', 0}} end
+if tonumber(redis.call('HGET', entry, 'least_score') or '0') >= tonumber(least) then return {{begin(), 1}} end
+local sequence = announce('put', key, ARGV[3], 1, ARGV[1])
+redis.call('HSET', entry, 'least_score', least)
+return {{sequence, 1}}
+"""
+)
+
 # ARGV: most changes, key, most tombstones. Returns the sequence number, and how many entries went.
 DELETE = (
     _COMMON

@@ -15,11 +15,11 @@ from functools import partial
 
 from services.cache.config import CacheSettings
 from services.cache.entries import Entry
-from services.cache.errors import Conflict, NotRemoved
+from services.cache.errors import Conflict, NotRemoved, VerdictNotKept
 from services.cache.follower import Follower
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
-from services.cache.redis_entries import Put, RedisEntries, Stored, Written
+from services.cache.redis_entries import Put, RedisEntries, Stored, Tighten, Written
 from services.cache.store import OpenStore, Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
@@ -30,6 +30,7 @@ from services.runtime.shared_state import SharedState, SharedStateLost, connecte
 
 _AT_ONCE = 32  # changes, or entries asked for, in one round trip
 _log = logging.getLogger(__name__)
+_Change = Put | Tighten | Removal
 
 
 class RedisStore:
@@ -40,7 +41,7 @@ class RedisStore:
         self._state, self._memory = state, memory
         self._redis = RedisEntries(embedded_by, stale_ms, now_ms)
         self._follower = Follower(state, memory, self._redis)
-        self._writes: Batcher[Put | Removal, Written] = Batcher("write", self._write, _AT_ONCE, max_delay_s=0)
+        self._writes: Batcher[_Change, Written] = Batcher("write", self._write, _AT_ONCE, max_delay_s=0)
         self._fetches: Batcher[str, Stored | None] = Batcher("fetch", self._read, _AT_ONCE, max_delay_s=0)
         self._used: dict[str, Entry] = {}
         self._swept = asyncio.Event()
@@ -71,6 +72,12 @@ class RedisStore:
         except SharedStateLost:
             raise NotRemoved from None
 
+    async def tighten(self, key: str, tenant: str, least_score: float) -> bool:
+        try:
+            return not (await self._change(Tighten(key, tenant, least_score))).conflict
+        except SharedStateLost:
+            raise VerdictNotKept from None
+
     async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
         if self.local or not self._memory.overflowed:
             return
@@ -100,14 +107,14 @@ class RedisStore:
         await self._writes.close()
         await self._fetches.close()
 
-    async def _change(self, change: Put | Removal) -> Written:
+    async def _change(self, change: _Change) -> Written:
         """Make a change, and have memory make it."""
         turn = self._follower.turn
         written = await self._writes.submit(change)
         await self._follower.reached(written.sequence, turn)
         return written
 
-    async def _write(self, changes: Sequence[Put | Removal]) -> list[Written]:
+    async def _write(self, changes: Sequence[_Change]) -> list[Written]:
         return await self._state.ask(partial(self._redis.write, changes=changes))
 
     async def _fetched(self, key: str, deadline: Deadline) -> Stored | None:

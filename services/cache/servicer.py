@@ -60,6 +60,20 @@ class CacheServicer:
         removed = await self._answers.remove(Removal(key=request.key, tenant=request.tenant))
         return cache_pb2.InvalidateResponse(removed=removed)
 
+    async def ReportVerdict(
+        self, request: cache_pb2.ReportVerdictRequest, call: Call
+    ) -> cache_pb2.ReportVerdictResponse:
+        validation.check_report(request)
+        asked = self._asked(request) if request.HasField("question") else None
+        tenant, sample, tightened = request.tenant, request.sample, False
+        with self._waiting.hold(tenant, request.ByteSize()):
+            if request.HasField("sample"):
+                judged = (sample.key, sample.score, sample.accepted, request.right)
+                tightened = await self._answers.verified(tenant, *judged)
+            elif not request.right:
+                tightened = await self._answers.wrong(tenant, request.key, asked, call.deadline)
+        return cache_pb2.ReportVerdictResponse(tightened=tightened)
+
     async def WatchInvalidations(
         self, request: cache_pb2.WatchInvalidationsRequest, call: Call
     ) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
@@ -86,7 +100,9 @@ class CacheServicer:
 
     async def GetStats(self, request: cache_pb2.GetStatsRequest, call: Call) -> cache_pb2.GetStatsResponse:
         stats, entries, embedder = self._answers.stats, self._answers.entries, self._answers.embedder
-        return cache_pb2.GetStatsResponse(
+        thresholds = self._answers.verification.thresholds
+        measured = thresholds.measured
+        told = cache_pb2.GetStatsResponse(
             lookups=stats.exact_hits + stats.semantic_hits + stats.misses,
             exact_hits=stats.exact_hits,
             semantic_hits=stats.semantic_hits,
@@ -100,11 +116,29 @@ class CacheServicer:
             embedding_hits=embedder.hits,
             embedding_misses=embedder.misses,
             local_only=stats.local,
+            tightened=stats.tightened,
+            verified=measured.samples,
+            verified_wrong=measured.wrong,
+            threshold_alarms=thresholds.alarms,
+            threshold=thresholds.of(request.tenant),
         )
+        if measured.samples:
+            told.wrong_share, told.wrong_share_lower = measured.estimate, measured.lower
+            told.wrong_share_upper = measured.upper
+        return told
 
     def drain(self) -> None:
         """End the streams that would otherwise stay open for as long as their clients like."""
         self._answers.watchers.close()
+
+    def _asked(self, request: cache_pb2.ReportVerdictRequest) -> str:
+        """The text that is compared, of the question that came with a report."""
+        question = cache_pb2.Question()
+        question.CopyFrom(request.question)
+        question.tenant = question.tenant or request.tenant
+        if question.tenant != request.tenant:
+            raise InvalidInput("question.tenant", "the report's, or none", "another")
+        return self._identify(question).asked
 
     def _identify(self, question: cache_pb2.Question) -> KeyedQuestion:
         validation.check_question(question, self._settings)
@@ -126,4 +160,8 @@ def _found(found: Found, question: KeyedQuestion, epoch: int) -> cache_pb2.Looku
         reply.answer.ParseFromString(found.entry.answer)
     if found.stale:
         reply.stale.ParseFromString(found.stale.answer)
+    if sample := found.sample:
+        reply.sample.key, reply.sample.asked = sample.key, sample.asked
+        reply.sample.score, reply.sample.accepted = sample.score, sample.accepted
+        reply.sample.answer.ParseFromString(sample.answer)
     return reply

@@ -42,6 +42,11 @@ class Store(Protocol):
         """Remove what is kept, and return how many entries that was. When this returns none of them comes back.
         Raises `NotKept`, and `NotRemoved` where the store is `local`."""
 
+    async def tighten(self, key: str, tenant: str, least_score: float) -> bool:
+        """Have an entry, where this tenant has it, be a hit of what is merely alike from this score on; one that is
+        tighter stays so, and so does what takes its place, until it is removed. False: the tenant has no such entry.
+        When this returns that is kept. Raises `NotKept`, and `VerdictNotKept` where the store is `local`."""
+
     async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
         """Have memory hold the entry for this very question, where the store may have one that memory does not hold.
         Raises `SharedStateLost` where the store did not say in time."""

@@ -76,6 +76,19 @@ def check_target(request: cache_pb2.InvalidateRequest) -> None:
         raise InvalidInput("key", "64 hexadecimal digits in lower case", request.key)
 
 
+def check_report(request: cache_pb2.ReportVerdictRequest) -> None:
+    """Whose answer, and which."""
+    if not request.tenant:
+        raise InvalidInput("tenant", "at least 1 character", "none")
+    if request.WhichOneof("what") is None:
+        raise InvalidInput("what", "one of key and sample", "none")
+    field, key = ("sample.key", request.sample.key) if request.HasField("sample") else ("key", request.key)
+    if not _KEY.fullmatch(key):
+        raise InvalidInput(field, "64 hexadecimal digits in lower case", key)
+    if not 0 <= request.sample.score <= 1:  # NaN is neither
+        raise InvalidInput("sample.score", "0 to 1", request.sample.score)
+
+
 def check_texts(texts: list[str]) -> None:
     """1 to 256 texts, none of them empty."""
     if not 1 <= len(texts) <= MAX_TEXTS:

@@ -20,6 +20,7 @@ from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import BadTenants, Identity
 from services.gateway.admission.pressure import Pressure
 from services.gateway.answer.draft import Backends, Fallbacks, Prompts
+from services.gateway.answer.judging import Judging
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind
@@ -77,7 +78,18 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         prompts = _prompts(settings, models, stack)
         toolbox = make_toolbox(settings, fleet.retry, channels.__getitem__)
         backends = Backends(
-            cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks, prompts, settings.cascade, toolbox
+            cache,
+            cache_breaker,
+            fleet,
+            routes,
+            l1,
+            write_behind,
+            models,
+            fallbacks,
+            prompts,
+            settings.cascade,
+            toolbox,
+            _judging(settings, models, routes, cache, stack),
         )
         identity = _identity(settings)
         admission = AdmissionControl(
@@ -123,6 +135,17 @@ def _prompts(settings: GatewaySettings, models: Shared, stack: AsyncExitStack) -
     summaries = Summaries(settings.prompt, models)
     stack.push_async_callback(summaries.close)
     return Prompts(settings.prompt, settings.system_prompts, summaries)
+
+
+def _judging(
+    settings: GatewaySettings, models: Shared, routes: Routes, cache: Cache | None, stack: AsyncExitStack
+) -> Judging | None:
+    """Who judges what a cache draws, until `stack` is left."""
+    if cache is None or not settings.judge.at_once:
+        return None
+    judging = Judging(settings.judge, models, routes, cache)
+    stack.push_async_callback(judging.close)
+    return judging
 
 
 def _targets(settings: GatewaySettings) -> dict[str, str]:

@@ -195,6 +195,17 @@ class CascadeSettings(_Group):
     )
 
 
+class JudgeSettings(_Group):
+    """Who judges the stored answers that a cache with a `verify_share` draws."""
+
+    model: str = Field(
+        "",
+        description="The model. Empty: the one that a question of the quality tier gets; where there is none, nobody.",
+    )
+    at_once: int = Field(2, ge=0, description="How many are judged at once; what comes meanwhile is dropped. 0: none.")
+    ms: int = Field(10_000, ge=1, le=600_000, description="The longest it may take, the wait for a place to spare too.")
+
+
 class GuardSettings(_Group):
     """What is looked for in requests and answers. A request may ask for more, and never for less."""
 
@@ -555,6 +566,9 @@ class GatewaySettings(ServiceSettings):
         limits.CONTENT_BYTES, ge=1, description="The most bytes all messages may have together."
     )
     prompt: PromptSettings = Field(PromptSettings(), description="What becomes of prompts before a model reads them.")
+    judge: JudgeSettings = Field(
+        JudgeSettings(), description="Who judges the stored answers that a cache with a `verify_share` draws."
+    )
     cascade: CascadeSettings = Field(CascadeSettings(), description="When a fast model's answer will do.")
     guard: GuardSettings = Field(
         UNGUARDED, description="What is looked for in requests and answers of all tenants; one may have its own."

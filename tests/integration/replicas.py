@@ -18,7 +18,9 @@ from services.cache.redis_scripts import ENTRY
 from services.cache.redis_store import RedisStore
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
+from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.verdicts import ByCosine
+from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
 from services.runtime.security.secrets import Url
@@ -64,7 +66,8 @@ async def replica(url: str, *, max_entries: int = 1_000) -> AsyncIterator[Replic
     memory = Memory(Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000))
     async with connected(Url(url), _PATIENT_S) as state:
         store = RedisStore(state, memory, engine.name, 60_000, _now_ms)
-        answers = Answers(memory, store, Embedder(engine, 10**6, 60), ByCosine(0.95, engine.unseen), _now_ms)
+        verdicts, verification = ByCosine(0.95, engine.unseen), Verification(Thresholds(0.95, max_wrong=0.01))
+        answers = Answers(memory, store, Embedder(engine, 10**6, 60), verdicts, verification, _now_ms)
         await store.load()
         running = asyncio.create_task(store.run())
         try:

@@ -70,6 +70,22 @@ async def test_what_one_replica_stores_the_other_finds_by_question_and_by_meanin
     assert (await b.GetStats(cache_pb2.GetStatsRequest())).embedding_misses == 1  # the question it was asked
 
 
+async def test_a_wrong_hit_that_is_reported_to_one_replica_is_none_of_any_also_after_a_restart(
+    start_cache: StartCache,
+) -> None:
+    (_, a), (_, b) = await start_cache("a"), await start_cache("b")
+    key = (await a.Store(store(CAPITAL))).key
+    await finds(b, REWORDED, SEMANTIC)
+    theirs = cache_pb2.ReportVerdictRequest(tenant="globex", key=key)
+    assert not (await b.ReportVerdict(theirs)).tightened
+    report = cache_pb2.ReportVerdictRequest(tenant="acme", key=key, question=lookup(REWORDED).question)
+    assert (await b.ReportVerdict(report)).tightened
+    await a.Store(store(CAPITAL, "Paris, still."))
+    for cache in (a, b, (await start_cache("c"))[1]):
+        await finds(cache, REWORDED, MISS)
+        await finds(cache, CAPITAL, EXACT)
+
+
 async def test_what_is_invalidated_or_replaced_on_one_replica_is_told_to_watchers_of_the_other(
     start_cache: StartCache,
 ) -> None:
@@ -129,6 +145,8 @@ async def test_without_redis_replicas_serve_what_they_have_and_store_and_remove_
     for cache in (a, b):
         await finds(cache, CAPITAL, EXACT, alone=True)
         await finds(cache, REWORDED, SEMANTIC, alone=True)
+    with pytest.raises(grpc.aio.AioRpcError, match="nothing came of the report"):
+        await a.ReportVerdict(cache_pb2.ReportVerdictRequest(tenant="acme", key=removed))
     skipped = await a.Store(store(PERU, "Lima."))
     assert (skipped.skipped, skipped.ttl_ms) == (True, 0)
     for request in (cache_pb2.InvalidateRequest(key=removed), cache_pb2.InvalidateRequest(tenant="acme")):

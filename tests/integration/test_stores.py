@@ -75,6 +75,23 @@ async def test_what_is_removed_is_gone_at_once_and_after_a_restart(open_store: O
         assert _held(memory) == {THEIRS.key}
 
 
+async def test_what_is_tightened_stays_so_until_it_is_removed_and_is_the_tenants_own(open_store: Open) -> None:
+    async with open_store() as (store, memory):
+        await store.insert(_entry(CAPITAL), None, store.sequence)
+        assert not await store.tighten(CAPITAL.key, "globex", 0.9)
+        assert not await store.tighten(OTHER.key, "acme", 0.9)
+        for least_score in (0.9, 0.8):
+            assert await store.tighten(CAPITAL.key, "acme", least_score)
+            assert _tightness(memory) == {CAPITAL.key: 0.9}
+        await store.insert(_entry(CAPITAL), None, store.sequence)
+        assert _tightness(memory) == {CAPITAL.key: 0.9}
+    async with open_store() as (store, memory):
+        assert _tightness(memory) == {CAPITAL.key: 0.9}
+        await store.remove(Removal(key=CAPITAL.key))
+        await store.insert(_entry(CAPITAL), None, store.sequence)
+        assert _tightness(memory) == {CAPITAL.key: 0.0}
+
+
 @pytest.mark.parametrize("removal", [Removal(key=CAPITAL.key), Removal(tenant="acme")])
 async def test_what_was_begun_before_a_removal_is_a_conflict_and_nothing_else_is(
     open_store: Open, removal: Removal
@@ -116,6 +133,10 @@ def _entry(question: KeyedQuestion) -> Entry:
 
 def _held(memory: Memory) -> set[str]:
     return {entry.key for entry in memory.entries}
+
+
+def _tightness(memory: Memory) -> dict[str, float]:
+    return {entry.key: entry.least_score for entry in memory.entries}
 
 
 def _now_ms() -> int:

@@ -56,7 +56,7 @@ class LookupRequest(_message.Message):
     def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., min_similarity: _Optional[float] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
-    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only", "epoch")
+    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only", "epoch", "sample")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +66,7 @@ class LookupResponse(_message.Message):
     STALE_FIELD_NUMBER: _ClassVar[int]
     LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     answer: Answer
     key: str
@@ -75,7 +76,22 @@ class LookupResponse(_message.Message):
     stale: Answer
     local_only: bool
     epoch: int
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ...) -> None: ...
+    sample: Sample
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ...) -> None: ...
+
+class Sample(_message.Message):
+    __slots__ = ("key", "score", "accepted", "asked", "answer")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    score: float
+    accepted: bool
+    asked: str
+    answer: Answer
+    def __init__(self, key: _Optional[str] = ..., score: _Optional[float] = ..., accepted: _Optional[bool] = ..., asked: _Optional[str] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
     __slots__ = ("question", "answer", "ttl_ms", "epoch")
@@ -117,6 +133,26 @@ class InvalidateResponse(_message.Message):
     local_only: bool
     def __init__(self, removed: _Optional[int] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
+class ReportVerdictRequest(_message.Message):
+    __slots__ = ("tenant", "key", "sample", "right", "question")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    key: str
+    sample: Sample
+    right: bool
+    question: Question
+    def __init__(self, tenant: _Optional[str] = ..., key: _Optional[str] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., right: _Optional[bool] = ..., question: _Optional[_Union[Question, _Mapping]] = ...) -> None: ...
+
+class ReportVerdictResponse(_message.Message):
+    __slots__ = ("tightened",)
+    TIGHTENED_FIELD_NUMBER: _ClassVar[int]
+    tightened: bool
+    def __init__(self, tightened: _Optional[bool] = ...) -> None: ...
+
 class WatchInvalidationsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -152,11 +188,13 @@ class EmbedResponse(_message.Message):
     def __init__(self, embeddings: _Optional[_Iterable[_Union[Embedding, _Mapping]]] = ..., model: _Optional[str] = ...) -> None: ...
 
 class GetStatsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses", "local_only")
+    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses", "local_only", "tightened", "verified", "verified_wrong", "wrong_share", "wrong_share_lower", "wrong_share_upper", "threshold_alarms", "threshold")
     LOOKUPS_FIELD_NUMBER: _ClassVar[int]
     EXACT_HITS_FIELD_NUMBER: _ClassVar[int]
     SEMANTIC_HITS_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +208,14 @@ class GetStatsResponse(_message.Message):
     EMBEDDING_HITS_FIELD_NUMBER: _ClassVar[int]
     EMBEDDING_MISSES_FIELD_NUMBER: _ClassVar[int]
     LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    TIGHTENED_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_WRONG_FIELD_NUMBER: _ClassVar[int]
+    WRONG_SHARE_FIELD_NUMBER: _ClassVar[int]
+    WRONG_SHARE_LOWER_FIELD_NUMBER: _ClassVar[int]
+    WRONG_SHARE_UPPER_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_ALARMS_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     lookups: int
     exact_hits: int
     semantic_hits: int
@@ -183,4 +229,12 @@ class GetStatsResponse(_message.Message):
     embedding_hits: int
     embedding_misses: int
     local_only: int
-    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ..., local_only: _Optional[int] = ...) -> None: ...
+    tightened: int
+    verified: int
+    verified_wrong: int
+    wrong_share: float
+    wrong_share_lower: float
+    wrong_share_upper: float
+    threshold_alarms: int
+    threshold: float
+    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ..., local_only: _Optional[int] = ..., tightened: _Optional[int] = ..., verified: _Optional[int] = ..., verified_wrong: _Optional[int] = ..., wrong_share: _Optional[float] = ..., wrong_share_lower: _Optional[float] = ..., wrong_share_upper: _Optional[float] = ..., threshold_alarms: _Optional[int] = ..., threshold: _Optional[float] = ...) -> None: ...

@@ -50,6 +50,11 @@ class CacheServiceStub:
                 request_serializer=hedgerow_dot_cache_dot_v1_dot_cache__pb2.InvalidateRequest.SerializeToString,
                 response_deserializer=hedgerow_dot_cache_dot_v1_dot_cache__pb2.InvalidateResponse.FromString,
                 _registered_method=True)
+        self.ReportVerdict = channel.unary_unary(
+                '/hedgerow.cache.v1.CacheService/ReportVerdict',
+                request_serializer=hedgerow_dot_cache_dot_v1_dot_cache__pb2.ReportVerdictRequest.SerializeToString,
+                response_deserializer=hedgerow_dot_cache_dot_v1_dot_cache__pb2.ReportVerdictResponse.FromString,
+                _registered_method=True)
         self.WatchInvalidations = channel.unary_stream(
                 '/hedgerow.cache.v1.CacheService/WatchInvalidations',
                 request_serializer=hedgerow_dot_cache_dot_v1_dot_cache__pb2.WatchInvalidationsRequest.SerializeToString,
@@ -94,6 +99,16 @@ class CacheServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportVerdict(self, request, context):
+        """Reports whether an answer of the cache's was right for what was asked. An entry that was wrong is tightened: it is no
+        hit of what is merely alike any more, or only of what is nearer. Nothing loosens an entry but its removal. When it
+        returns, that is on disk, or in the shared store; while the shared store does not answer it ends with UNAVAILABLE
+        (`VERDICT_NOT_KEPT`) and a retry delay. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchInvalidations(self, request, context):
         """Streams removals as they happen, so that callers may keep copies. A copy is good only while this stream is open.
         """
@@ -132,6 +147,11 @@ def add_CacheServiceServicer_to_server(servicer, server):
                     servicer.Invalidate,
                     request_deserializer=hedgerow_dot_cache_dot_v1_dot_cache__pb2.InvalidateRequest.FromString,
                     response_serializer=hedgerow_dot_cache_dot_v1_dot_cache__pb2.InvalidateResponse.SerializeToString,
+            ),
+            'ReportVerdict': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportVerdict,
+                    request_deserializer=hedgerow_dot_cache_dot_v1_dot_cache__pb2.ReportVerdictRequest.FromString,
+                    response_serializer=hedgerow_dot_cache_dot_v1_dot_cache__pb2.ReportVerdictResponse.SerializeToString,
             ),
             'WatchInvalidations': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchInvalidations,
@@ -231,6 +251,33 @@ class CacheService:
             '/hedgerow.cache.v1.CacheService/Invalidate',
             hedgerow_dot_cache_dot_v1_dot_cache__pb2.InvalidateRequest.SerializeToString,
             hedgerow_dot_cache_dot_v1_dot_cache__pb2.InvalidateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportVerdict(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hedgerow.cache.v1.CacheService/ReportVerdict',
+            hedgerow_dot_cache_dot_v1_dot_cache__pb2.ReportVerdictRequest.SerializeToString,
+            hedgerow_dot_cache_dot_v1_dot_cache__pb2.ReportVerdictResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -494,6 +494,20 @@ class WarmResponse(_message.Message):
     problem: str
     def __init__(self, kind: _Optional[_Union[WarmKind, str]] = ..., replica: _Optional[str] = ..., prompt: _Optional[str] = ..., took_ms: _Optional[float] = ..., before_ms: _Optional[float] = ..., after_ms: _Optional[float] = ..., problem: _Optional[str] = ...) -> None: ...
 
+class ReportWrongRequest(_message.Message):
+    __slots__ = ("key", "question")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    question: str
+    def __init__(self, key: _Optional[str] = ..., question: _Optional[str] = ...) -> None: ...
+
+class ReportWrongResponse(_message.Message):
+    __slots__ = ("tightened",)
+    TIGHTENED_FIELD_NUMBER: _ClassVar[int]
+    tightened: bool
+    def __init__(self, tightened: _Optional[bool] = ...) -> None: ...
+
 class ConverseRequest(_message.Message):
     __slots__ = ("options", "audio", "interrupt")
     OPTIONS_FIELD_NUMBER: _ClassVar[int]

@@ -60,6 +60,11 @@ class GatewayServiceStub:
                 request_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmRequest.SerializeToString,
                 response_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmResponse.FromString,
                 _registered_method=True)
+        self.ReportWrong = channel.unary_unary(
+                '/hedgerow.gateway.v1.GatewayService/ReportWrong',
+                request_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ReportWrongRequest.SerializeToString,
+                response_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ReportWrongResponse.FromString,
+                _registered_method=True)
 
 
 class GatewayServiceServicer:
@@ -111,6 +116,15 @@ class GatewayServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportWrong(self, request, context):
+        """Reports that an answer of the cache's was wrong for what was asked: it is not given to that any more. To its own very
+        question it still is. Only of the caller's own entries; others are as if they did not exist. Counts as a request of
+        the tenant's quota. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -138,6 +152,11 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.Warm,
                     request_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmRequest.FromString,
                     response_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmResponse.SerializeToString,
+            ),
+            'ReportWrong': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportWrong,
+                    request_deserializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ReportWrongRequest.FromString,
+                    response_serializer=hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ReportWrongResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -276,6 +295,33 @@ class GatewayService:
             '/hedgerow.gateway.v1.GatewayService/Warm',
             hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmRequest.SerializeToString,
             hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.WarmResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportWrong(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hedgerow.gateway.v1.GatewayService/ReportWrong',
+            hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ReportWrongRequest.SerializeToString,
+            hedgerow_dot_gateway_dot_v1_dot_gateway__pb2.ReportWrongResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ sample, and for labels that are right.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
@@ -21,7 +22,7 @@ from services.cache.engines import Engine
 from services.cache.training.pairs import Pair, Parts
 from services.cache.vectors import Vector
 from services.cache.verdict import score
-from services.cache.verdict.bounds import clopper_pearson_upper
+from services.cache.verdict.bounds import clopper_pearson
 from services.cache.verdict.trained import Threshold, Trained
 from services.cache.verdict.verdicts import ByScore
 from services.cache.verdict.verifier import Verifier
@@ -54,20 +55,24 @@ def fitted(parts: Parts, engine: Engine, verifier: Verifier | None, made_of: dic
 def thresholds(scored: Sequence[Scored]) -> list[Threshold]:
     """For each limit that can be certified, its loosest threshold."""
     duplicates = sum(duplicate for _, duplicate in scored) or 1
+    allowed = {limit: most_wrong(limit, len(scored)) for limit in LIMITS}
     best: dict[float, Threshold] = {}
     wrong = found = 0
     for least, group in groupby(sorted(scored, reverse=True), key=lambda each: each[0]):
-        if least == _NO_HIT:
-            break
         labels = [duplicate for _, duplicate in group]
         found += sum(labels)
         wrong += len(labels) - sum(labels)
-        bound = clopper_pearson_upper(wrong, len(scored))
-        if bound > LIMITS[-1]:  # and it only grows as the threshold falls
+        if least == _NO_HIT or wrong > max(allowed.values()):
             break
         here = {"score": least, "lookups": len(scored), "wrong_hits": wrong, "found": found / duplicates}
-        best |= {limit: Threshold(wrong=limit, **here) for limit in LIMITS if bound <= limit}
+        best |= {limit: Threshold(wrong=limit, **here) for limit in LIMITS if wrong <= allowed[limit]}
     return [best[limit] for limit in LIMITS if limit in best]
+
+
+def most_wrong(limit: float, lookups: int) -> int:
+    """The most wrong hits for which their share is within `limit` with 95% confidence; -1 where not even none is."""
+    counts = range(int(limit * lookups) + 1)
+    return bisect_right(counts, limit, key=lambda wrong: clopper_pearson(wrong, lookups)[1]) - 1
 
 
 def _features(pairs: Sequence[Pair], engine: Engine, verifier: Verifier | None) -> list[tuple[dict[str, float], bool]]:

@@ -24,6 +24,7 @@ from services.runtime.errors import Exhausted
 
 Unseen = Callable[[str, str], str]  # how two texts differ in what their vectors do not show
 Pair = tuple[str, str]
+UNVERIFIED = "it could not be verified"
 
 _SECONDS = Histogram(
     "hedgerow_cache_verify_seconds", "Time to verify a pair of questions, without its wait for the thread.",
@@ -51,12 +52,14 @@ class Least:
 
 
 class Verdicts(Protocol):
-    """Judges near questions, the nearest first, at most `most` for one lookup."""
+    """Judges near questions, the nearest first, at most `most` for one lookup. `threshold`: the least score of a hit,
+    until more is known of a tenant's own."""
 
     most: int
+    threshold: float
 
-    def least(self, min_similarity: float | None) -> Least:
-        """For a request that says how similar a hit must be, or does not."""
+    def least(self, min_similarity: float | None, threshold: float) -> Least:
+        """For a request that says how similar a hit must be, or does not, where `threshold` is in force."""
 
     async def judge(self, asked: str, stored: str, tenant: str, similarity: float, deadline: Deadline) -> Judged:
         """A tenant's pair whose cosine is `similarity`. Too late is refused: it never raises."""
@@ -71,11 +74,11 @@ class ByCosine:
     most = 8  # the nearest may be refused while the next is right
 
     def __init__(self, threshold: float, unseen: Unseen):
-        self._threshold, self._unseen = threshold, unseen
+        self.threshold, self._unseen = threshold, unseen
 
-    def least(self, min_similarity: float | None) -> Least:
-        threshold = self._threshold if min_similarity is None else min_similarity
-        return Least(threshold, threshold)
+    def least(self, min_similarity: float | None, threshold: float) -> Least:
+        least = threshold if min_similarity is None else min_similarity
+        return Least(least, least)
 
     async def judge(self, asked: str, stored: str, tenant: str, similarity: float, deadline: Deadline) -> Judged:
         refused = _difference(asked, stored, tenant, self._unseen)
@@ -96,15 +99,14 @@ class ByScore:
         self, trained: Trained, verifier: Verifier | None, wrong: float, unseen: Unseen, timeout_s: float = 0.05
     ):
         self._trained, self._unseen, self._timeout_s = trained, unseen, timeout_s
-        self._least = trained.least(wrong)
+        self.threshold = trained.least(wrong)
         self._reading: Scheduler[Pair, float | None] | None = None
         if verifier:
             read = verifier.logit
             self._reading = Scheduler(lambda pairs: [read(*pair) for pair in pairs], 1, "verify", _SECONDS)
 
-    def least(self, min_similarity: float | None) -> Least:
-        floor = self._trained.floor
-        return Least(floor if min_similarity is None else max(floor, min_similarity), self._least)
+    def least(self, min_similarity: float | None, threshold: float) -> Least:
+        return Least(max(self._trained.floor, min_similarity or 0), threshold)
 
     async def judge(self, asked: str, stored: str, tenant: str, similarity: float, deadline: Deadline) -> Judged:
         if refused := _difference(asked, stored, tenant, self._unseen):
@@ -115,7 +117,7 @@ class ByScore:
         if self._reading:
             read = await self._verify(self._reading, (asked, stored), tenant, deadline)
             if read is None:
-                return Judged(refused="it could not be verified")
+                return Judged(refused=UNVERIFIED)
             verified = read
         known = score.features(asked, stored, tenant, similarity, verified)
         return Judged(score.score(self._trained.weights, self._trained.intercept, known))

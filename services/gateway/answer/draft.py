@@ -13,6 +13,7 @@ from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked, picture_lines
+from services.gateway.answer.judging import Judging
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.summaries import Summaries
@@ -66,6 +67,7 @@ class Backends:
     prompts: Prompts = Prompts()
     cascade: CascadeSettings = field(default_factory=CascadeSettings)
     tools: Toolbox | None = None
+    judging: Judging | None = None
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ _UNSURE = re.compile(
 )
 _JUDGE = "Is your last answer right, complete and to the point? Say yes or no, and nothing else."
 _YES = re.compile(r"\W*yes\b", re.IGNORECASE)
+_NO = re.compile(r"\W*no\b", re.IGNORECASE)
 _LONGEST = 100_000  # characters that are looked through
 
 
@@ -51,6 +52,11 @@ def to_judge(conversation: Iterable[chat_pb2.Message], answer: str) -> Iterator[
     yield from conversation
     yield chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=answer)
     yield chat_pb2.Message(role=chat_pb2.ROLE_USER, content=_JUDGE)
+
+
+def verdict(said: str) -> bool | None:
+    """What a judge says of an answer: whether it is right; None where that is not clear."""
+    return True if _YES.match(said) else False if _NO.match(said) else None
 
 
 def objection(said: str) -> str:

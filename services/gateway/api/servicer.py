@@ -32,6 +32,7 @@ from services.gateway.api import warm
 from services.gateway.api.batch import Allowed, Batch
 from services.gateway.api.conversation import Conversation, opening
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
+from services.gateway.api.reports import report_wrong
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BudgetSpent
@@ -159,6 +160,10 @@ class GatewayServicer:
                     yield response
         finally:
             place.settle(0)
+
+    async def ReportWrong(self, request: pb.ReportWrongRequest, call: Call) -> pb.ReportWrongResponse:
+        credential = self.authorize(call.metadata, call.peer)
+        return await report_wrong(request, credential.tenant, call, self._backends.cache, self._admission)
 
     def drain(self) -> None:
         """End the conversations, which would never end by themselves, and what nobody waits for."""

@@ -111,6 +111,7 @@ class _App:
         yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(aside, parts.hearing))
         yield self._route("POST", "/v1/embeddings", caching.embed)
         yield self._route("GET", "/v1/cache/stats", caching.stats)
+        yield self._route("POST", "/v1/cache/wrong", caching.report_wrong)
         yield self._route("DELETE", "/v1/cache", caching.remove)
         yield self._route("DELETE", "/v1/cache/{key}", caching.remove)
         yield self._route("GET", "/v1/models", models.list)

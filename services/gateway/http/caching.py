@@ -10,6 +10,7 @@ from google.protobuf.json_format import MessageToDict
 
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.admission.identity import LOCAL
+from services.gateway.api.reports import to_report
 from services.gateway.http.aside import Aside
 from services.gateway.http.errors import ModelUnknown, NotOffered
 from services.gateway.http.exchange import Exchange
@@ -24,7 +25,7 @@ _ANY = ("auto", "default")
 
 
 class Caching:
-    """Serves `/v1/embeddings`, `/v1/cache/stats` and the removal of entries."""
+    """Serves `/v1/embeddings`, `/v1/cache/stats`, the removal of entries and reports of wrong ones."""
 
     def __init__(self, aside: Aside, cache: Cache | None):
         self._aside, self._cache = aside, cache
@@ -53,9 +54,10 @@ class Caching:
         if not (self._aside.settings.http.metrics or _alone(exchange)):
             raise NotOffered("cache/stats: tell of all tenants; HEDGEROW_GATEWAY_HTTP__METRICS=true serves them")
         async with self._aside.admitted(exchange) as admitted:
-            counts = await cache.stats(admitted.timeout_s, admitted.metadata)
+            counts = await cache.stats(admitted.tenant, admitted.timeout_s, admitted.metadata)
             told = MessageToDict(counts, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-            await exchange.reply.whole(200, compact({name: int(count) for name, count in told.items()}))
+            numbers = {name: int(each) if isinstance(each, str) else each for name, each in told.items()}
+            await exchange.reply.whole(200, compact(numbers))
 
     async def remove(self, exchange: Exchange) -> None:
         """One entry, or all of the tenant's."""
@@ -68,6 +70,14 @@ class Caching:
         async with self._aside.admitted(exchange) as admitted:
             removed = await cache.invalidate(request, admitted.timeout_s, admitted.metadata)
             await exchange.reply.whole(200, compact({"removed": removed}))
+
+    async def report_wrong(self, exchange: Exchange) -> None:
+        """An answer was wrong for what was asked."""
+        cache, tenant, body = self._there("cache/wrong"), exchange.credential.tenant.name, await exchange.fields()
+        request = to_report(body.needed("key"), body.text("question"), tenant)
+        async with self._aside.admitted(exchange) as admitted:
+            tightened = await cache.report(request, admitted.timeout_s, admitted.metadata)
+            await exchange.reply.whole(200, compact({"tightened": tightened}))
 
     def _there(self, what: str) -> Cache:
         if self._cache is None:

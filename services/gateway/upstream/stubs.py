@@ -64,6 +64,7 @@ class Cache:
         self._embed = _unary(channel, cache_pb2, "CacheService", "Embed")
         self._stats = _unary(channel, cache_pb2, "CacheService", "GetStats")
         self._invalidate = _unary(channel, cache_pb2, "CacheService", "Invalidate")
+        self._report = _unary(channel, cache_pb2, "CacheService", "ReportVerdict")
 
     async def embed(
         self, request: cache_pb2.EmbedRequest, timeout_s: float, metadata: Metadata
@@ -71,15 +72,21 @@ class Cache:
         pending = Pending(self._embed(request, timeout=timeout_s, metadata=metadata), "cache")
         return await pending.reply()  # type: ignore[no-any-return]
 
-    async def stats(self, timeout_s: float, metadata: Metadata) -> cache_pb2.GetStatsResponse:
-        """Counts of the replica that these metadata lead to."""
-        pending = Pending(self._stats(cache_pb2.GetStatsRequest(), timeout=timeout_s, metadata=metadata), "cache")
+    async def stats(self, tenant: str, timeout_s: float, metadata: Metadata) -> cache_pb2.GetStatsResponse:
+        """Counts of the replica that these metadata lead to, and a tenant's threshold."""
+        request = cache_pb2.GetStatsRequest(tenant=tenant)
+        pending = Pending(self._stats(request, timeout=timeout_s, metadata=metadata), "cache")
         return await pending.reply()  # type: ignore[no-any-return]
 
     async def invalidate(self, request: cache_pb2.InvalidateRequest, timeout_s: float, metadata: Metadata) -> int:
         """How many entries were removed."""
         pending = Pending(self._invalidate(request, timeout=timeout_s, metadata=metadata), "cache")
         return int((await pending.reply()).removed)
+
+    async def report(self, request: cache_pb2.ReportVerdictRequest, timeout_s: float, metadata: Metadata) -> bool:
+        """Whether an entry was tightened. `metadata` says whose it is."""
+        pending = Pending(self._report(request, timeout=timeout_s, metadata=metadata), "cache")
+        return bool((await pending.reply()).tightened)
 
     def lookup(self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata) -> Pending:
         """Start a lookup that ends after `timeout_s` at the latest."""

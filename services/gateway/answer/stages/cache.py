@@ -45,6 +45,7 @@ class CacheStage(AnswerStage):
         super().__init__(draft)
         self._lookup: tuple[Pending, SharedPermit, Running] | None = None
         self._near: tuple[Near, Running] | None = None  # an answer that waits for the guard
+        self._sample: cache_pb2.Sample | None = None  # what the cache wants to be judged
 
     @classmethod
     def wanted(cls, needs: Needs) -> bool:
@@ -101,7 +102,8 @@ class CacheStage(AnswerStage):
         ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, problem.outline)
 
     def after_final(self, final: pb.Final) -> None:
-        """Have it stored, by the first of those who share it."""
+        """Have it stored, by the first of those who share it, and what the cache has drawn judged."""
+        self._have_judged()
         draft, generation = self.draft, self.draft.generation
         if draft.cached is None or generation is None or generation.report.stored or not _is_storable(final):
             return
@@ -114,6 +116,12 @@ class CacheStage(AnswerStage):
         )
         request = cache_pb2.StoreRequest(question=draft.cached, answer=answer)
         draft.backends.write_behind.store(draft.key, request, generation.job.known)
+
+    def _have_judged(self) -> None:
+        draft, sample = self.draft, self._sample
+        if sample is None or draft.backends.judging is None or draft.private or draft.question.pixels:
+            return
+        draft.backends.judging.submit(sample, draft.for_model(), draft.tenant, draft.ledger.span)
 
     def leave(self) -> None:
         if self._near:
@@ -168,6 +176,7 @@ class CacheStage(AnswerStage):
         stage.detail = cache_pb2.Verdict.Name(found.verdict).removeprefix("VERDICT_").lower()
         if similarity is not None and verdict != pb.CACHE_VERDICT_EXACT:
             stage.detail += f", nearest {similarity:.3f}{f' refused: {found.refused}' if found.refused else ''}"
+        self._sample = found.sample if found.HasField("sample") else None
         l1.removals.learn(found.epoch)
         draft.known = replace(draft.known, epoch=found.epoch or draft.known.epoch, key=found.key)
         if verdict == pb.CACHE_VERDICT_MISS:

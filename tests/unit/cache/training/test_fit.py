@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from services.cache.training import fit
 from services.cache.training.pairs import Pair, Parts
-from services.cache.verdict.bounds import clopper_pearson_upper
+from services.cache.verdict.bounds import clopper_pearson
 from tests.unit.cache.conftest import BagOfWords
 
 SCORED = st.lists(st.tuples(st.sampled_from([-1.0, 0.2, 0.5, 0.8, 0.9, 1.0]), st.booleans()), min_size=1, max_size=300)
@@ -25,9 +25,14 @@ def test_every_threshold_holds_its_limit_and_the_next_looser_does_not(scored: li
         held = [
             step
             for step in steps
-            if clopper_pearson_upper(sum(s >= step and not right for s, right in scored), len(scored)) <= limit
+            if clopper_pearson(sum(s >= step and not right for s, right in scored), len(scored))[1] <= limit
         ]
         assert (certified[limit].score if limit in certified else None) == (min(held) if held else None)
+
+
+@pytest.mark.parametrize(("most", "lookups"), [(38, 5_000), (83, 10_000), (0, 299), (-1, 298)])
+def test_how_many_wrong_hits_one_percent_allows(most: int, lookups: int) -> None:
+    assert fit.most_wrong(0.01, lookups) == most
 
 
 def test_what_is_no_hit_counts_as_a_lookup() -> None:

@@ -1,33 +1,60 @@
-"""How large a share may be."""
+"""Bounds of a share, by simulation and against what is known."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cache.verdict.bounds import clopper_pearson_lower, clopper_pearson_upper
+from services.cache.verdict import bounds
+
+SAMPLES = st.integers(1, 3_000).flatmap(lambda count: st.tuples(st.integers(0, count), st.just(count)))
 
 
-@pytest.mark.parametrize(("wrong", "lookups", "allowed"), [(38, 5_000, 0.01), (83, 10_000, 0.01), (0, 299, 0.01)])
-def test_the_most_wrong_hits_that_a_limit_of_one_percent_allows(wrong: int, lookups: int, allowed: float) -> None:
-    assert clopper_pearson_upper(wrong, lookups) <= allowed < clopper_pearson_upper(wrong + 1, lookups)
+@pytest.mark.parametrize(
+    ("hits", "count", "low", "high"),
+    # R: binom.test(hits, count, alternative = "greater" and "less")$conf.int
+    [(0, 100, 0.0, 0.02951), (5, 100, 0.01991, 0.10225), (38, 5_000, 0.0056969, 0.0099499), (7, 7, 0.65184, 1.0)],
+)
+def test_clopper_pearson_is_as_published(hits: int, count: int, low: float, high: float) -> None:
+    assert bounds.clopper_pearson(hits, count) == pytest.approx((low, high), rel=1e-3)
 
 
-def test_the_bounds_are_those_of_the_textbook() -> None:
-    # R: binom.test(5, 100, alternative = "less") and "greater", conf.level 0.95
-    assert clopper_pearson_upper(5, 100) == pytest.approx(0.10225, abs=1e-4)
-    assert clopper_pearson_lower(5, 100) == pytest.approx(0.01991, abs=1e-4)
+@pytest.mark.parametrize("share", [0.003, 0.01, 0.05, 0.3])
+def test_a_share_leaves_its_bounds_in_one_of_twenty_runs_at_the_most_however_often_one_looks(share: float) -> None:
+    rng, runs, below, above = random.Random(f"{share}"), 300, 0, 0
+    for _ in range(runs):
+        hits, low, high = 0, True, True
+        for count in range(1, 1_001):
+            hits += rng.random() < share
+            if count % 10 == 0:
+                low = low and bounds.lower(hits, count) <= share
+                high = high and share <= bounds.upper(hits, count)
+        below, above = below + (not low), above + (not high)
+    noise = 0.04  # three standard deviations of 300 runs
+    assert below / runs <= 0.05 + noise
+    assert above / runs <= 0.05 + noise
 
 
-@given(st.integers(0, 400), st.integers(1, 400))
-def test_the_share_that_was_seen_lies_between_the_bounds(one: int, other: int) -> None:
-    successes, trials = min(one, other), max(one, other)
-    seen = successes / trials
-    assert 0 <= clopper_pearson_lower(successes, trials) <= seen + 1e-6
-    assert seen <= clopper_pearson_upper(successes, trials) <= 1
+@given(SAMPLES)
+def test_bounds_hold_what_was_seen_and_more_than_one_look_would(sample: tuple[int, int]) -> None:
+    hits, count = sample
+    low, high = bounds.lower(hits, count), bounds.upper(hits, count)
+    assert 0 <= low <= hits / count <= high <= 1
+    once = bounds.clopper_pearson(hits, count)
+    if count >= 100:
+        assert low <= once[0] + 1e-9
+        assert high >= once[1] - 1e-9
 
 
-def test_of_nothing_everything_is_possible() -> None:
-    assert clopper_pearson_upper(0, 0) == 1
-    assert clopper_pearson_lower(0, 0) == 0
+@given(SAMPLES)
+def test_one_more_hit_raises_both_bounds_and_one_more_miss_lowers_them(sample: tuple[int, int]) -> None:
+    hits, count = sample
+    for bound in (bounds.lower, bounds.upper):
+        assert bound(hits, count + 1) <= bound(hits, count) + 1e-9 <= bound(hits + 1, count + 1) + 2e-9
+
+
+def test_38_wrong_of_5000_are_within_1_percent_by_one_look() -> None:
+    assert bounds.clopper_pearson(38, 5_000)[1] <= 0.01 < bounds.clopper_pearson(39, 5_000)[1]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from services.cache.verdict.verdicts import ByCosine, ByScore, Judged, Verdicts
+from services.cache.verdict.verdicts import ByCosine, ByScore, Judged, Least, Verdicts
 from services.runtime.deadline import Deadline
 from tests.unit.cache.verdict.made import made
 
@@ -64,7 +64,8 @@ async def test_by_cosine_a_doubt_is_enough() -> None:
 
 async def test_by_cosine_a_request_may_have_its_own_threshold() -> None:
     verdicts = ByCosine(0.9, lambda a, b: "")
-    assert (verdicts.least(None).score, verdicts.least(0.6).score, verdicts.least(1.0).similarity) == (0.9, 0.6, 1.0)
+    asked = [verdicts.least(min_similarity, threshold=0.92) for min_similarity in (None, 0.6, 1.0)]
+    assert asked == [Least(0.92, 0.92), Least(0.6, 0.6), Least(1.0, 1.0)]
 
 
 async def test_the_verifier_decides_where_embeddings_are_near(by_score: OpenVerdicts) -> None:
@@ -109,10 +110,9 @@ async def test_a_late_verifier_has_said_no_and_the_next_is_asked_again(by_score:
 
 async def test_no_request_loosens_what_was_certified(by_score: OpenVerdicts) -> None:
     verdicts = by_score(None)
-    assert verdicts.least(None) == verdicts.least(0.5)
-    assert verdicts.least(0.97).similarity == 0.97
-    assert verdicts.least(0.97).score == verdicts.least(None).score == 0.9
+    asked = [verdicts.least(min_similarity, verdicts.threshold) for min_similarity in (None, 0.5, 0.97)]
+    assert asked == [Least(0.75, 0.9), Least(0.75, 0.9), Least(0.97, 0.9)]
 
 
 async def test_without_a_certified_threshold_nothing_is_a_hit(by_score: OpenVerdicts) -> None:
-    assert by_score(None, wrong=0.001).least(None).score > 1
+    assert by_score(None, wrong=0.001).threshold > 1

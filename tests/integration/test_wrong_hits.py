@@ -1,0 +1,119 @@
+"""A tenant reports a wrong hit, by every door, and does not get it again; another tenant cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hedgerow import Answer, AsyncClient, Client, InvalidArgument
+from tests.conftest import Start
+from tests.integration.command import run
+from tests.integration.http_gateway import start_http_gateway
+from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.waiting import until
+
+pytestmark = pytest.mark.mesh
+
+CAPITAL, REWORDED = "What is the capital of France?", "Tell me the capital of France."
+FARTHER = "Please tell me, what is the capital city of France?"
+KEYS = {  # SHA-256 of the tenants' keys, `secret` and `test`
+    "acme": {"keys": ["2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"]},
+    "umbra": {"keys": ["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]},
+}
+
+
+async def test_a_wrong_hit_that_is_reported_never_comes_again(
+    start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
+) -> None:
+    llm.script = [*words("Paris."), end()]
+    cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
+    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=json.dumps(KEYS))
+    target = gateway.process.spec.address
+
+    async with AsyncClient(target, api_key="secret") as acme, AsyncClient(target, api_key="test") as umbra:
+
+        async def ask(text: str) -> Answer:
+            return await acme.ask(text, model="m", min_similarity=0.8)
+
+        hit = await until(lambda: ask(CAPITAL), holds=lambda answer: answer.cache.key)  # stored
+        for alike in (REWORDED, FARTHER):
+            answer = await ask(alike)
+            assert (answer.cache.verdict, answer.cache.key) == ("semantic", hit.cache.key)
+
+        # Another tenant, who may work the key out, changes nothing and is told nothing.
+        assert not await umbra.report_wrong(answer)
+        assert not await umbra.report_wrong("0" * 64)
+        assert (await ask(FARTHER)).cache.verdict == "semantic"
+        for key, question in (("nonsense", None), (hit.cache.key, " ")):
+            with pytest.raises(InvalidArgument):
+                await acme.report_wrong(key, question)
+
+        assert await acme.report_wrong(answer, FARTHER)
+        assert (await ask(FARTHER)).cache.key != hit.cache.key
+        assert (await ask(REWORDED)).cache.verdict == "semantic"  # it is nearer
+        with Client(target, api_key="secret") as blocking:
+            assert blocking.report_wrong(hit.cache.key, REWORDED)
+        assert (await ask(REWORDED)).cache.key != hit.cache.key
+        assert (await ask(CAPITAL)).cache.verdict == "exact"
+
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
+        body = {"key": hit.cache.key, "question": REWORDED}
+        for key, tightened in (("secret", True), ("test", False)):
+            told = await http.post("/v1/cache/wrong", json=body, headers={"x-api-key": key})
+            assert told.json() == {"tightened": tightened}
+        assert (await http.post("/v1/cache/wrong", json=body)).status_code == 401
+        assert (await http.post("/v1/cache/wrong", json={}, headers={"x-api-key": "secret"})).status_code == 400
+
+    for key, expected in (("secret", (0, {"tightened": True})), ("test", (1, {"tightened": False}))):
+        command = ("cache", "wrong", hit.cache.key, "--gateway", target, "--api-key", key, "--json")
+        code, out, _ = await run(*command)
+        assert (code, json.loads(out)) == expected
+
+
+async def test_reports_are_requests_of_the_tenants_quota(
+    start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
+) -> None:
+    tenants = {"acme": {**KEYS["acme"], "requests_per_s": 0.01, "requests_burst": 2}}
+    cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
+    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=json.dumps(tenants))
+    async with httpx.AsyncClient(base_url=gateway.url, headers={"x-api-key": "secret"}, timeout=20) as http:
+        codes = [(await http.post("/v1/cache/wrong", json={"key": "0" * 64})).status_code for _ in range(4)]
+    assert codes[-1] == 429
+
+
+async def test_a_hit_that_a_judge_refuses_is_measured_and_never_comes_again(
+    start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
+) -> None:
+    llm.script = [*words("Paris."), end()]
+    settings = {"verify_share": 1, "similarity_threshold": 0.8, "model_cache": str(model_cache)}
+    cache = await start("cache", database=str(tmp_path / "cache.db"), **settings)
+    async with scripted_llm() as judge:
+        judge.script = [*words("No."), end()]
+        models = json.dumps({"m": llm.target, "judge": judge.target})
+        address = cache.spec.address
+        gateway = await start_http_gateway(
+            start, llm, cache_address=address, llm_addresses=models, judge=json.dumps({"model": "judge"})
+        )
+        async with AsyncClient(gateway.process.spec.address) as client:
+            hit = await until(lambda: client.ask(CAPITAL, model="m"), holds=lambda each: each.cache.key)
+            assert judge.requests == []  # an exact hit is no candidate
+            assert (await client.ask(REWORDED, model="m")).cache.key == hit.cache.key
+            again = await until(
+                lambda: client.ask(REWORDED, model="m"), holds=lambda each: each.cache.verdict != "semantic"
+            )
+            assert again.cache.key != hit.cache.key
+        asked = [message.content for message in judge.requests[0].messages]
+        assert asked[:2] == [REWORDED, "Paris."]
+
+    (told,) = json.loads((await run("cache", "stats", "--cache", address, "--json"))[1])["caches"]
+    assert (told["verified"], told["verified_wrong"], told["tightened"]) == (1, 1, 1)
+    assert 0 < told["wrong_share_lower"] < told["wrong_share"] <= told["wrong_share_upper"] <= 1
+    assert told["threshold"] >= 0.8
+    shown = (await run("cache", "stats", "--cache", address))[1]
+    assert "%" in shown
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
+        by_http = (await http.get("/v1/cache/stats")).json()
+    assert (by_http["verified"], by_http["wrong_share"]) == (1, told["wrong_share"])

@@ -1,0 +1,125 @@
+"""Which lookups are drawn to be judged, and what comes of a verdict, through the contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from services.cache.answers import Verdict
+from services.cache.config import CacheSettings
+from services.cache.servicer import CacheServicer
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.verification import Verification
+from services.runtime.errors import InvalidInput
+from tests.unit.cache.conftest import Bench, OpenCache, identity, question
+from tests.unit.cache.test_answers import CAPITAL, NEVER, REWORDED, store
+from tests.unit.cache.test_servicer import ANSWER, CALL
+
+UNLIKE, NEAR_MISS = "an entirely unrelated thing", 0.99
+
+
+def draw_all(default: float = 0.8) -> Verification:
+    return Verification(Thresholds(default, 0.01), share=1.0)
+
+
+def served(bench: Bench) -> CacheServicer:
+    return CacheServicer(bench.answers, CacheSettings())
+
+
+async def look_up(servicer: CacheServicer, text: str, **fields: object) -> cache_pb2.LookupResponse:
+    return await servicer.Lookup(cache_pb2.LookupRequest(question=question(text), **fields), CALL)
+
+
+@pytest.mark.parametrize("threshold", [0.8, NEAR_MISS])
+async def test_hits_and_near_misses_are_drawn_alike_with_all_that_a_judge_needs(
+    open_cache: OpenCache, threshold: float
+) -> None:
+    servicer = served(open_cache(verification=draw_all(threshold)))
+    stored = cache_pb2.StoreRequest(question=question(CAPITAL.asked), answer=ANSWER)
+    key = (await servicer.Store(stored, CALL)).key
+    found = await look_up(servicer, REWORDED.asked)
+    sample = found.sample
+    assert (found.verdict == cache_pb2.VERDICT_SEMANTIC) == sample.accepted == (threshold == 0.8)
+    assert (sample.key, sample.asked, sample.answer) == (key, CAPITAL.asked, ANSWER)
+    assert sample.score == found.similarity
+
+
+async def test_the_coin_is_tossed_for_candidates_alone_and_before_anybody_knows_if_they_are_given(
+    open_cache: OpenCache,
+) -> None:
+    tosses: list[float] = []
+
+    def toss() -> float:
+        tosses.append(0.5)
+        return 0.5
+
+    bench = open_cache(verification=Verification(Thresholds(0.8, 0.01), share=0.5, toss=toss))
+    servicer = served(bench)
+    await store(bench, CAPITAL, ANSWER.SerializeToString())
+    for text, min_similarity, tossed in (
+        (CAPITAL.asked, None, 0),  # exact
+        (UNLIKE, None, 0),
+        ("what is the capital of france please 7", None, 0),  # its facts differ
+        (REWORDED.asked, 1, 0),
+        (REWORDED.asked, None, 1),
+        (REWORDED.asked, NEAR_MISS, 1),
+    ):
+        tosses.clear()
+        found = await look_up(servicer, text, min_similarity=min_similarity)
+        assert len(tosses) == tossed
+        assert not found.HasField("sample")  # 0.5 is not below 0.5
+
+
+async def test_without_a_share_nothing_below_the_threshold_is_looked_at(open_cache: OpenCache) -> None:
+    bench = open_cache(verification=Verification(Thresholds(NEAR_MISS, 0.01)))
+    await store(bench, CAPITAL)
+    found = await bench.answers.lookup(REWORDED, None, NEVER)
+    assert (found.candidate, found.sample) == (False, None)
+    assert bench.answers.verification.thresholds.of("acme") == NEAR_MISS
+
+
+async def test_a_hit_that_is_judged_wrong_never_comes_again_and_a_near_miss_changes_no_entry(
+    open_cache: OpenCache,
+) -> None:
+    servicer = served(bench := open_cache(verification=draw_all()))
+    await store(bench, CAPITAL, ANSWER.SerializeToString())
+    near = (await look_up(servicer, REWORDED.asked, min_similarity=NEAR_MISS)).sample
+    report = cache_pb2.ReportVerdictRequest(tenant="acme", sample=near)
+    assert not (await servicer.ReportVerdict(report, CALL)).tightened
+    hit = await look_up(servicer, REWORDED.asked)
+    assert hit.verdict == cache_pb2.VERDICT_SEMANTIC
+    theirs = cache_pb2.ReportVerdictRequest(tenant="globex", sample=hit.sample)
+    assert not (await servicer.ReportVerdict(theirs, CALL)).tightened
+    assert (await look_up(servicer, REWORDED.asked)).verdict == cache_pb2.VERDICT_SEMANTIC
+    report = cache_pb2.ReportVerdictRequest(tenant="acme", sample=hit.sample)
+    assert (await servicer.ReportVerdict(report, CALL)).tightened
+    assert (await look_up(servicer, REWORDED.asked)).verdict == cache_pb2.VERDICT_MISS
+    assert bench.answers.verification.thresholds.measured.wrong == 2
+
+
+async def test_a_tenant_whose_hits_are_off_is_sampled_on_and_comes_back(open_cache: OpenCache) -> None:
+    bench = open_cache(verification=draw_all())
+    thresholds = bench.answers.verification.thresholds
+    await store(bench, CAPITAL)
+    for _ in range(200):
+        thresholds.verify("acme", 1.0, True, right=False)
+    assert thresholds.of("acme") > 1
+    found = await bench.answers.lookup(REWORDED, None, NEVER)
+    assert (found.verdict, found.sample and found.sample.accepted) == (Verdict.MISS, False)
+    theirs = identity(CAPITAL.asked, tenant="globex")
+    await store(bench, theirs)
+    found = await bench.answers.lookup(identity(REWORDED.asked, tenant="globex"), None, NEVER)
+    assert found.verdict is Verdict.SEMANTIC
+    for _ in range(6_000):
+        thresholds.verify("acme", 0.76, False, right=True)
+    assert (await bench.answers.lookup(REWORDED, None, NEVER)).verdict is Verdict.SEMANTIC
+
+
+@pytest.mark.parametrize(
+    "sample", [{"key": "0"}, {"score": 1.1}, {"score": float("nan")}], ids=["key", "score", "not a number"]
+)
+async def test_a_sample_that_is_none_is_refused(open_cache: OpenCache, sample: dict[str, object]) -> None:
+    servicer = served(open_cache())
+    request = cache_pb2.ReportVerdictRequest(tenant="acme", sample=cache_pb2.Sample(**{"key": "0" * 64, **sample}))
+    with pytest.raises(InvalidInput, match=r"sample\."):
+        await servicer.ReportVerdict(request, CALL)
