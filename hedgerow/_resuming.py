@@ -48,6 +48,8 @@ class Resuming:
             case "delta":
                 self._text.append(event.delta.text)
                 self._tokens += event.delta.tokens
+            case "patch" if event.patch.replaces:
+                self._text = [event.patch.text]
             case "reasoning" | "tool_call":
                 self._whole = False
             case "accepted" if not self._budget_ms:

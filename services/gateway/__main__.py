@@ -25,6 +25,7 @@ from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
+from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
 from services.gateway.http.app import Parts, make_app
@@ -76,7 +77,18 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         prompts = _prompts(settings, models, stack)
         toolbox = make_toolbox(settings, fleet.retry, channels.__getitem__)
         backends = Backends(
-            cache, cache_breaker, fleet, routes, l1, write_behind, models, fallbacks, prompts, settings.cascade, toolbox
+            cache,
+            cache_breaker,
+            fleet,
+            routes,
+            l1,
+            write_behind,
+            models,
+            fallbacks,
+            prompts,
+            settings.cascade,
+            toolbox,
+            Forms(settings.response_format.check_ms),
         )
         identity = _identity(settings)
         admission = AdmissionControl(

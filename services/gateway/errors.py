@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.runtime.errors import Forbidden, Missing, TooLate, Unauthenticated, Unavailable
+from services.runtime.errors import Faulty, Forbidden, Missing, TooLate, Unauthenticated, Unavailable
 
 
 class KeyUnknown(Unauthenticated):
@@ -33,6 +33,12 @@ class GuardLate(TooLate):
     """The guard was not done in time, and its setting is to let nothing pass."""
 
     reason = "GUARD_LATE"
+
+
+class FormBroken(Faulty):
+    """The answer does not match the request's `response_format`. Says where, and quotes nothing of the answer."""
+
+    reason = "FORM_BROKEN"
 
 
 class ModelUnavailable(Unavailable):
