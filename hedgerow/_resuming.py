@@ -89,6 +89,9 @@ class Resuming:
         """Have a model go on from the text, where it could know how: not in the middle of a thought, or of a form."""
         if not self._whole or request.tools or request.mesh_tools or request.HasField("response_format"):
             return False
+        if request.cascade.at_once:  # nobody may have found the text good yet
+            return False
+        request.ClearField("cascade")  # the text has passed, or is the better model's
         request.prefix += "".join(self._text)
         if request.sampling.HasField("max_tokens"):
             request.sampling.max_tokens -= self._tokens
