@@ -270,6 +270,14 @@ async def test_at_once_what_was_said_stays_where_there_is_nothing_better(better:
     assert not scene.write_behind.stored
 
 
+async def test_at_once_what_the_guard_holds_back_of_an_answer_that_stays_leaves_after_it():
+    scene = cascading(text("I don't know. "), finish("It may be Lyon"), better=ScriptedLlm(finish()))
+    guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)
+    events = await scene.events(cascade=AT_ONCE, guard=guard)
+    assert events[-1].final.text == said_of(events)[-1] == "I don't know. It may be Lyon"
+    assert not [event for event in events if event.HasField("patch")]
+
+
 async def test_at_once_a_fast_model_that_breaks_in_mid_answer_is_replaced():
     scene = cascading(text("Lyo"), Unavailable("quick: broke"))
     events = await scene.events(cascade=AT_ONCE)
