@@ -175,116 +175,141 @@ def told(error: FormBroken) -> list[tuple[str, str]]:
 
 
 @pytest.mark.paused
-class TestAnAnswer:
-    async def test_that_matches_is_told_so_and_kept(self) -> None:
-        asked = scene(FIVE, cache=ScriptedCache(MISS))
-        final = await asked.final(**WANTED)
-        assert (final.text, made(final), outcomes(final)["form"]) == (FIVE, [("form", "valid")], "OK")
-        assert not final.degraded
-        assert len(asked.write_behind.stored) == 1
+async def test_an_answer_that_matches_is_told_so_and_kept() -> None:
+    asked = scene(FIVE, cache=ScriptedCache(MISS))
+    final = await asked.final(**WANTED)
+    assert (final.text, made(final), outcomes(final)["form"]) == (FIVE, [("form", "valid")], "OK")
+    assert not final.degraded
+    assert len(asked.write_behind.stored) == 1
 
-    @pytest.mark.parametrize("said", [PROSE, '{"sum": "5"}'])
-    async def test_that_does_not_is_an_error_with_where_and_no_word_of_it(self, said: str) -> None:
-        asked = scene(said, cache=ScriptedCache(MISS))
-        error, events = await broken(asked)
-        assert said_of(events) == ["", said[:5], said]
-        assert not any(event.HasField("final") for event in events)
-        assert told(error) == [("form", "failed")]
-        assert "five" not in error.message
-        assert '"5"' not in error.message
-        assert not asked.write_behind.stored
-        assert len(asked.llms["small"].calls) == 1
-        assert asked.billed == [10]
 
-    async def test_is_repaired_once_where_that_is_wanted(self) -> None:
-        asked = scene(PROSE, FIVE, cache=ScriptedCache(MISS))
-        events = await asked.events(**WANTED, repair=True)
-        assert said_of(events) == ["", "It is", PROSE, FIVE]
-        final = events[-1].final
-        assert (final.text, made(final), outcomes(final)["form"]) == (FIVE, [("form", "repaired")], "REPLACED")
-        assert [event.patch.stage for event in events if event.HasField("patch")] == ["form"]
-        assert not final.patches
-        assert asked.billed == [20]
-        again = asked.llms["small"].requests[1]
-        assert again.response_format == form(SUM)
-        assert [message.content for message in again.messages][-2] == PROSE
-        assert "it is no JSON" in again.messages[-1].content
-        assert json.dumps(SUM) in again.messages[-1].content
-        assert [stored.answer.text for stored in asked.write_behind.stored] == [FIVE]
+@pytest.mark.paused
+@pytest.mark.parametrize("said", [PROSE, '{"sum": "5"}'])
+async def test_an_answer_that_does_not_is_an_error_with_where_and_no_word_of_it(said: str) -> None:
+    asked = scene(said, cache=ScriptedCache(MISS))
+    error, events = await broken(asked)
+    assert said_of(events) == ["", said[:5], said]
+    assert not any(event.HasField("final") for event in events)
+    assert told(error) == [("form", "failed")]
+    assert "five" not in error.message
+    assert '"5"' not in error.message
+    assert not asked.write_behind.stored
+    assert len(asked.llms["small"].calls) == 1
+    assert asked.billed == [10]
 
-    async def test_is_repaired_once_and_not_twice(self) -> None:
-        asked = scene(PROSE, '{"sum": "5"}', FIVE)
-        error, events = await broken(asked, repair=True)
-        assert told(error) == [("form", "failed")]
-        assert "asked again: #/properties/sum/type" in error.message
-        assert said_of(events)[-1] == PROSE
-        assert not [event for event in events if event.HasField("patch")]
-        assert len(asked.llms["small"].calls) == 2
 
-    @pytest.mark.parametrize("then", [(Unavailable("gone"),), (None,), (finish("{", LENGTH),)])
-    async def test_is_an_error_where_nothing_comes_of_the_repair(self, then: tuple[Any, ...]) -> None:
-        asked = scene(PROSE)
-        asked.llms["small"]._scripts.append(then)
-        error, _ = await broken(asked, repair=True)
-        assert "asked again" in error.message
+@pytest.mark.paused
+async def test_an_answer_is_repaired_once_where_that_is_wanted() -> None:
+    asked = scene(PROSE, FIVE, cache=ScriptedCache(MISS))
+    events = await asked.events(**WANTED, repair=True)
+    assert said_of(events) == ["", "It is", PROSE, FIVE]
+    final = events[-1].final
+    assert (final.text, made(final), outcomes(final)["form"]) == (FIVE, [("form", "repaired")], "REPLACED")
+    assert [event.patch.stage for event in events if event.HasField("patch")] == ["form"]
+    assert not final.patches
+    assert asked.billed == [20]
+    again = asked.llms["small"].requests[1]
+    assert again.response_format == form(SUM)
+    assert [message.content for message in again.messages][-2] == PROSE
+    assert "it is no JSON" in again.messages[-1].content
+    assert json.dumps(SUM) in again.messages[-1].content
+    assert [stored.answer.text for stored in asked.write_behind.stored] == [FIVE]
 
-    async def test_is_not_repaired_without_the_time_for_it(self) -> None:
-        asked = scene(PROSE, FIVE, pause_s=0.6)
-        error, _ = await broken(asked, repair=True)
-        assert "it took 600 ms, and 390 ms are left" in error.message
-        assert len(asked.llms["small"].calls) == 1
 
-    async def test_is_not_repaired_where_a_model_may_be_asked_once(self) -> None:
+@pytest.mark.paused
+async def test_an_answer_is_repaired_once_and_not_twice() -> None:
+    asked = scene(PROSE, '{"sum": "5"}', FIVE)
+    error, events = await broken(asked, repair=True)
+    assert told(error) == [("form", "failed")]
+    assert "asked again: #/properties/sum/type" in error.message
+    assert said_of(events)[-1] == PROSE
+    assert not [event for event in events if event.HasField("patch")]
+    assert len(asked.llms["small"].calls) == 2
+
+
+@pytest.mark.paused
+@pytest.mark.parametrize("then", [(Unavailable("gone"),), (None,), (finish("{", LENGTH),)])
+async def test_an_answer_is_an_error_where_nothing_comes_of_the_repair(then: tuple[Any, ...]) -> None:
+    asked = scene(PROSE)
+    asked.llms["small"]._scripts.append(then)
+    error, _ = await broken(asked, repair=True)
+    assert "asked again" in error.message
+
+
+@pytest.mark.paused
+async def test_an_answer_is_not_repaired_without_the_time_for_it() -> None:
+    asked = scene(PROSE, FIVE, pause_s=0.6)
+    error, _ = await broken(asked, repair=True)
+    assert "it took 600 ms, and 390 ms are left" in error.message
+    assert len(asked.llms["small"].calls) == 1
+
+
+@pytest.mark.paused
+async def test_an_answer_is_not_repaired_where_a_model_may_be_asked_once() -> None:
+    asked = scene(PROSE, FIVE)
+    await broken(asked, repair=True, single_attempt=True)
+    assert len(asked.llms["small"].calls) == 1
+
+
+@pytest.mark.paused
+async def test_an_answer_of_a_batch_is_repaired_unless_it_must_not_be() -> None:
+    for repair, calls in ((None, 2), (False, 1)):
         asked = scene(PROSE, FIVE)
-        await broken(asked, repair=True, single_attempt=True)
-        assert len(asked.llms["small"].calls) == 1
+        answer = asked.answer(**WANTED, repair=repair)
+        answer._draft.placed = lambda: None
+        try:
+            async for _ in answer.messages():
+                pass
+        except FormBroken:
+            assert repair is False
+        assert len(asked.llms["small"].calls) == calls
 
-    async def test_of_a_batch_is_repaired_unless_it_must_not_be(self) -> None:
-        for repair, calls in ((None, 2), (False, 1)):
-            asked = scene(PROSE, FIVE)
-            answer = asked.answer(**WANTED, repair=repair)
-            answer._draft.placed = lambda: None
-            try:
-                async for _ in answer.messages():
-                    pass
-            except FormBroken:
-                assert repair is False
-            assert len(asked.llms["small"].calls) == calls
 
-    async def test_that_is_cut_says_so_and_is_not_kept(self) -> None:
-        asked = scene('{"sum": ', cache=ScriptedCache(MISS), reason=LENGTH)
-        final = await asked.final(**WANTED, repair=True)
-        assert (final.text, final.finish_reason) == ('{"sum": ', LENGTH)
-        assert (made(final), list(final.degraded)) == ([("form", "failed")], ["form:cut"])
-        assert not asked.write_behind.stored
-        assert len(asked.llms["small"].calls) == 1
+@pytest.mark.paused
+async def test_an_answer_that_is_cut_says_so_and_is_not_kept() -> None:
+    asked = scene('{"sum": ', cache=ScriptedCache(MISS), reason=LENGTH)
+    final = await asked.final(**WANTED, repair=True)
+    assert (final.text, final.finish_reason) == ('{"sum": ', LENGTH)
+    assert (made(final), list(final.degraded)) == ([("form", "failed")], ["form:cut"])
+    assert not asked.write_behind.stored
+    assert len(asked.llms["small"].calls) == 1
 
-    async def test_that_is_cut_where_it_matches_is_whole(self) -> None:
-        final = await scene(FIVE, reason=LENGTH).final(**WANTED)
-        assert (made(final), list(final.degraded)) == ([("form", "valid")], [])
 
-    async def test_that_nobody_can_check_is_given_and_not_kept(self) -> None:
-        asked = scene(FIVE, cache=ScriptedCache(MISS))
-        final = await asked.final(response_format=form({"$ref": "#"}))
-        assert (final.text, made(final)) == (FIVE, [("form", "unchecked")])
-        assert list(final.degraded) == ["form:unchecked"]
-        assert not asked.write_behind.stored
+@pytest.mark.paused
+async def test_an_answer_that_is_cut_where_it_matches_is_whole() -> None:
+    final = await scene(FIVE, reason=LENGTH).final(**WANTED)
+    assert (made(final), list(final.degraded)) == ([("form", "valid")], [])
 
-    async def test_of_the_cache_was_checked_before(self) -> None:
-        final = await scene(FIVE, cache=ScriptedCache(EXACT)).final(**WANTED)
-        assert final.text == "Paris."
-        assert not made(final)
 
-    async def test_that_the_guard_looks_through_is_replaced_by_what_it_has_looked_through(self) -> None:
-        asked = scene(PROSE, '{"sum": 5, "of": "ada@example.org"}')
-        wanted = form({"type": "object", "required": ["sum"]})
-        guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)
-        events = await asked.events(response_format=wanted, repair=True, guard=guard)
-        assert said_of(events)[-1] == events[-1].final.text == '{"sum": 5, "of": "[email 1]"}'
+@pytest.mark.paused
+async def test_an_answer_that_nobody_can_check_is_given_and_not_kept() -> None:
+    asked = scene(FIVE, cache=ScriptedCache(MISS))
+    final = await asked.final(response_format=form({"$ref": "#"}))
+    assert (final.text, made(final)) == (FIVE, [("form", "unchecked")])
+    assert list(final.degraded) == ["form:unchecked"]
+    assert not asked.write_behind.stored
 
-    async def test_and_its_equal_share_a_repair(self) -> None:
-        asked = scene(PROSE, FIVE, cache=ScriptedCache(MISS))
-        both = await asyncio.gather(asked.final(**WANTED, repair=True), asked.final(**WANTED, repair=True))
-        assert [final.text for final in both] == [FIVE, FIVE]
-        assert len(asked.llms["small"].calls) == 2
-        assert len(asked.write_behind.stored) == 1
+
+@pytest.mark.paused
+async def test_an_answer_of_the_cache_was_checked_before() -> None:
+    final = await scene(FIVE, cache=ScriptedCache(EXACT)).final(**WANTED)
+    assert final.text == "Paris."
+    assert not made(final)
+
+
+@pytest.mark.paused
+async def test_an_answer_that_the_guard_looks_through_is_replaced_by_what_it_has_looked_through() -> None:
+    asked = scene(PROSE, '{"sum": 5, "of": "ada@example.org"}')
+    wanted = form({"type": "object", "required": ["sum"]})
+    guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)
+    events = await asked.events(response_format=wanted, repair=True, guard=guard)
+    assert said_of(events)[-1] == events[-1].final.text == '{"sum": 5, "of": "[email 1]"}'
+
+
+@pytest.mark.paused
+async def test_an_answer_and_its_equal_share_a_repair() -> None:
+    asked = scene(PROSE, FIVE, cache=ScriptedCache(MISS))
+    both = await asyncio.gather(asked.final(**WANTED, repair=True), asked.final(**WANTED, repair=True))
+    assert [final.text for final in both] == [FIVE, FIVE]
+    assert len(asked.llms["small"].calls) == 2
+    assert len(asked.write_behind.stored) == 1
