@@ -82,10 +82,15 @@ class Client(ServiceClient):
         on_token: Callable[[str], Any] | None = None,
         on_sentence: Callable[[str], Any] | None = None,
         on_complete: Callable[[Answer], Any] | None = None,
+        on_replaced: Callable[[str], Any] | None = None,
         **options: Unpack[Options],
     ) -> Answer:
-        """Ask, and return the whole answer. Callbacks are called in order, in the caller's thread."""
-        callbacks, answer = Callbacks(on_token, on_sentence, on_complete), None
+        """Ask, and return the whole answer. Callbacks are called in order, in the caller's thread.
+
+        `on_replaced` gets a text that stands in the place of all that was told before, with `repair` or
+        `cascade_at_once`; tokens and sentences go on from there.
+        """
+        callbacks, answer = Callbacks(on_token, on_sentence, on_complete, on_replaced), None
         with self.stream(messages, images=images, audio=audio, **options) as events:
             for event in events:
                 if isinstance(event, Final):

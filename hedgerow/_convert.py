@@ -68,7 +68,7 @@ def tool_call(message: chat_pb2.ToolCallDelta) -> ToolCallDelta:
 
 
 def patch(message: pb.Patch) -> Patch:
-    return Patch(message.stage, message.text)
+    return Patch(message.stage, message.text, message.replaces)
 
 
 def citations(message: pb.Citations) -> Citations:

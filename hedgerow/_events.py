@@ -75,10 +75,11 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What a stage brought after its slice was over."""
+    """What a stage brought after its slice was over; or, where it `replaces` that, the answer's text so far."""
 
     stage: str
     text: str
+    replaces: bool = False  # `text` stands in the place of all that the answer has said; later deltas are appended
 
 
 @dataclass(frozen=True, slots=True)

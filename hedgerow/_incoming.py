@@ -9,7 +9,7 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._errors import HedgerowError, Internal, error_for
-from hedgerow._events import Answer, Event, Final, TextDelta
+from hedgerow._events import Answer, Event, Final, Patch, TextDelta
 from hedgerow._meter import Meter
 from hedgerow._outgoing import Outgoing
 from hedgerow._peer import Peer
@@ -123,8 +123,10 @@ class Callbacks:
         on_token: Callable[[str], Any] | None,
         on_sentence: Callable[[str], Any] | None,
         on_complete: Callable[[Answer], Any] | None,
+        on_replaced: Callable[[str], Any] | None,
     ):
         self._on_token, self._on_sentence, self._on_complete = on_token, on_sentence, on_complete
+        self._on_replaced = on_replaced
         self._sentences = SentenceSplitter()
 
     def notify(self, event: Event) -> Iterator[Any]:
@@ -133,6 +135,12 @@ class Callbacks:
             case TextDelta(text):
                 if self._on_token:
                     yield self._on_token(text)
+                if self._on_sentence:
+                    yield from map(self._on_sentence, self._sentences.feed(text))
+            case Patch(text=text, replaces=True):
+                self._sentences = SentenceSplitter()
+                if self._on_replaced:
+                    yield self._on_replaced(text)
                 if self._on_sentence:
                     yield from map(self._on_sentence, self._sentences.feed(text))
             case Final(answer):

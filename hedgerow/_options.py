@@ -63,6 +63,11 @@ class Options(TypedDict, total=False):
     top_logprobs: int | None  # tell each token's log-probability, and those of so many of the likeliest, 0 to 20
     cascade: Sequence[Literal["rules", "form", "logprobs", "judge"]] | None  # a fast model first, a better one where
     # its answer fails one of these checks; the gateway's own where none is named
+    cascade_at_once: (
+        bool  # stream the fast one's text; where it fails, a `Patch` that `replaces` it is the better one's
+    )
+    repair: bool | None  # where the answer does not match, its model is asked once more, and a `Patch` replaces it; an
+    # error without it, but in a batch
     guard: Mapping[GuardedThing, Literal["mask", "refuse"]]  # what is looked for besides what the gateway looks for
     diet: Literal["off", "system", "all"] | None  # whose messages are shortened where they say nothing
     whole: bool  # refuse a conversation longer than the model's context, in place of leaving out its oldest turns

@@ -86,6 +86,8 @@ def generate_request(
     whole: bool = False,
     system_prompt: str | None = None,
     cascade: Sequence[str] | None = None,
+    cascade_at_once: bool = False,
+    repair: bool | None = None,
     idempotency_key: str | None = None,
     mesh_tools: Sequence[MeshTool | str] = (),
     max_tool_steps: int | None = None,
@@ -122,6 +124,10 @@ def generate_request(
     if cascade is not None:
         request.cascade.SetInParent()
         request.cascade.verifiers.extend(_VERIFIERS[one_of("cascade", name, _VERIFIERS)] for name in cascade)
+        request.cascade.at_once = cascade_at_once
+    elif cascade_at_once:
+        raise invalid("cascade_at_once", "with a cascade", "none")
+    set_fields(request, "", repair=repair)
     for thing, action in guard.items():
         chosen = _GUARD_ACTIONS[one_of(f"guard[{thing}]", action, _GUARD_ACTIONS)]
         set_fields(request.guard, "guard.", **{one_of("guard", thing, _GUARDED): chosen})

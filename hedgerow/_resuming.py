@@ -48,6 +48,8 @@ class Resuming:
             case "delta":
                 self._text.append(event.delta.text)
                 self._tokens += event.delta.tokens
+            case "patch" if event.patch.replaces:
+                self._text = [event.patch.text]
             case "reasoning" | "tool_call":
                 self._whole = False
             case "accepted" if not self._budget_ms:
@@ -87,6 +89,9 @@ class Resuming:
         """Have a model go on from the text, where it could know how: not in the middle of a thought, or of a form."""
         if not self._whole or request.tools or request.mesh_tools or request.HasField("response_format"):
             return False
+        if request.cascade.at_once:  # nobody may have found the text good yet
+            return False
+        request.ClearField("cascade")  # the text has passed, or is the better model's
         request.prefix += "".join(self._text)
         if request.sampling.HasField("max_tokens"):
             request.sampling.max_tokens -= self._tokens

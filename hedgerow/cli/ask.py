@@ -51,10 +51,12 @@ def ask(
         float | None, typer.Option(metavar="USD", help="Ask only models whose answer cannot cost more.")
     ] = None,
     cascade: options.Cascade = None,
+    at_once: options.AtOnce = False,
     diet: options.DietOf = None,
     whole: options.Whole = False,
     system_prompt: options.SystemPrompt = None,
     schema: options.Schema = None,
+    repair: options.Repair = False,
     tool: options.Tools = None,
     tool_choice: options.ToolChoice = None,
     mcp: options.Mcp = None,
@@ -74,8 +76,12 @@ def ask(
     of its slice of the budget. Then comes what was heard and seen, and what the gateway's policies did, if anything.
     Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
 
-    With --schema, the answer is JSON that matches. With --tool FILE, the model may call what you offer: the calls are
-    shown below the answer, and are in the object of --json.
+    With --schema, the answer is JSON that matches, or an error; with --repair the model is asked once more where it
+    does not. An answer that is replaced, by that or by --at-once, is followed by the other one; in a file there is the
+    last one alone.
+
+    With --tool FILE, the model may call what you offer: the calls are shown below the answer, and are in the object of
+    --json.
 
     With --tool NAME and --collection, tools of the mesh are called at once, and what they say stands before the
     question; a late one comes after the answer. With --agent or --mcp the model is offered them, and calls what it sees
@@ -114,6 +120,8 @@ def ask(
         "realtime": realtime,
         "max_cost_usd": max_cost_usd,
         "cascade": [check.value for check in cascade] if cascade else None,
+        "cascade_at_once": at_once,
+        "repair": repair or None,
         "diet": diet.value if diet else None,
         "whole": whole,
         "system_prompt": system_prompt,
@@ -157,7 +165,11 @@ def _ask(
     from hedgerow.cli.screen import print_account, written_as_it_comes
 
     with reported(), Client(**reach) as client, written_as_it_comes() as write:
-        answer = client.ask(text, images=images, audio=audio, on_token=write, **choices)
+        if write.replaceable or not (choices.get("repair") or choices.get("cascade_at_once")):
+            answer = client.ask(text, images=images, audio=audio, on_token=write, on_replaced=write.instead, **choices)
+        else:
+            answer = client.ask(text, images=images, audio=audio, **choices)
+            write(answer.text)
     if waterfall:
         print_account(Console(), answer)
     raise typer.Exit(answer.finish_reason not in COMPLETE)

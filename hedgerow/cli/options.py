@@ -85,6 +85,12 @@ Cascade = Annotated[
     list[VerifierName] | None,
     typer.Option("--cascade", help="Ask a fast model first, and a better one where its answer fails this check."),
 ]
+AtOnce = Annotated[
+    bool, typer.Option("--at-once", help="With --cascade: show the fast model's answer before it has passed.")
+]
+Repair = Annotated[
+    bool, typer.Option("--repair", help="With --schema: ask the model once more where its answer does not match.")
+]
 DietOf = Annotated[
     DietName | None,
     typer.Option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -34,6 +34,17 @@ class Writer:
         self._out.write(shown)
         self._out.flush()
 
+    @property
+    def replaceable(self) -> bool:
+        """Whether somebody sees it who can tell what stands in the place of what."""
+        return self._terminal
+
+    def instead(self, text: str) -> None:
+        """What stands in the place of all that was written."""
+        self.end_line()
+        self("(instead)\n")
+        self(text)
+
     def end_line(self) -> None:
         """Begin a new line, unless one has just begun."""
         if self._last != "\n":
@@ -41,8 +52,8 @@ class Writer:
 
 
 @contextmanager
-def written_as_it_comes() -> Iterator[Callable[[str], None]]:
-    """Gives a function that writes text to stdout at once, and ends the last line."""
+def written_as_it_comes() -> Iterator[Writer]:
+    """Gives what writes text to stdout at once, and ends the last line."""
     write = Writer()
     try:
         yield write

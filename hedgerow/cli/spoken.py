@@ -19,6 +19,7 @@ from hedgerow import (
     Interrupted,
     InvalidArgument,
     Options,
+    Patch,
     TextDelta,
     Transcript,
     TurnFailed,
@@ -81,6 +82,9 @@ class Screen:
             case TextDelta(text):
                 self._captions.clear()
                 self._write(text)
+            case Patch(text=text, replaces=True):
+                self._captions.clear()
+                self._write.instead(text)
             case Final(answer):
                 self._begin_line()
                 self._account(answer)

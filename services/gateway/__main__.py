@@ -26,6 +26,7 @@ from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
+from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
 from services.gateway.http.app import Parts, make_app
@@ -90,6 +91,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             settings.cascade,
             toolbox,
             _judging(settings, models, routes, cache, stack),
+            Forms(settings.response_format.check_ms),
         )
         identity = _identity(settings)
         admission = AdmissionControl(

@@ -405,6 +405,9 @@ class ConstraintSettings(_Group):
     max_length: int = Field(100_000, ge=0, description="`minLength` and `maxLength`, each.")
     max_patterns: int = Field(100, ge=0, description="Regular expressions in a JSON Schema.")
     max_pattern_bytes: int = Field(2_048, ge=1, description="Of one regular expression.")
+    check_ms: float = Field(
+        200, gt=0, le=10_000, description="The processor time that the check of one answer may take, when it is whole."
+    )
 
 
 class HttpSettings(_Group):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.runtime.errors import Forbidden, Missing, TooLate, Unauthenticated, Unavailable
+from services.runtime.errors import Faulty, Forbidden, Missing, TooLate, Unauthenticated, Unavailable
 
 
 class KeyUnknown(Unauthenticated):
@@ -39,6 +39,12 @@ class WarmDenied(Forbidden):
     """The caller's tenant may not have the mesh warmed."""
 
     reason = "WARM_DENIED"
+
+
+class FormBroken(Faulty):
+    """The answer does not match the request's `response_format`. Says where, and quotes nothing of the answer."""
+
+    reason = "FORM_BROKEN"
 
 
 class ModelUnavailable(Unavailable):

@@ -39,6 +39,12 @@ class Degraded(Label):
     GUARD_LATE = "guard:late", "the guard was not done in time, and lets pass what it has not seen"
     GUARD_WITHHELD = "guard:withheld", "the guard lets nobody read what a tool has said"
     GUARD_MASKED = "guard:masked", "names stand in the answer for what the guard has found in it"
+    CASCADE_KEPT = (
+        "cascade:kept",
+        "the fast model's answer, which did not pass, as it was streamed: the better one's did not come",
+    )
+    FORM_CUT = "form:cut", "the answer does not match `response_format`: it was cut at `max_tokens` or the context"
+    FORM_UNCHECKED = "form:unchecked", "nobody could say in time whether the answer matches `response_format`"
     LLM_BUDGET = "llm:budget", "the text was cut off at the budget"
     LLM_INTERRUPTED = "llm:interrupted", "the model broke in mid-answer, and no other could go on"
     LLM_REPLACED = "llm:replaced", "another model than the one chosen has answered"
@@ -77,6 +83,7 @@ class Policy(StrEnum):
     PREFIX = "prefix"
     PROMPT = "prompt"
     CASCADE = "cascade"
+    FORM = "form"
     TOOL = "tool"
     GUARD = "guard"
     DRILL = "drill"
@@ -180,6 +187,23 @@ class Act(Enum):
     CASCADE_ESCALATED = Said(
         Policy.CASCADE, "escalated", "It will not, and the reason says why: the better model is asked.", "`cascade`"
     )
+    CASCADE_KEPT = Said(
+        Policy.CASCADE, "kept", "It was streamed at once, and stays: the better model's did not come.", "`cascade`"
+    )
+    FORM_VALID = Said(Policy.FORM, "valid", "The answer matches `response_format`.", "`response_format.check_ms`")
+    FORM_REPAIRED = Said(
+        Policy.FORM,
+        "repaired",
+        "It did not, and the reason says where; its model was asked again, and that answer does.",
+        "`response_format.check_ms`",
+    )
+    FORM_FAILED = Said(
+        Policy.FORM,
+        "failed",
+        "It does not, and the reason says where and why it was not repaired.",
+        "`response_format.check_ms`",
+    )
+    FORM_UNCHECKED = Said(Policy.FORM, "unchecked", "Nobody could say whether it does.", "`response_format.check_ms`")
     TOOL_REUSED = Said(Policy.TOOL, "reused", "A result that it had told before still counts.", "`tools`")
     TOOL_LATE = Said(
         Policy.TOOL, "late", "It had not answered in its time; the prompt says so, and a patch may come.", "`tools`"

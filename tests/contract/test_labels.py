@@ -31,5 +31,7 @@ def test_a_label_is_said_once_and_names_its_stage() -> None:
         "prompt",
         "tools",
         "guard",
+        "cascade",
+        "form",
         "llm",
     }

@@ -34,7 +34,7 @@ class AnsweringLlm(ScriptedLlm):
         last = request.messages[-1]
         if last.role == chat_pb2.ROLE_TOOL:
             return [*words("It is ", f"{last.content}."), end()]
-        if request.response_format.json_schema:
+        if request.HasField("response_format"):
             return [*words(*_ARGUMENTS), end()]
         if request.tools and request.tool_choice.mode != chat_pb2.TOOL_MODE_NONE:
             return _call(request.tool_choice.name or request.tools[0].name)

@@ -59,10 +59,11 @@ async def test_a_prompt_is_completed(openai_: AsyncOpenAI, llm: ScriptedLlm) -> 
 
 
 async def test_a_response_is_whole(openai_: AsyncOpenAI, llm: ScriptedLlm) -> None:
+    llm.script = [*words('{"capital": ', '"Paris"}'), end()]
     response = await openai_.responses.create(
         model="m", instructions="Be brief.", input=ASKED, text={"format": {"type": "json_object"}}
     )
-    assert (response.output_text, response.status) == ("Paris.", "completed")
+    assert (response.output_text, response.status) == ('{"capital": "Paris"}', "completed")
     assert response.usage is not None
     assert response.usage.output_tokens_details.reasoning_tokens == 0
     assert [message.role for message in llm.requests[0].messages] == [1, 2]

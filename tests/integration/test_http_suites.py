@@ -75,7 +75,11 @@ def narrowed(document: dict[str, Any]) -> dict[str, Any]:
             operation["parameters"] = [each for each in operation.get("parameters", ()) if each.get("in") == "path"]
     schemas = document["components"]["schemas"]
     schemas["Model"] = {"enum": ["m", "auto", "fast"]}
-    for name in ("budget_ms", "first_token_ms", "silence_ms", "system_prompt", "cascade", "guard", "mesh_tools"):
+    schemas["JsonSchema"] = {"const": {"type": "object"}}  # as the scripted model answers
+    for name in (
+        *("budget_ms", "first_token_ms", "silence_ms", "system_prompt", "guard", "mesh_tools"),
+        *("cascade", "cascade_at_once", "repair"),
+    ):
         del schemas["Options"]["properties"][name]
     schemas["EmbeddingRequest"]["properties"]["dimensions"] = {"const": len(VECTOR)}
     schemas["Sampling"]["properties"]["top_p"]["minimum"] = 0.01

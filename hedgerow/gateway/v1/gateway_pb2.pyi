@@ -117,7 +117,7 @@ class Audio(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard")
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard", "repair")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +144,7 @@ class GenerateRequest(_message.Message):
     MESH_TOOLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_LIMITS_FIELD_NUMBER: _ClassVar[int]
     GUARD_FIELD_NUMBER: _ClassVar[int]
+    REPAIR_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     audio: Audio
@@ -170,7 +171,8 @@ class GenerateRequest(_message.Message):
     mesh_tools: _containers.RepeatedCompositeFieldContainer[MeshTool]
     tool_limits: ToolLimits
     guard: GuardPolicy
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ...) -> None: ...
+    repair: bool
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ..., repair: _Optional[bool] = ...) -> None: ...
 
 class MeshTool(_message.Message):
     __slots__ = ("name", "source", "arguments", "offered")
@@ -207,12 +209,14 @@ class GuardPolicy(_message.Message):
     def __init__(self, injection: _Optional[_Union[GuardAction, str]] = ..., secrets: _Optional[_Union[GuardAction, str]] = ..., personal: _Optional[_Union[GuardAction, str]] = ..., answer_secrets: _Optional[_Union[GuardAction, str]] = ..., answer_personal: _Optional[_Union[GuardAction, str]] = ...) -> None: ...
 
 class Cascade(_message.Message):
-    __slots__ = ("verifiers", "min_mean_logprob")
+    __slots__ = ("verifiers", "min_mean_logprob", "at_once")
     VERIFIERS_FIELD_NUMBER: _ClassVar[int]
     MIN_MEAN_LOGPROB_FIELD_NUMBER: _ClassVar[int]
+    AT_ONCE_FIELD_NUMBER: _ClassVar[int]
     verifiers: _containers.RepeatedScalarFieldContainer[Verifier]
     min_mean_logprob: float
-    def __init__(self, verifiers: _Optional[_Iterable[_Union[Verifier, str]]] = ..., min_mean_logprob: _Optional[float] = ...) -> None: ...
+    at_once: bool
+    def __init__(self, verifiers: _Optional[_Iterable[_Union[Verifier, str]]] = ..., min_mean_logprob: _Optional[float] = ..., at_once: _Optional[bool] = ...) -> None: ...
 
 class PromptPolicy(_message.Message):
     __slots__ = ("diet", "whole", "system")
@@ -341,12 +345,14 @@ class ReasoningDelta(_message.Message):
     def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ...) -> None: ...
 
 class Patch(_message.Message):
-    __slots__ = ("stage", "text")
+    __slots__ = ("stage", "text", "replaces")
     STAGE_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_FIELD_NUMBER: _ClassVar[int]
     stage: str
     text: str
-    def __init__(self, stage: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    replaces: bool
+    def __init__(self, stage: _Optional[str] = ..., text: _Optional[str] = ..., replaces: _Optional[bool] = ...) -> None: ...
 
 class CacheReport(_message.Message):
     __slots__ = ("verdict", "similarity", "key")

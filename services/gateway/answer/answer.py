@@ -1,10 +1,10 @@
 """One answer, from an admitted question to its last event: the runner of its plan.
 
-    audio ∥ vision → cache ∥ router ∥ tools → llm
+    audio ∥ vision → cache ∥ router ∥ tools → llm → form
 
 A stage starts as soon as those it waits for are done, in the order of the plan; those that need not wait for each other
-work side by side. The answer is whole as soon as one of them says so. Whatever fails, it ends with a `final` event by
-its budget, or, when there was no text to give, with an error that says what is broken.
+work side by side. The answer is whole as soon as one of them says so; what is closing looks at it then. Whatever fails,
+it ends with a `final` event by its budget, or, when there was no text to give, with an error that says what is broken.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
+from itertools import chain
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Reservation
 from services.gateway.answer.draft import Draft
+from services.gateway.answer.plan import Slice
 from services.gateway.answer.stages import STAGES
 from services.gateway.answer.stages.stage import AnswerStage
 from services.runtime.errors import ServiceError
@@ -53,7 +55,7 @@ class Answer:
         outbox = draft.outbox  # by itself: who held the draft would be held by it, and left to the garbage collector
         ledger.tell = lambda stage: outbox.append(pb.Event(stage=stage))
         ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
-        for stage in self._stages_to_wait_for():
+        for stage in chain(self._stages_to_wait_for(), self._closing()):
             async with aclosing(stage.run()) as steps:
                 async for _ in steps:
                     self._take_patches()
@@ -70,13 +72,11 @@ class Answer:
 
     def _stages_to_wait_for(self) -> Iterator[AnswerStage]:
         """One after the other, what is to be run to its end. Whatever need not wait for it is started before."""
-        waiting, done = list(self._ledger.plan.slices), set[str]()
+        waiting, done = [each for each in self._ledger.plan.slices if not self._is_closing(each)], set[str]()
         while not self._ledger.finish_reason:
             for planned in [each for each in waiting if done.issuperset(each.stage.after)]:
                 waiting.remove(planned)
-                name = planned.stage.name
-                stage = self._started[name] = self._stages[name](self._draft)
-                stage.start()
+                self._start(planned.stage.name)
                 if self._ledger.finish_reason:
                     return
             running = next((name for name in self._started if name not in done), None)
@@ -84,6 +84,18 @@ class Answer:
                 return
             yield self._started[running]
             done.add(running)
+
+    def _closing(self) -> Iterator[AnswerStage]:
+        for planned in filter(self._is_closing, self._ledger.plan.slices):
+            yield self._start(planned.stage.name)
+
+    def _is_closing(self, planned: Slice) -> bool:
+        return self._stages[planned.stage.name].closing
+
+    def _start(self, name: str) -> AnswerStage:
+        stage = self._started[name] = self._stages[name](self._draft)
+        stage.start()
+        return stage
 
     def _take_patches(self) -> None:
         """What was missed may still come."""

@@ -20,6 +20,7 @@ from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.voice import Voice
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.config import TEMPLATE, CascadeSettings, PromptSettings, SystemPromptSettings
+from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Generation, Shared
 from services.gateway.guard.checks import Checks, checks_for
 from services.gateway.labels import Act, Degraded
@@ -68,6 +69,16 @@ class Backends:
     cascade: CascadeSettings = field(default_factory=CascadeSettings)
     tools: Toolbox | None = None
     judging: Judging | None = None
+    forms: Forms = field(default_factory=Forms)
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A cascade's first answer that has gone out and did not pass. `finish_reason`: unspecified where it broke off."""
+
+    model: str
+    finish_reason: chat_pb2.FinishReason
+    usage: chat_pb2.Usage
 
 
 @dataclass(slots=True)
@@ -90,6 +101,7 @@ class Draft:
     missed: bool = False  # something of the question was not seen or heard
     choice: Choice | None = None
     fast: Choice | None = None  # of a cascade: who is asked before
+    streamed: Streamed | None = None  # what that one has said, where it went out at once
     cached: cache_pb2.Question | None = None  # the question as the cache knows it; None: not for the cache
     key: bytes = b""  # of equal questions, as the cache has it; empty where none is equal to it
     known: Known = field(default_factory=Known)

@@ -19,7 +19,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import prompt_tokens
-from services.gateway.answer import verifying
+from services.gateway.answer import judge
 from services.gateway.config import JudgeSettings
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
@@ -49,7 +49,7 @@ class Judging:
         self, sample: cache_pb2.Sample, conversation: Sequence[chat_pb2.Message], tenant: Tenant, above: Span
     ) -> None:
         """Have a sample judged as the answer to a conversation. `above`: the span of the request that it came with."""
-        messages = list(verifying.to_judge(conversation, sample.answer.text))
+        messages = list(judge.to_judge(conversation, sample.answer.text))
         model = self._model(messages)
         if not model or len(self._judging) >= self._settings.at_once:
             _JUDGED.labels("dropped").inc()
@@ -85,7 +85,7 @@ class Judging:
     ) -> None:
         outcome = "failed"
         try:
-            right = verifying.verdict(await self._ask(messages, model, tenant, span))
+            right = judge.verdict(await self._ask(messages, model, tenant, span))
             if right is None:
                 outcome = "unclear"
                 return

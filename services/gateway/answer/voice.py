@@ -1,8 +1,12 @@
-"""What is said to the client of an answer: its text and the thoughts before it, looked through where that is wanted."""
+"""What is said to the client of an answer: its text and the thoughts before it, looked through where that is wanted.
+
+What has been said is never taken back but by a patch that replaces all of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -15,20 +19,23 @@ from services.runtime.security.private_data import Names
 class Voice:
     """Writes into the ledger and the outbox. Where nothing is looked for, what comes leaves as it is."""
 
-    __slots__ = ("_ledger", "_outbox", "_text", "_thought")
+    __slots__ = ("_ledger", "_next", "_outbox", "_screened", "_text", "_thought", "replacing")
 
     def __init__(self, ledger: Ledger, outbox: list[pb.Event], checks: Checks | None):
         self._ledger, self._outbox = ledger, outbox
-        self._text = self._thought = None
+        self.replacing = ""  # the stage whose first text is to replace what has been said
+        self._text = self._thought = self._screened = None
+        self._next: Screened | None = None  # for the text that will replace what has been said
         if checks and checks.screens:
-            names = Names()
-            self._text, self._thought = Screened(checks, ledger, names), Screened(checks, ledger, names)
+            self._screened = partial(Screened, checks, ledger, Names())
+            self._text, self._thought = self._screened(), self._screened()
 
     def say(self, text: str, tokens: int = 0, logprobs: Sequence[chat_pb2.TokenLogprob] = ()) -> None:
         """More of the answer. What is held back leaves with more of it, or with its end."""
         if self._text is None or self._thought is None:
             self._write(Piece(text, tokens, logprobs))
         elif not self._ledger.finish_reason:
+            self._text, self._next = self._next or self._text, None
             self._write_thought(self._thought.close())
             self._write(self._text.feed(text, tokens, logprobs))
             self._end_where_cut()
@@ -41,9 +48,18 @@ class Voice:
             self._write_thought(self._thought.feed(thought, tokens))
             self._end_where_cut()
 
+    def replace(self, stage: str) -> None:
+        """What is said next stands in the place of all text so far, held back or not. Until then that stays."""
+        self.replacing = stage if self._ledger.written.text else ""
+        self._next = self._screened() if self._screened else None
+
+    def keep(self) -> None:
+        """What has been said stays after all."""
+        self.replacing, self._next = "", None
+
     def release(self) -> None:
         """What is held back leaves: no more text comes, or something else before it."""
-        if self._text and self._thought:
+        if self._text and self._thought and not self._next:
             self._write_thought(self._thought.close())
             self._write(self._text.close())
             self._end_where_cut()
@@ -63,7 +79,13 @@ class Voice:
         if not piece.text:  # an answer that ends here has cost its tokens all the same
             self._ledger.written.tokens += piece.tokens
             return
+        if self.replacing:
+            self._ledger.written.restart()
         self._ledger.written.add_text(piece.text, piece.tokens, piece.logprobs)
+        if self.replacing:
+            patch, self.replacing = pb.Patch(stage=self.replacing, text=piece.text, replaces=True), ""
+            self._outbox.append(pb.Event(patch=patch))
+            return
         delta = pb.TextDelta(text=piece.text, tokens=piece.tokens, logprobs=piece.logprobs)
         self._outbox.append(pb.Event(delta=delta))
 

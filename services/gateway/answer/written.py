@@ -46,6 +46,10 @@ class Written:
         if self._sentences and self._sentences.feed(text):
             self.usable_at, self._sentences = self.clock(), None
 
+    def restart(self) -> None:
+        """Another text takes the place of this one. Its tokens were written all the same."""
+        self.text, self.logprobs, self.usable_at, self._sentences = [], [], None, SentenceSplitter()
+
     def close(self) -> None:
         """There is no more of it: what there is has to do."""
         if self.usable_at is None and self.text:

@@ -158,7 +158,7 @@ class Conversation:
         try:
             async with aclosing(self._answer(self._request(question))) as messages:
                 async for message in messages:
-                    said += [event.delta.text for event in message.events if event.HasField("delta")]
+                    _note(message, said)
                     await self._out.put(pb.ConverseResponse(turn=turn, answer=message))
             self._remember(question, "".join(said))
         except Exception as error:  # one turn's failure does not end the conversation
@@ -220,3 +220,12 @@ async def _closing(queue: asyncio.Queue[Any], work: Coroutine[Any, Any, None]) -
         await queue.put(None)
         raise
     await queue.put(None)
+
+
+def _note(message: pb.GenerateResponse, said: list[str]) -> None:
+    """What is said of an answer by now: a patch may replace all of it."""
+    for event in message.events:
+        if event.HasField("delta"):
+            said.append(event.delta.text)
+        elif event.patch.replaces:
+            said[:] = [event.patch.text]

@@ -231,6 +231,7 @@ class GatewayServicer:
                 cascade=request.HasField("cascade"),
                 tools=any(not (each.offered or each.source) for each in request.mesh_tools),
                 offered=offers_mesh_tools(request),
+                form=request.HasField("response_format"),
                 prompt=is_needed(question, self._settings.prompt, self._backends.routes.least_context),
             ),
             budget_ms,

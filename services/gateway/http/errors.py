@@ -49,6 +49,7 @@ REASONS: Mapping[str, tuple[int, str]] = {
     "NOT_JSON": (415, "unsupported_media_type"),
     "QUOTA_EXCEEDED": (429, "rate_limit_exceeded"),
     "SHED": (429, "overloaded"),
+    "FORM_BROKEN": (502, "form_broken"),
 }
 # Repeating these would end the same, or cost as much again.
 _NOT_AGAIN = frozenset({code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED})

@@ -18,7 +18,7 @@ TIERS = {
     "balanced": pb.TIER_BALANCED,
     "quality": pb.TIER_QUALITY,
 }
-_PREFIX = "x-hedgerow-"
+_PREFIX, _BODY = "x-hedgerow-", "hedgerow"
 _OPTIONS = frozenset(
     {
         "budget_ms",
@@ -34,6 +34,8 @@ _OPTIONS = frozenset(
         "whole",
         "system_prompt",
         "cascade",
+        "cascade_at_once",
+        "repair",
         "mesh_tools",
         "tool_steps",
         "tool_calls",
@@ -43,7 +45,7 @@ _OPTIONS = frozenset(
 _NUMBERS = ("_ms", "_usd", "_similarity", "tool_steps", "tool_calls")
 _LISTS = ("mesh_tools",)
 _MESH_TOOL = ("name", "source", "arguments", "offered")
-_FLAGS = ("single_attempt", "whole")
+_FLAGS = ("single_attempt", "whole", "cascade_at_once", "repair")
 _VERIFIERS = {
     "rules": pb.VERIFIER_RULES,
     "form": pb.VERIFIER_FORM,
@@ -65,6 +67,7 @@ class Order:
     stream: bool = False
     usage: bool = False
     echo: Mapping[str, Any] = field(default_factory=dict)  # what the answer repeats of the request
+    at_once: bool = False  # of a cascade: the fast model's text goes out before it has passed
     silence_ms: int | None = None  # the longest after the first text; 0: none, None: the gateway's own
 
 
@@ -81,7 +84,7 @@ def take_model(order: Order, body: Fields, known: Collection[str]) -> None:
 
 def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None:
     """Hedgerow's own options: of the body's `hedgerow`, and of headers, which are stronger."""
-    if extension := body.object("hedgerow"):
+    if extension := body.object(_BODY):
         for name in extension:
             if name not in _OPTIONS:
                 raise InvalidInput(extension.at(name), f"one of {', '.join(sorted(_OPTIONS))}", "another name")
@@ -92,6 +95,19 @@ def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None
     order.request.idempotency_key = headers.get("idempotency-key", "")
     if (attempt := headers.get("x-stainless-retry-count", "")).isdecimal():
         order.request.attempt = min(int(attempt), 1_000)
+
+
+def settle_replacing(order: Order) -> None:
+    """Whether the answer's text may be replaced: of a stream of these dialects nothing can be, so that is refused by
+    name; of an answer in one piece nobody sees it."""
+    request = order.request
+    if order.at_once and not request.HasField("cascade"):
+        raise InvalidInput(f"{_BODY}.cascade_at_once", "with a cascade", "none")
+    for name, wanted in (("repair", request.repair), ("cascade_at_once", order.at_once)):
+        if order.stream and wanted:
+            raise InvalidInput(f"{_BODY}.{name}", "none beside stream, whose text cannot be replaced", "true")
+    if not (order.stream or request.HasField("repair")):
+        request.repair = True
 
 
 def _take(order: Order, options: Fields) -> None:
@@ -110,15 +126,21 @@ def _take(order: Order, options: Fields) -> None:
     if (single := options.flag("single_attempt")) is not None:
         request.single_attempt = single
     _take_prompt(request.prompt, options)
-    if (cascade := options.text("cascade")) is not None:
-        _take_cascade(request.cascade, options, cascade)
+    _take_cascade(order, options)
+    if (repair := options.flag("repair")) is not None:
+        request.repair = repair
     _take_mesh_tools(request, options)
     if (guard := options.text("guard")) is not None:
         _take_guard(request.guard, options, guard)
 
 
-def _take_cascade(cascade: pb.Cascade, options: Fields, names: str) -> None:
+def _take_cascade(order: Order, options: Fields) -> None:
     """Names of checks with commas between them; `default` for those of the gateway."""
+    if (at_once := options.flag("cascade_at_once")) is not None:
+        order.at_once = at_once
+    names, cascade = options.text("cascade"), order.request.cascade
+    if names is None:
+        return
     cascade.SetInParent()
     for name in names.split(",") if names != "default" else ():
         if name.strip() not in _VERIFIERS:

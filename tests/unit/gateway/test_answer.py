@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from opentelemetry.trace import INVALID_SPAN
@@ -22,6 +24,7 @@ from services.gateway.answer.stages import answer_stages
 from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
+from services.gateway.form.forms import Forms
 from services.gateway.generation.stack import make_stack
 from services.gateway.guard.checks import checks_for
 from services.gateway.policies.usual import Usual
@@ -49,6 +52,11 @@ EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED,
 
 ACME = Tenant("acme", False, 1.0, Allowance(), 0, "salt")
 EVERYTHING = Tenant("acme", False, 1.0, Allowance(), 0, "salt", ("*",))
+
+
+async def at_once(check: Callable[..., Any], *given: Any) -> Any:
+    """A paused loop waits for no thread."""
+    return check(*given)
 
 
 class Scene:
@@ -86,6 +94,7 @@ class Scene:
             fallbacks,
             prompts or Prompts(),
             tools=tools,
+            forms=Forms(beside=at_once),
         )
         self.media = senses
 
@@ -109,6 +118,7 @@ class Scene:
             cascade=request.HasField("cascade"),
             tools=any(not each.offered for each in request.mesh_tools),
             offered=any(each.offered for each in request.mesh_tools),
+            form=request.HasField("response_format"),
             prompt=is_needed(question, self.backends.prompts.settings, self.backends.routes.least_context),
         )
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))

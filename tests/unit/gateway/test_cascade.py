@@ -1,17 +1,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from contextlib import suppress
 from functools import partial
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer.answer import Answer
-from services.gateway.answer.verifying import Tried, refused
+from services.gateway.answer.hearing import Tried
+from services.gateway.answer.verifying import refused
 from services.gateway.config import CascadeSettings
-from services.runtime.errors import Exhausted, NotSupported, TooLate, Unavailable
+from services.runtime.errors import Exhausted, NotSupported, ServiceError, TooLate, Unavailable
+from tests.clock import on_paused_loop
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
 from tests.unit.gateway.test_answer import MISS, Scene, outcomes
 
@@ -183,6 +189,140 @@ async def test_a_model_that_is_not_sure_of_its_words_does_not_pass(logprob: floa
     assert scene.llms["quick"].requests[0].sampling.HasField("top_logprobs")
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("five", "it is no JSON"),
+        ("[5]", "#/type"),
+        ("[" * 100_000, "it is no JSON"),
+        ('{"total": 5}', "#/required"),
+    ],
+)
+@pytest.mark.parametrize("verifiers", [[], [FORM]])
+async def test_an_answer_without_its_form_does_not_pass(said: str, why: str, verifiers: list[pb.Verifier]):
+    scene = cascading(finish(said), better=ScriptedLlm(finish('{"sum": 5}')))
+    cascade = pb.Cascade(verifiers=verifiers)
+    final = await scene.final(cascade=cascade, response_format=WANTS_SUM.response_format)
+    assert (final.text, final.model) == ('{"sum": 5}', "better")
+    assert made(final) == [("cascade", "escalated"), ("form", "valid")]
+    assert final.decisions[0].reason == f"quick: {why}"
+
+
+async def test_a_fast_answer_of_the_form_passes():
+    scene = cascading(finish('{"sum": 5}'))
+    final = await scene.final(cascade=pb.Cascade(), response_format=WANTS_SUM.response_format)
+    assert final.model == "quick"
+    assert made(final) == [("cascade", "passed"), ("form", "valid")]
+
+
+AT_ONCE = pb.Cascade(at_once=True)
+
+
+def said_of(events: list[pb.Event]) -> list[str]:
+    """What a client shows after each event that changes it."""
+    shown = [""]
+    for event in events:
+        if event.HasField("delta"):
+            shown.append(shown[-1] + event.delta.text)
+        elif event.patch.replaces:
+            shown.append(event.patch.text)
+    return shown
+
+
+async def test_at_once_a_fast_answer_is_streamed_before_it_has_passed():
+    scene = cascading(0.05, text("Pa"), 0.05, finish("ris."), cache=ScriptedCache(MISS))
+    events = await scene.events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "Pa", "Paris."]
+    final = events[-1].final
+    assert (final.text, final.model, final.ttft_ms) == ("Paris.", "quick", pytest.approx(50, abs=5))
+    assert made(final) == [("cascade", "passed")]
+    assert not final.degraded
+    assert scene.billed == [10]
+    assert scene.write_behind.stored[0].answer.text == "Paris."
+
+
+async def test_at_once_the_better_answer_replaces_the_one_that_did_not_pass_and_goes_on():
+    better = ScriptedLlm(0.1, text("It is "), 0.1, finish("Paris."))
+    scene = cascading(text("I don't "), 0.05, finish("know."), better=better, cache=ScriptedCache(MISS))
+    events = await scene.events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "I don't ", "I don't know.", "It is ", "It is Paris."]
+    assert [event.patch for event in events if event.HasField("patch")] == [
+        pb.Patch(stage="llm", text="It is ", replaces=True)
+    ]
+    final = events[-1].final
+    assert (final.text, final.model, list(final.patches)) == ("It is Paris.", "better", [])
+    assert made(final) == [("cascade", "escalated")]
+    assert scene.billed == [20]
+    assert final.cost_usd == pytest.approx(2 * (7 + 2 * 3) / 1e6)
+    assert scene.write_behind.stored[0].answer.text == "It is Paris."
+
+
+@pytest.mark.parametrize("better", [(Unavailable("gone"),), (Exhausted("full"),), (None,), (finish(),)])
+async def test_at_once_what_was_said_stays_where_there_is_nothing_better(better: tuple[object, ...]):
+    scene = cascading(finish("I don't know."), better=ScriptedLlm(*better), cache=ScriptedCache(MISS))
+    events = await scene.events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "I don't know."]
+    final = events[-1].final
+    assert (final.text, final.model, final.finish_reason) == ("I don't know.", "quick", STOP)
+    assert made(final)[-1] == ("cascade", "kept")
+    assert "cascade:kept" in final.degraded
+    assert final.usage.prompt_tokens == 7
+    assert not scene.write_behind.stored
+
+
+async def test_at_once_what_the_guard_holds_back_of_an_answer_that_stays_leaves_after_it():
+    scene = cascading(text("I don't know. "), finish("It may be Lyon"), better=ScriptedLlm(finish()))
+    guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)
+    events = await scene.events(cascade=AT_ONCE, guard=guard)
+    assert events[-1].final.text == said_of(events)[-1] == "I don't know. It may be Lyon"
+    assert not [event for event in events if event.HasField("patch")]
+
+
+async def test_at_once_a_fast_model_that_breaks_in_mid_answer_is_replaced():
+    scene = cascading(text("Lyo"), Unavailable("quick: broke"))
+    events = await scene.events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "Lyo", "It is ", "It is Paris."]
+
+
+async def test_at_once_where_both_break_the_answer_says_so():
+    scene = cascading(text("Lyo"), Unavailable("quick: broke"), better=ScriptedLlm(Unavailable("better: gone")))
+    final = (await scene.events(cascade=AT_ONCE))[-1].final
+    assert (final.text, final.model) == ("Lyo", "quick")
+    assert final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED
+
+
+async def test_at_once_a_fast_model_that_says_nothing_is_as_if_there_had_been_none():
+    events = await cascading(Unavailable("quick: gone")).events(cascade=AT_ONCE)
+    assert said_of(events) == ["", "It is ", "It is Paris."]
+    assert not [event for event in events if event.HasField("patch")]
+
+
+_WORDS = st.lists(st.sampled_from(["Lyon ", "I don't know. ", "Paris. ", ""]), max_size=4)
+_ENDS = st.sampled_from([finish(), finish("", LENGTH), Unavailable("broke"), None])
+
+
+@given(_WORDS, _ENDS, _WORDS, _ENDS, st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_a_cascades_stream_takes_nothing_back_but_by_a_patch(fast, fast_end, better, better_end, at_once, guarded):
+    """And what a client shows in the end is the answer."""
+
+    async def asked() -> None:
+        scene = cascading(*map(text, fast), fast_end, better=ScriptedLlm(*map(text, better), better_end))
+        guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK) if guarded else None
+        events = []
+        with suppress(ServiceError):
+            async for message in scene.answer(cascade=pb.Cascade(at_once=at_once), guard=guard).messages():
+                events += message.events
+        shown = said_of(events)
+        patches = sum(event.HasField("patch") for event in events)
+        taken_back = sum(not after.startswith(before) for before, after in itertools.pairwise(shown))
+        assert taken_back <= patches <= at_once
+        if events and events[-1].HasField("final"):
+            assert events[-1].final.text == shown[-1]
+
+    on_paused_loop(asked())
+
+
 WANTS_SUM = pb.GenerateRequest(
     response_format=chat_pb2.ResponseFormat(json_schema='{"type": "object", "required": ["sum"]}')
 )
@@ -197,10 +337,6 @@ WANTS_SUM = pb.GenerateRequest(
         (Tried("I'm not sure.", STOP), pb.GenerateRequest(), [RULES], 'it says "I\'m not sure"'),
         (Tried("I'm not sure.", STOP), pb.GenerateRequest(), [FORM], ""),
         (Tried('{"sum": 5}', STOP), WANTS_SUM, [], ""),
-        (Tried("five", STOP), WANTS_SUM, [], "it is no JSON"),
-        (Tried("[5]", STOP), WANTS_SUM, [FORM], "it is no JSON object"),
-        (Tried("[" * 100_000, STOP), WANTS_SUM, [FORM], "it is no JSON"),
-        (Tried('{"total": 5}', STOP), WANTS_SUM, [FORM], "it lacks 'sum'"),
         (Tried("Paris.", STOP), pb.GenerateRequest(), [LOGPROBS], "its model tells no log-probabilities"),
         (
             Tried("Paris.", STOP, [-1.0]),

@@ -149,6 +149,27 @@ async def test_a_noise_without_words_cuts_nothing_off():
     assert "interrupted" not in await talk.rest()
 
 
+async def test_of_an_answer_that_was_replaced_the_other_text_stays_in_the_conversation():
+    asked: list[list[str]] = []
+
+    async def replaced(request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+        asked.append([message.content for message in request.messages])
+        yield delta("I don't know.")
+        yield pb.GenerateResponse(events=[pb.Event(patch=pb.Patch(stage="llm", text="It is ", replaces=True))])
+        yield pb.GenerateResponse(events=[pb.Event(patch=pb.Patch(stage="tool:news", text="a fox"))])
+        yield delta("Paris.")
+
+    talk = Talk(scripted(a=[segment("One?")], b=[segment("Two?")]), replaced)
+    for piece in (b"a", b"b"):
+        talk.say(piece)
+        for _ in range(4):
+            await talk.until("answer")
+        await asyncio.sleep(0)
+    talk.end()
+    await talk.rest()
+    assert asked[1] == ["One?", "It is Paris.", "Two?"]
+
+
 async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_said_next():
     talk = Talk(scripted(a=[segment("What is the capital")], b=[partial("of")], c=[segment("of France?")]))
     began = asyncio.Event()

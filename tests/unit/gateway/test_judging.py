@@ -10,7 +10,7 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.answer import verifying
+from services.gateway.answer import judge
 from services.gateway.answer.judging import Judging
 from services.gateway.config import GuardSettings, JudgeSettings
 from services.runtime.errors import ServiceError, Unavailable
@@ -137,4 +137,4 @@ async def test_what_holds_secrets_is_shown_to_no_judge(judged: OpenScene):
     [("yes", True), (" **Yes**", True), ("No.", False), ("Nobody knows", None), ("", None), ("It says yes", None)],
 )
 def test_only_a_clear_word_is_a_verdict(said: str, verdict: bool | None):
-    assert verifying.verdict(said) is verdict
+    assert judge.verdict(said) is verdict

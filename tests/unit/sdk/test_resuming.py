@@ -122,3 +122,33 @@ def test_where_the_answer_is_not_kept_a_model_goes_on_from_the_text_without_the_
     asked = scene.asked(NOT_KEPT)
     assert (asked.idempotency_key, asked.events_seen, asked.prefix) == ("", 0, "Once")
     assert scene.asked(NOT_KEPT) is None
+
+
+def test_from_a_text_that_replaced_another_a_model_goes_on() -> None:
+    scene = Scene()
+    scene.said("I don't know.")
+    scene.resuming.saw(pb.Event(patch=pb.Patch(stage="llm", text="It is ", replaces=True)))
+    scene.said("Pa")
+    rest = scene.asked()
+    assert rest
+    assert rest.prefix == "It is Pa"
+
+
+def test_a_late_result_of_a_tool_is_no_text_of_the_answer() -> None:
+    scene = Scene()
+    scene.said("Pa")
+    scene.resuming.saw(pb.Event(patch=pb.Patch(stage="tool:news", text="a fox")))
+    rest = scene.asked()
+    assert rest
+    assert rest.prefix == "Pa"
+
+
+def test_a_cascade_goes_on_without_one_where_its_text_has_passed() -> None:
+    scene = Scene(cascade=pb.Cascade())
+    scene.said("Pa")
+    rest = scene.asked()
+    assert rest
+    assert (rest.prefix, rest.HasField("cascade")) == ("Pa", False)
+    scene = Scene(cascade=pb.Cascade(at_once=True))
+    scene.said("Pa")
+    assert scene.asked() is None

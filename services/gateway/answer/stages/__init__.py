@@ -13,6 +13,7 @@ from services.gateway.answer.plan import Stage
 from services.gateway.answer.stages.agent import AgentStage
 from services.gateway.answer.stages.cache import CacheStage
 from services.gateway.answer.stages.cascade import CascadeStage
+from services.gateway.answer.stages.form import FormStage
 from services.gateway.answer.stages.guard import GuardStage
 from services.gateway.answer.stages.llm import LlmStage
 from services.gateway.answer.stages.media import AudioStage, VisionStage
@@ -26,7 +27,7 @@ STAGES: Mapping[str, type[AnswerStage]] = {
     stage.name: stage
     for stage in (
         *(AudioStage, VisionStage, GuardStage, CacheStage, RouterStage, ToolsStage, PromptStage),
-        *(CascadeStage, AgentStage, LlmStage),
+        *(CascadeStage, AgentStage, LlmStage, FormStage),
     )
 }
 
@@ -42,6 +43,7 @@ def answer_stages(
     cascade: bool = False,
     tools: bool = False,
     offered: bool = False,
+    form: bool = False,
     known: Mapping[str, type[AnswerStage]] = STAGES,
 ) -> tuple[Stage, ...]:
     """The stages of an answer: without the cache where the request leaves it out, with the media it brings.
@@ -49,7 +51,7 @@ def answer_stages(
     A recording is the question, which nothing can be done without, or context for one, which an answer can do without.
     The cache waits for both, because what they find is a part of its key.
     """
-    needs = Needs(cached, images, audio, cascade, guard, prompt, tools, offered)
+    needs = Needs(cached, images, audio, cascade, guard, prompt, tools, offered, form)
     wanted = [stage for stage in known.values() if stage.wanted(needs)]
     names = {stage.name for stage in wanted}
     return tuple(_claim(stage, needs, budgets, names) for stage in wanted)

@@ -1,21 +1,25 @@
 """A cascade: a fast model answers first, and where its answer will not do the better one is asked.
 
-The fast model's text is held until it has passed, so nothing is ever taken back. It has the stage's slice and no more;
-when that is over, or its model is away, the better one is asked as if there had been no cascade.
+The fast model's text is held until it has passed, so nothing is ever taken back; where the request wants it at once, it
+goes out as it comes, and the better one's text replaces it with a patch. The fast model has the stage's slice and no
+more; when that is over, or its model is away, the better one is asked as if there had been no cascade.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer import asking, verifying
+from services.gateway.answer import asking, judge, verifying
+from services.gateway.answer.draft import Streamed
+from services.gateway.answer.hearing import Tried, hear, hear_all
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
-from services.gateway.answer.verifying import Tried
 from services.gateway.config import StageBudget
+from services.gateway.form.verdict import Unchecked
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act
 from services.runtime.errors import ServiceError
@@ -45,14 +49,27 @@ class CascadeStage(AnswerStage):
             stage.budget_s = min(stage.budget_s, self.budget.share * ledger.plan.first_text_ms / 1000)
             if draft.has_news:
                 yield
-            reading = self._ask(draft.fast.model, stage)
-            why = await self._why_not(reading, stage)
+            tried, reading = Tried(), self._ask(draft.fast.model, stage)
+            try:
+                async with aclosing(hear(draft, reading, draft.for_model(), tried)) as heard:
+                    async for items in heard:
+                        self._say(items, reading)
+                        if ledger.finish_reason:
+                            break
+                        if self._at_once and draft.has_news:
+                            yield
+                why = "" if ledger.finish_reason else await self._why_not(tried, stage)
+            except ServiceError as problem:
+                why = problem.outline
             stage.detail = f"{draft.fast.model}: {why or 'passed'}"
             if why:
-                stage.outcome = pb.STAGE_OUTCOME_REPLACED
-                ledger.decide(Act.CASCADE_ESCALATED, draft.choice.model, stage.detail)
+                self._escalate(tried, stage)
             else:
-                ledger.decide(Act.CASCADE_PASSED, draft.fast.model, "")
+                self._take(tried, reading)
+
+    @property
+    def _at_once(self) -> bool:
+        return self.draft.question.request.cascade.at_once
 
     def _ask(self, model: str, stage: Running) -> Reading:
         draft = self.draft
@@ -64,51 +81,66 @@ class CascadeStage(AnswerStage):
         work = asking.job(draft, asked, (model,), stage, first_text=False)
         return asking.read(draft, key, work, stage)
 
-    async def _why_not(self, reading: Reading, stage: Running) -> str:
-        """Take the answer over where it will do; else why it will not."""
+    def _say(self, items: Sequence[llm_pb2.GenerateResponse], reading: Reading) -> None:
+        """To the client, where it wants that before it has passed."""
+        draft = self.draft
+        text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
+        if not (self._at_once and text):
+            return
+        told = draft.question.request.sampling.HasField("top_logprobs")
+        logprobs = [each for item in items for each in item.logprobs] if told else ()
+        draft.ledger.model = reading.report.model
+        draft.voice.say(text, tokens, logprobs)
+
+    async def _why_not(self, tried: Tried, stage: Running) -> str:
+        """Why it will not do; empty where it does."""
         draft, request = self.draft, self.draft.question.request
-        tried, usage = Tried(), chat_pb2.Usage()
+        why = verifying.refused(tried, request, draft.backends.cascade)
+        if not why and verifying.has_form_checked(request):
+            why = await self._misshapen(tried.text, stage)
+        if not why and pb.VERIFIER_JUDGE in request.cascade.verifiers:
+            why = await self._objection(tried.text, stage)
+        return why
+
+    async def _misshapen(self, answer: str, stage: Running) -> str:
+        wanted = self.draft.question.request.response_format
         try:
-            written = await self._hear(reading, tried, usage)
-            why = verifying.refused(tried, request, draft.backends.cascade)
-            if not why and pb.VERIFIER_JUDGE in request.cascade.verifiers:
-                why = await self._objection(tried.text, stage)
-        except ServiceError as problem:
-            return problem.outline
-        if why:
-            return why
-        draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
-        draft.ledger.usage.CopyFrom(usage)
-        draft.generation = reading.generation
-        draft.ledger.written.tokens = written
-        return ""
+            found = await self.draft.backends.forms.mismatch(wanted, answer, stage.budget_s)
+        except Unchecked:  # the better model's would not be told from it
+            return ""
+        return found.where if found else ""
 
     async def _objection(self, answer: str, stage: Running) -> str:
         """What the better model has against it."""
-        draft, said = self.draft, Tried()
+        draft = self.draft
         assert draft.choice
         asked = llm_pb2.GenerateRequest(
-            messages=verifying.to_judge(draft.for_model(), answer),
+            messages=judge.to_judge(draft.for_model(), answer),
             sampling=chat_pb2.Sampling(max_tokens=_JUDGED_TOKENS, temperature=0),
             cache_salt=draft.tenant.prefix_salt,
         )
         work = asking.job(draft, asked, (draft.choice.model,), stage, first_text=False)
-        await self._hear(asking.read(draft, b"", work, stage), said, chat_pb2.Usage())
-        against = verifying.objection(said.text)
+        said = await hear_all(draft, asking.read(draft, b"", work, stage), draft.for_model())
+        against = judge.objection(said.text)
         return "the judge is against it" if against and draft.checks else against  # its words may quote what is private
 
-    async def _hear(self, reading: Reading, tried: Tried, usage: chat_pb2.Usage) -> int:
-        """Read to the end, and put it on the account. Returns how many tokens were written."""
-        written = 0
-        try:
-            while tried.finish_reason == chat_pb2.FINISH_REASON_UNSPECIFIED and (items := await reading.reader.take()):
-                for item in items:
-                    tried.text += item.text
-                    tried.logprobs += [token.logprob for token in item.logprobs]
-                    written += item.tokens
-                    if item.HasField("finish"):
-                        tried.finish_reason = item.finish.reason
-                        usage.CopyFrom(item.finish.usage)
-        finally:
-            asking.settle(self.draft, reading, self.draft.for_model(), usage, written)
-        return written
+    def _take(self, tried: Tried, reading: Reading) -> None:
+        draft, ledger = self.draft, self.draft.ledger
+        if self._at_once:
+            draft.voice.finish(tried.finish_reason)
+        else:
+            draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
+            ledger.written.tokens = tried.written
+        ledger.usage.CopyFrom(tried.usage)
+        draft.generation = reading.generation
+        ledger.decide(Act.CASCADE_PASSED, reading.report.model, "")
+
+    def _escalate(self, tried: Tried, stage: Running) -> None:
+        draft = self.draft
+        assert draft.fast
+        assert draft.choice
+        stage.outcome = pb.STAGE_OUTCOME_REPLACED
+        draft.ledger.decide(Act.CASCADE_ESCALATED, draft.choice.model, stage.detail)
+        if self._at_once:
+            draft.streamed = Streamed(draft.fast.model, tried.finish_reason, tried.usage)
+            draft.voice.replace("llm")

@@ -49,16 +49,22 @@ class LlmStage(AnswerStage):
                         yield
                 if not ledger.finish_reason:
                     raise Unavailable(f"{report.model}: ended without saying why")
+                if draft.voice.replacing:
+                    self._keep_streamed(f"{report.model}: it says nothing", stage)
             except ServiceError as problem:
                 self.fallback(problem, stage, report)
             finally:
                 asking.settle(draft, reading, draft.for_model(), ledger.usage, ledger.written.tokens - before)
                 self._account(report, stage)
+        if draft.streamed and Degraded.CASCADE_KEPT in ledger.degraded:
+            ledger.usage.CopyFrom(draft.streamed.usage)
 
     def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
         """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
         ledger, late = self.draft.ledger, isinstance(problem, TooLate)
         ledger.model = report.model
+        if self.draft.voice.replacing and self._keep_streamed(problem.outline, stage):
+            return
         self.draft.voice.release()
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
         stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
@@ -69,6 +75,20 @@ class LlmStage(AnswerStage):
         self.draft.voice.finish(chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED)
         ledger.degrade(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
         ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
+
+    def _keep_streamed(self, why: str, stage: Running) -> bool:
+        """Nothing takes the place of what a cascade has streamed: where that came to its end, it is the answer."""
+        draft, ledger, streamed = self.draft, self.draft.ledger, self.draft.streamed
+        assert streamed  # else nothing was to be replaced
+        draft.voice.keep()
+        ledger.model, ledger.finish_reason = streamed.model, chat_pb2.FINISH_REASON_UNSPECIFIED
+        if not streamed.finish_reason:
+            return False
+        stage.outcome, stage.detail = pb.STAGE_OUTCOME_REPLACED, why
+        draft.voice.finish(streamed.finish_reason)
+        ledger.degrade(Degraded.CASCADE_KEPT)
+        ledger.decide(Act.CASCADE_KEPT, streamed.model, why)
+        return True
 
     def _stands_in(self, problem: ServiceError, stage: Running) -> bool:
         """Whether something takes the place of a text that did not come. A refusal of load stays one: callers must
@@ -94,10 +114,16 @@ class LlmStage(AnswerStage):
 
     def _read(self, choice: Choice, stage: Running) -> Reading:
         draft = self.draft
-        job = asking.job(draft, asking.question(draft), (choice.model, *choice.alternatives), stage)
+        models = choice.model, *(each for each in choice.alternatives if not self._has_answered(each))
+        job = asking.job(draft, asking.question(draft), models, stage)
         reading = asking.read(draft, draft.key, job, stage)
         draft.generation = reading.generation
         return reading
+
+    def _has_answered(self, model: str) -> bool:
+        """Whether its whole answer has gone out and did not pass: it would give the same."""
+        streamed = self.draft.streamed
+        return streamed is not None and streamed.model == model and bool(streamed.finish_reason)
 
     def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:
         ledger, last = self.draft.ledger, items[-1]

@@ -25,6 +25,7 @@ class Needs(NamedTuple):
     prompt: bool = False  # whether anything is to become of the prompt before a model reads it
     tools: bool = False  # whether tools of the mesh are called before a model speaks
     offered: bool = False  # whether a model may call some
+    form: bool = False  # whether its answer is to match something
 
 
 class AnswerStage:
@@ -33,6 +34,7 @@ class AnswerStage:
     name: ClassVar[str]
     budget: ClassVar[StageBudget] = StageBudget(share=0.1, cap_ms=100)
     after: ClassVar[tuple[str, ...]] = ()
+    closing: ClassVar[bool] = False  # whether it is for an answer that is whole: it runs last, and may undo that
 
     def __init__(self, draft: Draft):
         self.draft = draft

@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.chat_request import read_chat
 from services.gateway.http.errors import ModelUnknown
 from services.gateway.http.fields import parse
-from services.gateway.http.order import Order
+from services.gateway.http.order import Order, settle_replacing
 from services.runtime.errors import InvalidInput
 
 ASKED = [{"role": "user", "content": "Hello"}]
@@ -218,3 +218,28 @@ def test_a_guard_is_asked_for_by_what_it_looks_for() -> None:
     assert asked.request.guard == pb.GuardPolicy(injection=refuse, personal=mask, secrets=refuse)
     assert not read().request.HasField("guard")
     assert refused(hedgerow={"guard": "personal"}).startswith("hedgerow.guard: mask or refuse for some of injection,")
+
+
+@pytest.mark.parametrize(("own", "repair"), [({}, True), ({"repair": False}, False), ({"repair": True}, True)])
+def test_an_answer_in_one_piece_is_repaired_unless_it_must_not_be(own: dict[str, bool], repair: bool) -> None:
+    order = read(hedgerow=own)
+    settle_replacing(order)
+    assert order.request.repair == repair
+
+
+@pytest.mark.parametrize("headers", [{"x-hedgerow-repair": "true"}, {"x-hedgerow-cascade-at-once": "true"}])
+def test_of_a_stream_nothing_can_be_replaced(headers: dict[str, str]) -> None:
+    order = read({**headers, "x-hedgerow-cascade": "rules"}, stream=True)
+    with pytest.raises(InvalidInput, match="none beside stream"):
+        settle_replacing(order)
+
+
+def test_a_stream_is_not_repaired_by_itself() -> None:
+    order = read(stream=True)
+    settle_replacing(order)
+    assert not order.request.repair
+
+
+def test_at_once_is_for_a_cascade() -> None:
+    with pytest.raises(InvalidInput, match="with a cascade"):
+        settle_replacing(read(hedgerow={"cascade_at_once": True}))

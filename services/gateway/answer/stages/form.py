@@ -1,0 +1,141 @@
+"""The form of an answer, once that is whole: whether it is what `response_format` asks for.
+
+Engines keep a constraint, and not every provider does. What does not match is never an answer: its model is told so and
+asked once more, where the request has that and the budget has the time; else the call ends with an error. What the
+cache has was checked before it was kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from prometheus_client import Counter
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer import asking
+from services.gateway.answer.hearing import hear_all
+from services.gateway.answer.ledger import Running
+from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.config import StageBudget
+from services.gateway.errors import FormBroken
+from services.gateway.form.verdict import Mismatch, Unchecked
+from services.gateway.form.words import again
+from services.gateway.labels import Act, Degraded
+from services.runtime.errors import ServiceError
+
+_FORMS = Counter("hedgerow_forms", "Answers that are to match a response format, by what was found.", ["outcome"])
+_WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
+_HITS = (pb.CACHE_VERDICT_EXACT, pb.CACHE_VERDICT_SEMANTIC)
+_WRITERS = ("llm", "cascade")
+_KEY = b"/form"  # after a question's own: who shares an answer shares its repair, too
+
+
+class FormStage(AnswerStage):
+    """Checks an answer, and has it repaired once."""
+
+    name, after, closing = "form", ("llm",), True
+    budget = StageBudget(share=1, cap_ms=600_000)
+
+    @classmethod
+    def wanted(cls, needs: Needs) -> bool:
+        return needs.form
+
+    async def run(self) -> AsyncGenerator[None, None]:
+        draft, ledger = self.draft, self.draft.ledger
+        kept = ledger.cache.verdict in _HITS or Degraded.LLM_STALE in ledger.degraded
+        if kept or ledger.finish_reason not in _WHOLE:
+            return
+        with ledger.stage(self.name) as stage:
+            try:
+                found = await self._mismatch(ledger.written.whole_text)
+            except Unchecked as problem:
+                self._leave(str(problem), stage)
+                return
+            if found is None:
+                self._tell(Act.FORM_VALID, "matches", stage)
+            elif ledger.finish_reason == chat_pb2.FINISH_REASON_LENGTH:
+                self._leave_cut(found, stage)
+            else:
+                if draft.has_news:
+                    yield
+                await self._have_repaired(found, stage)
+
+    async def _mismatch(self, text: str) -> Mismatch | None:
+        draft = self.draft
+        wanted = draft.question.request.response_format
+        return await draft.backends.forms.mismatch(wanted, text, draft.ledger.remaining())
+
+    def _leave(self, why: str, stage: Running) -> None:
+        """Nobody can say."""
+        stage.outcome = pb.STAGE_OUTCOME_SKIPPED
+        self.draft.ledger.degrade(Degraded.FORM_UNCHECKED)
+        self._tell(Act.FORM_UNCHECKED, why, stage)
+
+    def _leave_cut(self, found: Mismatch, stage: Running) -> None:
+        """The same limit would cut the next one, and the finish says what this is."""
+        stage.outcome = pb.STAGE_OUTCOME_FAILED
+        self.draft.ledger.degrade(Degraded.FORM_CUT)
+        self._tell(Act.FORM_FAILED, f"{found.where}; it was cut", stage)
+
+    async def _have_repaired(self, found: Mismatch, stage: Running) -> None:
+        why_not = self._unwilling() or await self._repair(found, stage)
+        if not why_not:
+            stage.outcome = pb.STAGE_OUTCOME_REPLACED
+            self._tell(Act.FORM_REPAIRED, found.where, stage)
+            return
+        self._tell(Act.FORM_FAILED, f"{found.where}; {why_not}", stage)
+        raise FormBroken(f"response_format: the answer does not match it: {stage.detail}", where=found.where)
+
+    def _unwilling(self) -> str:
+        """Why nobody is asked again; empty where somebody is."""
+        draft, request = self.draft, self.draft.question.request
+        left_s, took_s = draft.ledger.remaining(), self._took_s()
+        if not (request.repair if request.HasField("repair") else draft.placed is not None):
+            return "not to be repaired"
+        if request.single_attempt:
+            return "a model may be asked once"
+        if left_s < took_s:
+            return f"not repaired: it took {took_s * 1000:.0f} ms, and {left_s * 1000:.0f} ms are left"
+        return ""
+
+    def _took_s(self) -> float:
+        """What the answer took, and another one will."""
+        return sum(stage.spent_ms for stage in self.draft.ledger.stages if stage.name in _WRITERS) / 1000
+
+    async def _repair(self, broken: Mismatch, stage: Running) -> str:
+        """Ask again, and have what comes take the answer's place. Else why it will not do either."""
+        draft, ledger = self.draft, self.draft.ledger
+        asked = self._question(broken)
+        work = asking.job(draft, asked, (ledger.model,), stage, first_text=False)
+        reading = asking.read(draft, draft.key and draft.key + _KEY, work, stage)
+        try:
+            tried = await hear_all(draft, reading, asked.messages)
+            found = await self._mismatch(tried.text)
+        except (ServiceError, Unchecked) as problem:
+            return f"asked again: {problem.outline if isinstance(problem, ServiceError) else problem}"
+        if tried.finish_reason != chat_pb2.FINISH_REASON_STOP:
+            return "asked again, it did not come to its end"
+        if found:
+            return f"asked again: {found.where}"
+        ledger.finish_reason = chat_pb2.FINISH_REASON_UNSPECIFIED
+        draft.voice.replace(self.name)
+        draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
+        draft.generation = reading.generation
+        ledger.usage.CopyFrom(tried.usage)
+        return ""
+
+    def _question(self, broken: Mismatch) -> llm_pb2.GenerateRequest:
+        draft = self.draft
+        asked = asking.question(draft)
+        said = draft.ledger.written.whole_text
+        asked.messages.extend(again(said, broken, draft.question.request.response_format))
+        if asked.tools:
+            asked.tool_choice.CopyFrom(chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE))
+        return asked
+
+    def _tell(self, act: Act, detail: str, stage: Running) -> None:
+        stage.detail = detail
+        _FORMS.labels(act.value.action).inc()
+        self.draft.ledger.decide(act, self.name, detail)
