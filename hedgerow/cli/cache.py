@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 TIMEOUT_S = 5.0
 DEFAULT_CACHE = "127.0.0.1:50051"
 LOCAL = "local"  # the one tenant of a gateway without keys
-_VERDICTS = ("verified", "wrong", "threshold")
 
 cache = typer.Typer(help="Look at the answers that are kept.", no_args_is_help=True, rich_markup_mode=None)
 Caches = Annotated[
@@ -269,19 +268,23 @@ def _print(found: Sequence[dict[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table("cache", box=None)
-    for name in (*("entries", "KiB", "lookups", "exact", "semantic", "missed", "refused", "stored"), *_VERDICTS):
+    for name in ("entries", "KiB", "lookups", "exact", "semantic", "missed", "refused", "stored"):
         table.add_column(name, justify="right")
+    verdicts = Table("cache", "verified", "wrong, of all lookups", "threshold", box=None)
     for each in found:
         counts = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores")
-        cells = [each["entries"], each["bytes"] // 1024, *(each[name] for name in counts), *_verdicts(each)]
+        cells = [each["entries"], each["bytes"] // 1024, *(each[name] for name in counts)]
         table.add_row(each["address"], *map(str, cells))
-    Console(highlight=False).print(table)
+        if each["wrong_share"] is not None:
+            verdicts.add_row(each["address"], *_verdicts(each))
+    console = Console(highlight=False)
+    console.print(table)
+    if verdicts.rows:
+        console.print(verdicts)
 
 
 def _verdicts(each: dict[str, Any]) -> tuple[str, str, str]:
     """What is known of wrong hits: samples, their share with its bounds, and the threshold that came of it."""
     threshold = f"{each['threshold']:.3f}" if each["threshold"] < 1 else "off"
-    if each["wrong_share"] is None:
-        return "0", "-", threshold
     share, low, high = (each[name] for name in ("wrong_share", "wrong_share_lower", "wrong_share_upper"))
     return str(each["verified"]), f"{share:.2%} ({low:.2%} to {high:.2%})", threshold

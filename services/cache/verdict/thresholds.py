@@ -72,7 +72,8 @@ class _Record:
     """Of one tenant, or of all together."""
 
     threshold: float
-    alarmed: bool = False
+    certified: bool = False
+    alarmed: bool = False  # the default is beyond what is allowed, or was certified and is not any more
     _shares: list[_Share] = field(default_factory=lambda: [_Share(1 - 1 / lookups) for lookups in _LOOKUPS])
     _samples: bytearray = field(default_factory=bytearray)  # the level a score reaches, times 4; 2: wrong; 1: given
     _wrong: list[int] = field(default_factory=lambda: [0] * (len(_GRID) + 1))  # samples by the level they reach
@@ -154,17 +155,20 @@ class Thresholds:
         return record
 
     def _decide(self, tenant: str, record: _Record) -> None:
-        allowed, before = self._max_wrong / record.share, (record.alarmed, record.threshold)
-        wrong, count, level = record.wrong(), record.count, bisect_left(_GRID, self.default)
-        record.alarmed = bounds.is_above(allowed, wrong[level], count)
-        if count >= _LEAST and bounds.is_below(allowed, 0, count):
+        allowed, wrong, count = self._max_wrong / record.share, record.wrong(), record.count
+        alarmed, withdrawn = record.alarmed, record.certified and record.threshold <= self.default
+        before, level = record.threshold, bisect_left(_GRID, self.default)
+        beyond = bounds.is_above(allowed, wrong[level], count)
+        record.certified = count >= _LEAST and bounds.is_below(allowed, 0, count)
+        if record.certified:
             record.threshold = next(t for t, k in zip(_GRID, wrong, strict=True) if bounds.is_below(allowed, k, count))
-        elif record.alarmed:
-            beyond = zip(_GRID[level:], wrong[level:], strict=True)
-            record.threshold = next(t for t, k in beyond if not bounds.is_above(allowed, k, count))
+        elif beyond:
+            tighter = zip(_GRID[level:], wrong[level:], strict=True)
+            record.threshold = next(t for t, k in tighter if not bounds.is_above(allowed, k, count))
         else:
             record.threshold = self.default
-        if record.alarmed and (True, record.threshold) != before:
-            self.alarms += not before[0]
-            text = "tenant %s: more than %g of its lookups were wrong hits at the default threshold of %g; %g now"
+        record.alarmed = beyond or (record.threshold > self.default and (alarmed or withdrawn))
+        if record.alarmed and (not alarmed or record.threshold > before):
+            self.alarms += not alarmed
+            text = "tenant %s: by what was verified, more than %g of its lookups may be wrong hits at %g; it has %g now"
             _log.warning(text, tenant, self._max_wrong, self.default, record.threshold)

@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cache import database
@@ -127,6 +127,7 @@ async def test_a_file_of_an_earlier_version_is_opened_and_that_version_goes_on_w
     assert (entry.answer, entry.least_score > 1) == (b"Paris!", True)
 
 
+@settings(deadline=None)
 @given(scores=st.lists(st.floats(0, 2), min_size=1))
 def test_no_report_loosens_an_entry(scores: list[float]) -> None:
     file = Database("")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cache.verdict import bounds
@@ -38,6 +38,7 @@ def test_a_share_leaves_its_bounds_in_one_of_twenty_runs_at_the_most_however_oft
     assert above / runs <= 0.05 + noise
 
 
+@settings(deadline=None)
 @given(SAMPLES)
 def test_bounds_hold_what_was_seen_and_more_than_one_look_would(sample: tuple[int, int]) -> None:
     hits, count = sample
@@ -49,6 +50,7 @@ def test_bounds_hold_what_was_seen_and_more_than_one_look_would(sample: tuple[in
         assert high >= once[1] - 1e-9
 
 
+@settings(deadline=None)
 @given(SAMPLES)
 def test_one_more_hit_raises_both_bounds_and_one_more_miss_lowers_them(sample: tuple[int, int]) -> None:
     hits, count = sample

@@ -82,7 +82,7 @@ def test_a_judge_that_breaks_tightens_the_threshold_with_an_alarm_and_it_comes_b
     month = Month(2, judge, easy=0.79, hard=0.79, share=0.5)
     assert month.in_force[4] < DEFAULT
     assert month.in_force[6] > DEFAULT
-    assert month.verification.thresholds.alarms == 1
+    assert month.verification.thresholds.alarms >= 1
     assert month.in_force[-1] < DEFAULT
     assert month.wrong_share <= ALLOWED
 
