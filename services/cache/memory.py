@@ -18,11 +18,13 @@ from typing import TypeVar
 
 from services.cache.entries import Entries, Entry
 from services.cache.keyed_question import KeyedQuestion
+from services.cache.rebuild import Rebuilds
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
 from services.cache.watch import Watchers
 
 T = TypeVar("T")
+_LOADED_AT_ONCE = 10_000  # vectors
 
 
 @dataclass(slots=True)
@@ -51,12 +53,13 @@ class Arriving:
 
 
 class Memory:
-    """The entries held, which may be searched by meaning. `close` ends its thread."""
+    """The entries held, which may be searched by meaning. `close` ends its threads."""
 
     def __init__(self, entries: Entries, vectors: VectorIndex, watchers: Watchers):
         self.entries, self.watchers, self.stats = entries, watchers, Stats()
         self._vectors = vectors
         self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=scan_on_one_core)
+        self._rebuilds = Rebuilds(self._vectors_thread)
         self._arriving: set[Arriving] = set()
         self.overflowed = False  # something had to leave for lack of room
 
@@ -70,7 +73,9 @@ class Memory:
             if vector is not None and entry.expires_at_ms > now_ms:
                 partitions[entry.partition].append((entry.key, vector))
         for partition, rows in partitions.items():
-            self._vectors.add(partition, rows)
+            for start in range(0, len(rows), _LOADED_AT_ONCE):
+                self._vectors.add(partition, rows[start : start + _LOADED_AT_ONCE])
+            self._on_vectors_thread(partial(self._reconsider, partition))
         self._retire(evicted)
         return evicted
 
@@ -158,13 +163,22 @@ class Memory:
             self._arriving.discard(arriving)
 
     def close(self) -> None:
-        """End the thread. Nothing may be asked of memory any more."""
+        """End the threads. Nothing may be asked of memory any more."""
+        self._rebuilds.close()
         self._vectors_thread.shutdown()
 
     def _index(self, partition: bytes, key: str, vector: Vector | None) -> None:
         self._vectors.remove(partition, [key])
         if vector is not None:
             self._vectors.add(partition, [(key, vector)])
+        self._reconsider(partition)
+
+    def _unindex(self, partition: bytes, keys: Iterable[str]) -> None:
+        self._vectors.remove(partition, keys)
+        self._reconsider(partition)
+
+    def _reconsider(self, partition: bytes) -> None:
+        self._rebuilds.consider(self._vectors.partition(partition))
 
     def _retire(self, entries: Collection[Entry]) -> None:
         """Entries that are hits no more leave the index and the watchers' copies."""
@@ -177,7 +191,7 @@ class Memory:
         for entry in gone:
             partitions[entry.partition].append(entry.key)
         for partition, keys in partitions.items():
-            self._on_vectors_thread(partial(self._vectors.remove, partition, keys))
+            self._on_vectors_thread(partial(self._unindex, partition, keys))
 
     def _on_vectors_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Queued at once, so that changes reach the index in the order they were made."""
