@@ -24,7 +24,6 @@ from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
 from services.cache.watch import Watchers
 
 T = TypeVar("T")
-_LOADED_AT_ONCE = 10_000  # vectors
 
 
 @dataclass(slots=True)
@@ -64,8 +63,8 @@ class Memory:
         self.overflowed = False  # something had to leave for lack of room
 
     def load(self, stored: Iterable[tuple[Entry, Vector | None]], now_ms: int) -> list[Entry]:
-        """Take over what a store holds, least recently used first, before anything is served. Returns those for which
-        there was no room."""
+        """Take over what a store holds, least recently used first, before anything is served; then call `loaded`.
+        Returns those for which there was no room."""
         partitions: defaultdict[bytes, list[tuple[str, Vector]]] = defaultdict(list)
         evicted: list[Entry] = []
         for entry, vector in stored:
@@ -73,11 +72,14 @@ class Memory:
             if vector is not None and entry.expires_at_ms > now_ms:
                 partitions[entry.partition].append((entry.key, vector))
         for partition, rows in partitions.items():
-            for start in range(0, len(rows), _LOADED_AT_ONCE):
-                self._vectors.add(partition, rows[start : start + _LOADED_AT_ONCE])
-            self._on_vectors_thread(partial(self._reconsider, partition))
+            self._vectors_thread.submit(self._vectors.add, partition, rows).result()
         self._retire(evicted)
         return evicted
+
+    def loaded(self) -> None:
+        """Everything was taken over: what is many can be searched faster from now on."""
+        for partition in self._vectors.partitions():
+            self._on_vectors_thread(partial(self._reconsider, partition))
 
     def put(self, entry: Entry, vector: Vector | None, told: bool = False) -> list[Entry]:
         """Hold an entry in place of any of the same key, of which watchers are `told` already or else hear now. Returns

@@ -25,6 +25,7 @@ from services.cache.vectors import scan_on_one_core
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+_NICE = 5  # until it is done searches read every vector: it must come to an end where all cores are busy
 _PER_LIST = 32  # vectors that a centroid is made from: 200 MB for 4,096 centroids, for some seconds
 _REMOVED_AT_ONCE = 500  # in a step
 
@@ -100,4 +101,4 @@ class Rebuilds:
 
 def _begin() -> None:
     scan_on_one_core()
-    give_way()
+    give_way(_NICE)

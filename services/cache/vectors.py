@@ -39,6 +39,10 @@ class VectorIndex:
     def __len__(self) -> int:
         return len(self._ids)
 
+    def partitions(self) -> list[bytes]:
+        """The names of those that have vectors."""
+        return list(self._partitions)
+
     def partition(self, name: bytes) -> Partition | None:
         """The one of that name, where it has vectors."""
         return self._partitions.get(name)

@@ -20,6 +20,7 @@ from services.cache.scheduler import Job, Scheduler
 from services.cache.vectors import Vector
 from services.runtime.errors import Faulty
 
+_NICE = 15  # a little is left for it where all cores are busy
 _AT_ONCE = 16  # snippets of one document that wait for the engine, so that tenants take turns
 _SECONDS = Histogram(
     "hedgerow_collection_embed_seconds", "Time to embed a snippet, without its wait for the thread.",
@@ -69,7 +70,7 @@ class EmbedderBehind:
 
 async def _started(load: Callable[[], Engine]) -> Engine:
     """An engine whose own threads give way too: they are as the thread that starts them."""
-    with ThreadPoolExecutor(1, "snippets", give_way) as thread:
+    with ThreadPoolExecutor(1, "snippets", give_way, (_NICE,)) as thread:
         return await asyncio.get_running_loop().run_in_executor(thread, load)
 
 
