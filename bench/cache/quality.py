@@ -28,7 +28,7 @@ from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
 
-_AT_ONCE = 64  # stores
+_AT_ONCE = 64  # stores, and questions that are compared with all others
 _TTL_MS = 24 * 60 * 60 * 1000
 _ORACLE = 0.01  # wrong hits of all lookups
 _TENANT = "bench"
@@ -46,6 +46,7 @@ async def measure(path: Path, progress: Progress) -> dict[str, object]:
     for name, apart in (("alone", True), ("together", False)):
         mode = _Mode(name, given, apart, progress)
         result[name] = await mode.measure(settings, engine)
+        progress(f"{name}: {result[name]}")
     return result
 
 
@@ -124,10 +125,11 @@ class _Mode:
         texts = list(dict.fromkeys(pair.a for pair in self._pairs))
         stored = np.stack([rows.get(text, none) for text in texts])
         found = []
-        for pair, (_, asked) in zip(self._pairs, given, strict=True):
-            similarities = stored @ asked
-            best = int(similarities.argmax())
-            found.append(self._judged(pair, texts[best], float(similarities[best])))
+        for start in range(0, len(given), _AT_ONCE):
+            similarities = np.stack([asked for _, asked in given[start : start + _AT_ONCE]]) @ stored.T
+            for pair, row in zip(self._pairs[start : start + _AT_ONCE], similarities, strict=True):
+                best = int(row.argmax())
+                found.append(self._judged(pair, texts[best], float(row[best])))
         return found
 
     def _judged(self, pair: Pair, stored: str, similarity: float) -> Nearest:

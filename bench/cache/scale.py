@@ -35,6 +35,7 @@ from services.cache.watch import Watchers
 SEARCHES, CHANGES = 1_000, 1_000
 NEIGHBOURS, FLOOR = 5, 0.75  # what recall is measured on: so many nearest, with at least that cosine
 _CANDIDATES = 8
+_PAUSE_S = 0.1  # between searches while lists are made
 _TTL_MS = 24 * 60 * 60 * 1000
 _TENANT, _PARTITION, _ANSWER = "bench", b"p" * 32, b"a" * 200
 _SEED = 11
@@ -84,7 +85,9 @@ class _Scale:
             self._progress("cache: searching")
             times, found = await self._search(memory, self._asked)
             told |= {"search_ms": _told(times), "recall": await asyncio.to_thread(self._recall, found)}
-            return told | await self._change(memory)
+            told |= await self._change(memory)
+            self._progress(f"cache: {told}")
+            return told
 
     async def restart(self) -> dict[str, object]:
         """From the file, without an embedder: with every vector there before anything is served."""
@@ -96,7 +99,8 @@ class _Scale:
             meanwhile: list[float] = []
             await asyncio.sleep(0)
             while _at_work(index):
-                meanwhile += (await self._search(memory, self._asked[:20]))[0]
+                meanwhile += (await self._search(memory, self._asked[len(meanwhile) % SEARCHES :][:1]))[0]
+                await asyncio.sleep(_PAUSE_S)
             made_s = time.perf_counter() - started - loaded_s
             times, _ = await self._search(memory, self._asked)
             return {
