@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,11 @@ _ROOT = Path(__file__).parents[2]
 def bench(
     name: Annotated[str, typer.Argument(help="Which one. Without it, the names are listed.")] = "",
     as_json: options.AsJson = False,
+    entries: Annotated[int | None, typer.Option(min=1_000, metavar="N", help="For `cache`: how many it holds.")] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="For `cache`: labelled pairs, .jsonl.gz."),
+    ] = None,
 ) -> None:
     """Measure something, and print the figures. Progress goes to stderr.
 
@@ -25,6 +31,7 @@ def bench(
     Examples:
       hedgerow bench
       hedgerow bench overhead --json
+      hedgerow bench cache --entries 1000000
     """
     from hedgerow.cli.failures import fail
 
@@ -37,7 +44,8 @@ def bench(
     elif name not in known:
         fail(f"no bench {name}; there are: {', '.join(known)}")
     else:
-        _run(name, as_json)
+        given = {"entries": entries, "pairs": pairs}
+        _run(name, as_json, {option: value for option, value in given.items() if value is not None})
 
 
 def benches(folder: Path) -> dict[str, str]:
@@ -52,15 +60,23 @@ def benches(folder: Path) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _run(name: str, as_json: bool) -> None:
+def _run(name: str, as_json: bool, given: Mapping[str, object]) -> None:
     import asyncio
+    import inspect
     import json
 
     from rich.console import Console
 
+    from hedgerow.cli.failures import fail
+
     sys.path.insert(0, str(_ROOT))
     module = import_module(f"bench.{name}")
-    result = asyncio.run(module.run(lambda line: print(line, file=sys.stderr, flush=True)))
+    if unknown := given.keys() - inspect.signature(module.run).parameters:
+        fail(f"bench {name} has no option {', '.join(f'--{option}' for option in sorted(unknown))}")
+    try:
+        result = asyncio.run(module.run(lambda line: print(line, file=sys.stderr, flush=True), **given))
+    except getattr(module, "REFUSED", ()) as error:
+        fail(str(error))
     if as_json:
         print(json.dumps(result))
     else:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 
 from services.cache import database
 from services.cache.config import CacheSettings
@@ -27,6 +28,7 @@ from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.deadline import Deadline
 
 _log = logging.getLogger(__name__)
+_LOADED_AT_ONCE = 10_000  # entries
 
 
 class FileStore:
@@ -98,12 +100,16 @@ class FileStore:
 
     async def load(self) -> None:
         now_ms = self._now_ms()
-        stored = await asyncio.to_thread(lambda: list(self._file.load(self._embedded_by, now_ms - self._stale_ms)))
+        stored = self._file.load(self._embedded_by, now_ms - self._stale_ms)
+        evicted: list[Entry] = []
+        while some := await asyncio.to_thread(lambda: list(islice(stored, _LOADED_AT_ONCE))):
+            evicted += self._memory.load(some, now_ms)
+        self._memory.loaded()
         # What was removed in an earlier life is not known: it counts as later than every epoch from then.
         self.sequence = self._after(await asyncio.to_thread(self._file.sequence))
         await asyncio.to_thread(self._file.apply, [database.sequence(self.sequence)])
         self._tombstones = Tombstones(self.sequence)
-        self._delete(self._memory.load(stored, now_ms))
+        self._delete(evicted)
 
     async def run(self) -> None:
         await self._commits.run()

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from services.cache.entries import Entries, Entry
 from services.cache.keyed_question import KeyedQuestion
+from services.cache.rebuild import Rebuilds
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
 from services.cache.watch import Watchers
@@ -52,18 +53,19 @@ class Arriving:
 
 
 class Memory:
-    """The entries held, which may be searched by meaning. `close` ends its thread."""
+    """The entries held, which may be searched by meaning. `close` ends its threads."""
 
     def __init__(self, entries: Entries, vectors: VectorIndex, watchers: Watchers):
         self.entries, self.watchers, self.stats = entries, watchers, Stats()
         self._vectors = vectors
         self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=scan_on_one_core)
+        self._rebuilds = Rebuilds(self._vectors_thread)
         self._arriving: set[Arriving] = set()
         self.overflowed = False  # something had to leave for lack of room
 
     def load(self, stored: Iterable[tuple[Entry, Vector | None]], now_ms: int) -> list[Entry]:
-        """Take over what a store holds, least recently used first, before anything is served. Returns those for which
-        there was no room."""
+        """Take over what a store holds, least recently used first, before anything is served; then call `loaded`.
+        Returns those for which there was no room."""
         partitions: defaultdict[bytes, list[tuple[str, Vector]]] = defaultdict(list)
         evicted: list[Entry] = []
         for entry, vector in stored:
@@ -71,9 +73,14 @@ class Memory:
             if vector is not None and entry.expires_at_ms > now_ms:
                 partitions[entry.partition].append((entry.key, vector))
         for partition, rows in partitions.items():
-            self._vectors.add(partition, rows)
+            self._vectors_thread.submit(self._vectors.add, partition, rows).result()
         self._retire(evicted)
         return evicted
+
+    def loaded(self) -> None:
+        """Everything was taken over: what is many can be searched faster from now on."""
+        for partition in self._vectors.partitions():
+            self._on_vectors_thread(partial(self._reconsider, partition))
 
     def put(self, entry: Entry, vector: Vector | None, told: bool = False) -> list[Entry]:
         """Hold an entry in place of any of the same key, of which watchers are `told` already or else hear now. Returns
@@ -167,13 +174,22 @@ class Memory:
             self._arriving.discard(arriving)
 
     def close(self) -> None:
-        """End the thread. Nothing may be asked of memory any more."""
+        """End the threads. Nothing may be asked of memory any more."""
+        self._rebuilds.close()
         self._vectors_thread.shutdown()
 
     def _index(self, partition: bytes, key: str, vector: Vector | None) -> None:
         self._vectors.remove(partition, [key])
         if vector is not None:
             self._vectors.add(partition, [(key, vector)])
+        self._reconsider(partition)
+
+    def _unindex(self, partition: bytes, keys: Iterable[str]) -> None:
+        self._vectors.remove(partition, keys)
+        self._reconsider(partition)
+
+    def _reconsider(self, partition: bytes) -> None:
+        self._rebuilds.consider(self._vectors.partition(partition))
 
     def _retire(self, entries: Collection[Entry]) -> None:
         """Entries that are hits no more leave the index and the watchers' copies."""
@@ -186,7 +202,7 @@ class Memory:
         for entry in gone:
             partitions[entry.partition].append(entry.key)
         for partition, keys in partitions.items():
-            self._on_vectors_thread(partial(self._vectors.remove, partition, keys))
+            self._on_vectors_thread(partial(self._unindex, partition, keys))
 
     def _on_vectors_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Queued at once, so that changes reach the index in the order they were made."""

@@ -9,32 +9,23 @@ the event loop waiting for its own turn.
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from prometheus_client import Histogram
 
 from services.cache.engines import Engine
+from services.cache.priority import give_way
 from services.cache.scheduler import Job, Scheduler
 from services.cache.vectors import Vector
 from services.runtime.errors import Faulty
 
+_NICE = 15  # a little is left for it where all cores are busy
 _AT_ONCE = 16  # snippets of one document that wait for the engine, so that tenants take turns
-_NICE = 15  # of 19: a little is left for it where all cores are busy
 _SECONDS = Histogram(
     "hedgerow_collection_embed_seconds", "Time to embed a snippet, without its wait for the thread.",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5),
 )  # fmt: skip
-
-
-def _give_way() -> None:
-    """Have the calling thread, and the threads that it starts, run when others leave time. On Linux priorities are the
-    threads'; elsewhere they are the process's, and stay as they are."""
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class EmbedderBehind:
@@ -80,7 +71,7 @@ class EmbedderBehind:
 
 async def _started(load: Callable[[], Engine]) -> Engine:
     """An engine whose own threads give way too: they are as the thread that starts them."""
-    with ThreadPoolExecutor(1, "snippets", _give_way) as thread:
+    with ThreadPoolExecutor(1, "snippets", give_way, (_NICE,)) as thread:
         return await asyncio.get_running_loop().run_in_executor(thread, load)
 
 

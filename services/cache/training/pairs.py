@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import random
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def read(file: Path) -> list[Pair]:
     try:
         with _opened(file) as lines:
             pairs = [_pair(line, number) for number, line in enumerate(_bounded(lines), 1) if line.strip()]
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise BadPairs(f"{file} cannot be read: {error}") from None
     if not pairs:
         raise BadPairs(f"{file} has no pairs")

@@ -133,6 +133,17 @@ def test_a_bench_is_a_module_or_a_package_that_runs_and_shows_a_table(tmp_path: 
     assert benches(tmp_path / "nowhere") == {}
 
 
+def test_a_bench_takes_the_options_that_it_knows(tmp_path: Path) -> None:
+    refused = CliRunner().invoke(app, ["bench", "overhead", "--entries", "5000"])
+    assert refused.exit_code == 1
+    assert "bench overhead has no option --entries" in refused.stderr
+    pairs = tmp_path / "pairs.jsonl.gz"
+    pairs.write_text("no gzip")
+    refused = CliRunner().invoke(app, ["bench", "cache", "--pairs", str(pairs)])
+    assert refused.exit_code == 1
+    assert "pairs.jsonl.gz: Not a gzipped file" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("step", "shortfall"),
     [

@@ -1,0 +1,88 @@
+"""A cache in this process, of the parts that the service is put together from, with its default settings; and how long
+each part of a lookup took."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from services.cache import engines
+from services.cache.answers import Answers
+from services.cache.config import CacheSettings
+from services.cache.database import Database
+from services.cache.embedding import Embedder
+from services.cache.entries import Entries
+from services.cache.file_store import FileStore
+from services.cache.keyed_question import KeyedQuestion
+from services.cache.memory import Memory
+from services.cache.vectors import Vector, VectorIndex
+from services.cache.verdict import verdicts as judging
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.verification import Verification
+from services.cache.watch import Watchers
+
+
+def load(settings: CacheSettings) -> engines.Engine:
+    """The embedder's engine, warm."""
+    return engines.load(settings.embedder, settings.model_cache, settings.max_embedded_tokens, settings.model)
+
+
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@asynccontextmanager
+async def running(
+    settings: CacheSettings, engine: engines.Engine, embedder: Embedder, memory: Memory
+) -> AsyncIterator[tuple[Answers, FileStore]]:
+    """A cache on the file that the settings name, which holds what is in it."""
+    file = Database(settings.database)
+    store = FileStore(file, memory, engine.name, settings.stale_ms, settings.max_waiting_bytes, now_ms)
+    verdicts = judging.load(
+        settings.verdict, settings.similarity_threshold, settings.max_wrong, engine.name, engine.unseen
+    )
+    verification = Verification(Thresholds(verdicts.threshold, settings.max_wrong), settings.verify_share)
+    answers = Answers(memory, store, embedder, verdicts, verification, now_ms=now_ms)
+    await store.load()
+    commits = asyncio.create_task(store.run())
+    try:
+        yield answers, store
+    finally:
+        commits.cancel()
+        await asyncio.wait([commits])
+        await store.close()
+        answers.close()
+
+
+class TimedEmbedder(Embedder):
+    """Remembers every vector, and how long the last one took, in milliseconds."""
+
+    def __init__(self, engine: engines.Engine, settings: CacheSettings):
+        super().__init__(engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
+        self.vectors: dict[str, Vector | None] = {}
+        self.took_ms: float | None = None
+
+    async def embed(self, text: str, tenant: str) -> Vector | None:
+        started = time.perf_counter()
+        vector = await super().embed(text, tenant)
+        self.took_ms = (time.perf_counter() - started) * 1000
+        self.vectors[text] = vector
+        return vector
+
+
+class TimedMemory(Memory):
+    """Remembers how long the last search took, in milliseconds."""
+
+    def __init__(self, settings: CacheSettings):
+        entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
+        super().__init__(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue))
+        self.took_ms: float | None = None
+
+    async def nearest(self, question: KeyedQuestion, vector: Vector, count: int) -> Sequence[tuple[str, float]]:
+        started = time.perf_counter()
+        found = await super().nearest(question, vector, count)
+        self.took_ms = (time.perf_counter() - started) * 1000
+        return found

@@ -1,0 +1,150 @@
+"""How right semantic hits are, on labelled pairs: what the cache's own `lookup` answers, and cosine alone beside it.
+
+Of each pair `a` is stored and `b` is looked up: once with nothing else to compare it with, and once in the presence of
+every other `a`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.cache import parts
+from bench.cache.labels import Judged, Labels
+from bench.cache.rates import Nearest, calibrated
+from bench.stats import percentiles
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from services.cache.answers import Answers
+from services.cache.config import CacheSettings
+from services.cache.engines import DIMENSION, Engine
+from services.cache.keyed_question import KeyedQuestion, keyed
+from services.cache.training import pairs
+from services.cache.training.pairs import Pair
+from services.cache.vectors import Vector
+from services.cache.verdict.bounds import clopper_pearson
+from services.runtime.deadline import Deadline
+
+_AT_ONCE = 64  # stores, and questions that are compared with all others
+_TTL_MS = 24 * 60 * 60 * 1000
+_ORACLE = 0.01  # wrong hits of all lookups
+_TENANT = "bench"
+Progress = Callable[[str], None]
+
+
+async def measure(path: Path, progress: Progress) -> dict[str, object]:
+    """What is found and what of it is wrong, alone and together. Raises `BadPairs`. Two minutes for 20,000 pairs."""
+    given = pairs.read(path)
+    settings = CacheSettings(database="", max_entries=max(len(given), CacheSettings().max_entries))
+    engine = await asyncio.to_thread(parts.load, settings)
+    result: dict[str, object] = {"file": str(path), "lookups": len(given), "embedder": engine.name}
+    result["duplicates"] = sum(pair.duplicate for pair in given)
+    result["decided_by"] = str(settings.verdict) if settings.verdict else f"cosine of {settings.similarity_threshold}"
+    for name, apart in (("alone", True), ("together", False)):
+        mode = _Mode(name, given, apart, progress)
+        result[name] = await mode.measure(settings, engine)
+        progress(f"{name}: {result[name]}")
+    return result
+
+
+class _Mode:
+    """Each pair in a partition of its own, or all in one."""
+
+    def __init__(self, name: str, given: Sequence[Pair], apart: bool, progress: Progress):
+        self._name, self._progress, self._apart = name, progress, apart
+        self._stored = [_keyed(pair.a, number if apart else 0) for number, pair in enumerate(given)]
+        self._asked = [_keyed(pair.b, number if apart else 0) for number, pair in enumerate(given)]
+        compared = zip(self._stored, self._asked, given, strict=True)
+        self._pairs = [Pair(a.asked, b.asked, pair.duplicate) for a, b, pair in compared]
+        self._labels = Labels(self._pairs)
+        self._ms: dict[str, list[float]] = {"embed": [], "search": [], "verdict": [], "whole": []}
+
+    async def measure(self, settings: CacheSettings, engine: Engine) -> dict[str, object]:
+        embedder, memory = parts.TimedEmbedder(engine, settings), parts.TimedMemory(settings)
+        async with parts.running(settings, engine, embedder, memory) as (answers, _):
+            await self._store(answers)
+            hits = await self._look_up(answers, embedder, memory)
+        self._progress(f"{self._name}: cosine alone")
+        told = self._told(hits)
+        nearest = await asyncio.to_thread(self._nearest, embedder.vectors)
+        oracles = {"at_1_percent_wrong": _ORACLE, "at_the_same_error": told["wrong"] / len(hits)}
+        cosine = {name: calibrated(nearest, share) for name, share in oracles.items()}
+        times = {part: percentiles(taken, 2) for part, taken in self._ms.items() if len(taken) > 1}
+        return {**told, "ms": times, "cosine_alone_oracle": cosine}
+
+    async def _store(self, answers: Answers) -> None:
+        self._progress(f"{self._name}: storing {len(self._stored)} questions")
+        for start in range(0, len(self._stored), _AT_ONCE):
+            some = self._stored[start : start + _AT_ONCE]
+            await asyncio.gather(*(answers.store(each, b"answer", _TTL_MS, Deadline.never()) for each in some))
+
+    async def _look_up(
+        self, answers: Answers, embedder: parts.TimedEmbedder, memory: parts.TimedMemory
+    ) -> list[Judged | None]:
+        """Of each lookup whether its hit was right, None for a miss."""
+        self._progress(f"{self._name}: looking {len(self._asked)} questions up")
+        hits: list[Judged | None] = []
+        for question in self._asked:
+            embedder.took_ms = memory.took_ms = None
+            started = time.perf_counter()
+            found = await answers.lookup(question, None, Deadline.never())
+            self._note((time.perf_counter() - started) * 1000, embedder.took_ms, memory.took_ms)
+            hits.append(self._labels.judge(found.entry.asked.decode(), question.asked) if found.entry else None)
+        return hits
+
+    def _note(self, whole_ms: float, embed_ms: float | None, search_ms: float | None) -> None:
+        self._ms["whole"].append(whole_ms)
+        if embed_ms is not None and search_ms is not None:  # else: it was there as it was asked
+            self._ms["embed"].append(embed_ms)
+            self._ms["search"].append(search_ms)
+            self._ms["verdict"].append(whole_ms - embed_ms - search_ms)
+
+    def _told(self, hits: Sequence[Judged | None]) -> dict[str, Any]:
+        counts = {judged: hits.count(judged) for judged in Judged}
+        right, wrong = counts[Judged.RIGHT], counts[Judged.WRONG]
+        duplicates = [hit for hit, pair in zip(hits, self._pairs, strict=True) if pair.duplicate]
+        low, high = clopper_pearson(wrong, len(hits), confidence=0.975)  # of each side
+        return {
+            "found": _share(duplicates.count(Judged.RIGHT), len(duplicates)),
+            "wrong_of_lookups": _share(wrong, len(hits)),
+            "wrong_of_lookups_95": [round(low, 5), round(high, 5)],
+            "precision": _share(right, right + wrong),
+            **{judged.value: count for judged, count in counts.items()},
+        }
+
+    def _nearest(self, vectors: dict[str, Vector | None]) -> list[Nearest]:
+        """The nearest stored question to each one asked; the similarity of one that is too long is 0."""
+        none = np.zeros(DIMENSION, np.float32)
+        rows = {text: none if vector is None else vector for text, vector in vectors.items()}
+        given = [(rows.get(pair.a, none), rows.get(pair.b, none)) for pair in self._pairs]
+        if self._apart:
+            return [self._judged(pair, pair.a, float(a @ b)) for pair, (a, b) in zip(self._pairs, given, strict=True)]
+        texts = list(dict.fromkeys(pair.a for pair in self._pairs))
+        stored = np.stack([rows.get(text, none) for text in texts])
+        found = []
+        for start in range(0, len(given), _AT_ONCE):
+            similarities = np.stack([asked for _, asked in given[start : start + _AT_ONCE]]) @ stored.T
+            for pair, row in zip(self._pairs[start : start + _AT_ONCE], similarities, strict=True):
+                best = int(row.argmax())
+                found.append(self._judged(pair, texts[best], float(row[best])))
+        return found
+
+    def _judged(self, pair: Pair, stored: str, similarity: float) -> Nearest:
+        judged = self._labels.judge(stored, pair.b)
+        return Nearest(1.0 if stored == pair.b else similarity, judged, pair.duplicate)
+
+
+def _keyed(text: str, number: int) -> KeyedQuestion:
+    """A question after a system message of its own, or of all."""
+    system = chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=f"conversation {number}")
+    messages = [system, chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text)]
+    return keyed(cache_pb2.Question(tenant=_TENANT, model_class="fast", messages=messages))
+
+
+def _share(count: int, of: int) -> float:
+    return round(count / max(1, of), 5)

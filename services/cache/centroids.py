@@ -1,0 +1,38 @@
+"""What vectors are gathered around: k-means in two levels.
+
+First the square root of as many clusters, then each is divided by itself, into as many as it has vectors for. For 4,096
+centroids that is a thirtieth of the work of doing it at once.
+"""
+
+from __future__ import annotations
+
+import faiss
+import numpy as np
+
+from services.cache.lists import Rows
+
+_ROUNDS = 10
+
+
+def centroids(sample: Rows, count: int) -> Rows:
+    """At most `count` centroids of unit length, of as many vectors or more."""
+    coarse = faiss.IndexFlatIP(sample.shape[1])
+    coarse.add(_clusters(sample, max(1, round(count**0.5))))
+    _, nearest = coarse.search(sample, 1)
+    found: list[Rows] = []
+    seen = made = 0
+    for number in range(coarse.ntotal):
+        part = sample[nearest[:, 0] == number]
+        seen += len(part)
+        wanted = min(round(count * seen / len(sample)) - made, len(part))
+        if wanted > 0:
+            found.append(_clusters(part, wanted))
+            made += wanted
+    return np.concatenate(found)
+
+
+def _clusters(rows: Rows, count: int) -> Rows:
+    kmeans = faiss.Kmeans(rows.shape[1], count, niter=_ROUNDS, spherical=True, min_points_per_centroid=1)
+    kmeans.train(rows)
+    assert kmeans.centroids is not None
+    return kmeans.centroids

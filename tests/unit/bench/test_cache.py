@@ -1,0 +1,70 @@
+"""What the cache's bench says of labelled pairs, and what it draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.cache import synthetic
+from bench.cache.labels import Judged, Labels
+from bench.cache.quality import _Mode
+from bench.cache.rates import Nearest, calibrated
+from services.cache.config import CacheSettings
+from services.cache.training.pairs import Pair
+from services.cache.vectors import Vector
+from tests.unit.cache.conftest import BagOfWords
+
+
+def test_duplicates_of_duplicates_are_right_and_a_pairs_own_label_goes_before() -> None:
+    labels = Labels([Pair("a", "b", True), Pair("c", "b", True), Pair("a", "d", False), Pair("e", "e", False)])
+    assert labels.judge("a", "c") is Judged.RIGHT
+    assert labels.judge("d", "a") is Judged.WRONG
+    assert labels.judge("d", "c") is Judged.UNLABELLED
+    assert labels.judge("d", "d") is Judged.RIGHT
+    assert labels.judge("e", "e") is Judged.WRONG
+
+
+def test_the_loosest_threshold_within_the_limit_is_taken_and_equal_similarities_stand_together() -> None:
+    right, wrong = Judged.RIGHT, Judged.WRONG
+    nearest = [Nearest(0.9, right, True), Nearest(0.8, wrong, False), Nearest(0.7, right, True)]
+    nearest += [Nearest(0.6, right, True), Nearest(0.6, wrong, False)]
+    assert calibrated(nearest, 0.2) == {"threshold": 0.7, "found": 0.6667, "wrong_of_lookups": 0.2}
+    assert calibrated(nearest, 0) == {"threshold": 0.9, "found": 0.3333, "wrong_of_lookups": 0}
+    assert calibrated([Nearest(0.9, wrong, False)], 0)["threshold"] == 1
+
+
+@pytest.mark.parametrize("apart", [True, False])
+async def test_hits_are_counted_over_all_lookups_and_judged_by_the_labels(apart: bool) -> None:
+    """The second `b` is the first `a`, word by word, which only the second mode can find."""
+    given = [
+        Pair("how tall is the tower", "how tall is the tower", True),
+        Pair("zebra", "how tall is the tower", True),
+        Pair("where is the station", "where is the station", False),
+        Pair("apples", "pears and plums", False),
+    ]
+    mode = _Mode("pairs", given, apart, lambda line: None)
+    told = await mode.measure(CacheSettings(), BagOfWords())
+    assert told["found"] == (0.5 if apart else 1)
+    assert (told["right"], told["wrong"], told["unlabelled"]) == ((1, 1, 0) if apart else (2, 1, 0))
+    assert told["wrong_of_lookups"] == 0.25
+    assert told["precision"] == pytest.approx(0.5 if apart else 2 / 3, abs=1e-4)
+
+
+def test_what_is_drawn_is_the_same_each_time_and_has_neighbours() -> None:
+    around = synthetic.beside(_units(20), np.random.default_rng(1), 0.9, 0.95)
+    assert len(set(synthetic.questions())) == synthetic.QUESTIONS
+    rows = np.concatenate(list(synthetic.entries(around, 2_500)))
+    assert np.array_equal(rows, np.concatenate(list(synthetic.entries(around, 2_500))))
+    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-4)
+    asked = synthetic.beside(rows[[3, 2_400]], np.random.default_rng(2), 0.8, 0.99)
+    near = synthetic.nearest(around, 2_500, asked, 5, 0.75)
+    similarities = asked @ rows.T
+    for found, row in zip(near, similarities, strict=True):
+        assert found == {int(each) for each in np.argsort(-row)[:5] if row[each] >= 0.75}
+    assert 3 in near[0]
+    assert 2_400 in near[1]
+
+
+def _units(count: int) -> Vector:
+    rows: Vector = np.random.default_rng(0).standard_normal((count, 384)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
