@@ -19,7 +19,7 @@ from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
-from services.cache.verdict.tightening import NEVER, above
+from services.cache.verdict.tightening import NEVER
 from services.cache.verdict.verdicts import UNVERIFIED, Judged, Least, Verdicts
 from services.cache.verdict.verification import Sample, Verification
 from services.runtime.deadline import Deadline
@@ -163,13 +163,13 @@ class Answers:
         if a is None or b is None:
             return NEVER
         judged = await self._verdicts.judge(asked, stored, tenant, float(a @ b), deadline)
-        return NEVER if judged.refused == UNVERIFIED else above(judged.score)
+        return NEVER if judged.refused == UNVERIFIED else judged.score + self._verdicts.margin
 
     async def verified(self, tenant: str, key: str, score: float, accepted: bool, right: bool) -> bool:
         """A sample is judged: it counts for the tenant's threshold, and a wrong one that was given is given no more.
         Returns whether an entry was tightened. Raises what `Store.tighten` does."""
         self.verification.thresholds.verify(tenant, score, accepted, right)
-        tightened = accepted and not right and await self._store.tighten(key, tenant, above(score))
+        tightened = accepted and not right and await self._store.tighten(key, tenant, score + self._verdicts.margin)
         self.stats.tightened += tightened
         return tightened
 

@@ -52,11 +52,15 @@ class Least:
 
 
 class Verdicts(Protocol):
-    """Judges near questions, the nearest first, at most `most` for one lookup. `threshold`: the least score of a hit,
-    until more is known of a tenant's own."""
+    """Judges near questions, the nearest first, at most `most` for one lookup.
+
+    `threshold`: the least score of a hit, until more is known of a tenant's own. `margin`: by how much the same two
+    questions may score more another time, because the index keeps 16-bit floats.
+    """
 
     most: int
     threshold: float
+    margin: float
 
     def least(self, min_similarity: float | None, threshold: float) -> Least:
         """For a request that says how similar a hit must be, or does not, where `threshold` is in force."""
@@ -72,6 +76,7 @@ class ByCosine:
     """Without anything trained. `threshold`: the least cosine of a hit; a request may have its own."""
 
     most = 8  # the nearest may be refused while the next is right
+    margin = 0.001
 
     def __init__(self, threshold: float, unseen: Unseen):
         self.threshold, self._unseen = threshold, unseen
@@ -94,6 +99,7 @@ class ByScore:
     that. A verifier that takes longer than `timeout_s`, or half of the time that is left, has said no."""
 
     most = 3  # each takes the verifier's time
+    margin = 0.02  # where the score is steepest
 
     def __init__(
         self, trained: Trained, verifier: Verifier | None, wrong: float, unseen: Unseen, timeout_s: float = 0.05
