@@ -62,7 +62,7 @@ def make(file: Path, folder: Path, train: bool, minutes: float, seed: int) -> Tr
         draft = folder if folder.exists() else Path(scratch) / "verdict"
         draft.mkdir(exist_ok=True)
         if train:
-            _train(parts, draft, minutes, seed)
+            _train(parts, engine, draft, minutes, seed)
         elif not (draft / MODEL).is_file():  # there is nothing to train, so all of that fits
             parts = replace(parts, fit=parts.train + parts.fit)
         verifier = CrossEncoder(draft) if (draft / MODEL).is_file() else None
@@ -75,11 +75,11 @@ def make(file: Path, folder: Path, train: bool, minutes: float, seed: int) -> Tr
     return made
 
 
-def _train(parts: Parts, folder: Path, minutes: float, seed: int) -> None:
+def _train(parts: Parts, engine: engines.Engine, folder: Path, minutes: float, seed: int) -> None:
     _say(f"train: {len(parts.train)} pairs, {minutes:g} minutes at most")
     from services.cache.training import cross_encoder
 
-    cross_encoder.train(parts.train, folder, minutes, seed, _say)
+    cross_encoder.train(parts.train, engine, folder, minutes, seed, _say)
 
 
 def _told(folder: Path, made: Trained) -> dict[str, Any]:

@@ -7,19 +7,26 @@ from collections.abc import Mapping
 
 from services.cache.verdict import facts, gates
 
-COSINE, VERIFIER, OVERLAP = "cosine", "verifier", "overlap"
-FEATURES = (COSINE, VERIFIER, OVERLAP, *gates.DOUBTS)
+COSINE, VERIFIER, OVERLAP, FEWER, MORE, LENGTH = "cosine", "verifier", "overlap", "fewer", "more", "length"
+FEATURES = (COSINE, VERIFIER, OVERLAP, FEWER, MORE, LENGTH, *gates.DOUBTS)
 _SHARPEST = 0.9999  # a cosine of 1 would be infinitely sure
 
 
 def features(asked: str, stored: str, tenant: str, similarity: float, verified: float) -> dict[str, float]:
-    """Of a tenant's pair of questions. `similarity`: their cosine; `verified`: what a verifier says, as a logit."""
+    """Of a tenant's pair of questions. `similarity`: their cosine; `verified`: what a verifier says, as a logit.
+
+    `fewer`, `more`: words that carry meaning and are in one alone, of the one that has fewer of them and of the other;
+    `length`: how many such words the longer one has, as a logarithm.
+    """
     a, b = set(facts.read(asked, tenant).content), set(facts.read(stored, tenant).content)
     raised = gates.doubts(asked, stored, tenant, similarity)
     return {
         COSINE: math.atanh(min(similarity, _SHARPEST)),
         VERIFIER: verified,
         OVERLAP: len(a & b) / max(1, len(a | b)),
+        FEWER: min(len(a - b), len(b - a)),
+        MORE: max(len(a - b), len(b - a)),
+        LENGTH: math.log1p(max(len(a), len(b))),
         **{doubt: float(doubt in raised) for doubt in gates.DOUBTS},
     }
 

@@ -61,5 +61,5 @@ def test_a_score_is_fitted_to_what_tells_duplicates_apart() -> None:
 
 def test_too_few_pairs_are_refused() -> None:
     parts = Parts([], [Pair("one", "one two", True)], [])
-    with pytest.raises(fit.TooFew, match="at least 7 near pairs of each kind, got 0 duplicates of 0"):
+    with pytest.raises(fit.TooFew, match="at least 10 near pairs of each kind, got 0 duplicates of 0"):
         fit.fitted(parts, BagOfWords(), None, {}, lambda line: None)

@@ -32,7 +32,7 @@ def test_a_limit_that_nothing_was_certified_for_allows_no_hit() -> None:
     ("change", "said"),
     [
         ({"format": 2}, "format: 1 is what this version reads, got 2"),
-        ({"weights": {"cosine": 1.0}}, "weights: one for each of cosine, verifier, overlap"),
+        ({"weights": {"cosine": 1.0}}, "weights: one for each of cosine, verifier, overlap, fewer"),
         ({"floor": 0.2}, "floor"),
         ({"unheard_of": 1}, "unheard_of"),
     ],
