@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import time
+from functools import cache
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from services.llm import vllm_plugin
@@ -14,6 +16,7 @@ from services.llm.errors import BadEngineSettings
 from services.llm.vllm_args import engine_args, environment, set_environment
 
 _POLL_S = 0.05
+_LONGEST_FOLDER = 40  # bytes: the path of a socket has 107 at most
 
 
 async def load(settings: VllmSettings, stat_logger: Any, progress: Progress) -> Any:
@@ -40,7 +43,7 @@ async def load(settings: VllmSettings, stat_logger: Any, progress: Progress) -> 
 
 
 def _load(settings: VllmSettings, stat_logger: Any) -> Any:
-    set_environment(environment(settings))
+    set_environment({**environment(settings), "VLLM_RPC_BASE_PATH": _sockets().name})
     from vllm.v1.engine.async_llm import AsyncLLM
 
     args = engine_args(settings)
@@ -51,6 +54,13 @@ def _load(settings: VllmSettings, stat_logger: Any) -> Any:
     from vllm.v1.executor import Executor
 
     return AsyncLLM(config, Executor.get_class(config), log_stats=True, log_requests=False, stat_loggers=[stat_logger])
+
+
+@cache
+def _sockets() -> TemporaryDirectory[str]:
+    """Where vLLM's processes meet, until this one ends. It never removes a socket, and would leave them in /tmp."""
+    short = None if len(gettempdir()) <= _LONGEST_FOLDER else "/tmp"  # made for its owner alone
+    return TemporaryDirectory(prefix="hedgerow-vllm-", dir=short, ignore_cleanup_errors=True)
 
 
 async def _give_up(loading: asyncio.Task[Any]) -> None:

@@ -11,8 +11,10 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from glob import glob
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc
@@ -533,13 +535,18 @@ async def test_a_wrong_engine_setting_stops_the_start_and_is_named(tmp_path: Pat
 
 async def test_sigterm_while_loading_ends_everything(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    process = ServiceProcess(spec("loading", address), tmp_path)
-    await until(lambda: has_engine(process), 120)
-    started = family(process)
-    assert await check_health(address, 5) == "NOT_SERVING"
-    process.signal(signal.SIGTERM)
-    assert await process.wait() == 0
-    await until(lambda: gone(started), 30)
+    wanted = spec("loading", address)
+    with TemporaryDirectory() as scratch:  # shorter than pytest's: a socket's path is short
+        sockets = f"{scratch}/hedgerow-vllm-*"  # where its processes meet
+        process = ServiceProcess(replace(wanted, environment={**wanted.environment, "TMPDIR": scratch}), tmp_path)
+        await until(lambda: has_engine(process), 120)
+        assert glob(sockets)
+        started = family(process)
+        assert await check_health(address, 5) == "NOT_SERVING"
+        process.signal(signal.SIGTERM)
+        assert await process.wait() == 0
+        await until(lambda: gone(started), 30)
+        assert not glob(sockets)
 
 
 async def has_engine(process: ServiceProcess) -> bool:
