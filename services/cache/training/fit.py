@@ -23,6 +23,7 @@ from services.cache.training.pairs import Pair, Parts
 from services.cache.vectors import Vector
 from services.cache.verdict import score
 from services.cache.verdict.bounds import clopper_pearson
+from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.trained import Threshold, Trained
 from services.cache.verdict.verdicts import ByScore
 from services.cache.verdict.verifier import Verifier
@@ -31,6 +32,8 @@ from services.runtime.deadline import Deadline
 FLOOR = 0.75  # least cosine of a pair that is scored
 LIMITS = (0.002, 0.005, 0.01, 0.02, 0.05)  # shares of wrong hits for which thresholds are certified
 _NO_HIT = -1.0
+_STRENGTH = 0.03  # of the weights, as the inverse of what holds them small: the pairs that are left to fit are few
+_READ = tuple(name for name in score.FEATURES if name not in DOUBTS)  # a verifier has seen what raises a doubt
 
 Progress = Callable[[str], None]
 Scored = tuple[float, bool]  # a score, and whether it is a duplicate
@@ -43,7 +46,7 @@ class TooFew(ValueError):
 def fitted(parts: Parts, engine: Engine, verifier: Verifier | None, made_of: dict[str, Any], say: Progress) -> Trained:
     """A verdict with thresholds, for an embedder and what reads pairs beside it. Raises `TooFew`."""
     say(f"fit: {len(parts.fit)} pairs")
-    weights, intercept = _weights(_features(parts.fit, engine, verifier))
+    weights, intercept = _weights(_features(parts.fit, engine, verifier), _READ if verifier else score.FEATURES)
     bare = Trained(
         embedder=engine.name, floor=FLOOR, weights=weights, intercept=intercept, thresholds=[], made_of=made_of
     )
@@ -87,20 +90,20 @@ def _read(verifier: Verifier | None, pair: Pair) -> float:
     return (verifier.logit(pair.b, pair.a) or 0.0) if verifier else 0.0
 
 
-def _weights(rows: Sequence[tuple[dict[str, float], bool]]) -> tuple[dict[str, float], float]:
-    """A logistic regression, its weights for features as they are."""
+def _weights(rows: Sequence[tuple[dict[str, float], bool]], used: Sequence[str]) -> tuple[dict[str, float], float]:
+    """A logistic regression over the features that are used, its weights for features as they are."""
     labels = [duplicate for _, duplicate in rows]
     if min(labels.count(True), labels.count(False)) < len(score.FEATURES):
         least = len(score.FEATURES)
         raise TooFew(
             f"to fit: at least {least} near pairs of each kind, got {labels.count(True)} duplicates of {len(labels)}"
         )
-    table = np.array([[known[name] for name in score.FEATURES] for known, _ in rows])
-    scaler, model = StandardScaler(), LogisticRegression(max_iter=1_000)
+    table = np.array([[known[name] for name in used] for known, _ in rows])
+    scaler, model = StandardScaler(), LogisticRegression(C=_STRENGTH, max_iter=1_000)
     make_pipeline(scaler, model).fit(table, labels)
     slopes = model.coef_[0] / scaler.scale_
     intercept = float(model.intercept_[0] - slopes @ scaler.mean_)
-    return dict(zip(score.FEATURES, map(float, slopes), strict=True)), intercept
+    return dict.fromkeys(score.FEATURES, 0.0) | dict(zip(used, map(float, slopes), strict=True)), intercept
 
 
 async def _scored(pairs: Sequence[Pair], engine: Engine, bare: Trained, verifier: Verifier | None) -> list[Scored]:
