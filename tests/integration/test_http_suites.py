@@ -75,7 +75,7 @@ def narrowed(document: dict[str, Any]) -> dict[str, Any]:
             operation["parameters"] = [each for each in operation.get("parameters", ()) if each.get("in") == "path"]
     schemas = document["components"]["schemas"]
     schemas["Model"] = {"enum": ["m", "auto", "fast"]}
-    schemas["JsonSchema"] = {"const": {"type": "object"}}  # as the scripted model answers
+    _shape(schemas)
     for name in (
         *("budget_ms", "first_token_ms", "silence_ms", "system_prompt", "guard", "mesh_tools"),
         *("cascade", "cascade_at_once", "repair"),
@@ -88,6 +88,16 @@ def narrowed(document: dict[str, Any]) -> dict[str, Any]:
     for name in ("ChatRequest", "CompletionRequest", "ResponseRequest", "MessageRequest", "EmbeddingRequest"):
         _loosen(schemas[name], schemas, seen)
     return document
+
+
+def _shape(node: Any) -> None:
+    """An answer's form is what the scripted model says. A tool's parameters have the same schema, and are any object."""
+    if isinstance(node, dict):
+        if node.get("schema") == {"$ref": "#/components/schemas/JsonSchema"}:
+            node["schema"] = {"const": {"type": "object"}}
+        node = list(node.values())
+    for inner in node if isinstance(node, list) else ():
+        _shape(inner)
 
 
 def _ask(schemas: dict[str, Any]) -> None:

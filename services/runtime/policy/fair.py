@@ -5,6 +5,9 @@ start tag; the lowest is served, becomes the virtual time, and moves up by 1/wei
 virtual time, or where it stood when it stands later: being away saves nothing up, and coming back wins nothing. It
 needs no estimate of how long a call will take, which nobody knows of a language model.
 
+Where each call's cost is told when it is over, `charge` moves its tenant's tag up by that: what nobody knows beforehand
+counts from then on.
+
 When there is no room, who waits longest for the least reason is in the tenant with the most waiting for its weight.
 """
 
@@ -41,9 +44,11 @@ class _Flow(Generic[W]):
 
 
 class FairQueue(Generic[W]):
-    """Those of one priority class that wait."""
+    """Those of one priority class that wait. With `charged`, what each has cost is told by `charge`, and what everybody
+    has had counts until `rest`; else until nobody waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, charged: bool = False) -> None:
+        self._charged = charged
         self._flows: dict[str, _Flow[W]] = {}  # of tenants that have somebody waiting
         self._finished: dict[str, float] = {}  # the start tags of those that had, while anybody waits
         self._virtual_time = 0.0
@@ -74,6 +79,19 @@ class FairQueue(Generic[W]):
         flow.start += 1 / flow.weight
         self.remove(waiter)
 
+    def charge(self, waiter: W, cost: float) -> None:
+        """What `waiter`, who was taken, has cost its tenant beyond the 1 of its turn."""
+        more, flow = cost / waiter.weight, self._flows.get(waiter.tenant)
+        if flow:
+            flow.start += more
+        else:
+            self._finished[waiter.tenant] = self._finished.get(waiter.tenant, self._virtual_time) + more
+
+    def rest(self) -> None:
+        """The end of a busy period, when nobody waits: everyone starts even."""
+        self._finished.clear()
+        self._virtual_time = 0.0
+
     def remove(self, waiter: W) -> bool:
         """Let `waiter` go unserved; False when it does not wait here."""
         flow = self._flows.get(waiter.tenant)
@@ -100,9 +118,8 @@ class FairQueue(Generic[W]):
     def _leave(self, tenant: str, flow: _Flow[W]) -> None:
         del self._flows[tenant]
         self._finished[tenant] = flow.start
-        if not self._flows:  # the end of a busy period: everyone starts even
-            self._finished.clear()
-            self._virtual_time = 0.0
+        if not (self._flows or self._charged):
+            self.rest()
 
 
 class Shares:

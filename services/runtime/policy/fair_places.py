@@ -1,4 +1,7 @@
-"""Places that are taken in turn: so many run at once, and of those that wait tenants are served by fair queueing."""
+"""Places that are taken in turn: so many run at once, and of those that wait tenants are served by fair queueing.
+
+By default every turn counts the same. With `charged`, whose turns have cost the least for its weight is next.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ W = TypeVar("W", bound=Waiting)
 
 
 class FairPlaces(Generic[W]):
-    """`places` may run at once. `start` begins one, and says whether that now runs, until `ended`."""
+    """`places` may run at once. `start` begins one, and says whether that now runs, until `ended`, which is
+    told what it was and what it has cost where they are `charged`."""
 
-    def __init__(self, places: int, start: Callable[[W], bool]):
+    def __init__(self, places: int, start: Callable[[W], bool], charged: bool = False):
         self._places, self._start, self._running = places, start, 0
         self._numbers = count()
-        self.waiting: FairQueue[W] = FairQueue()
+        self.waiting: FairQueue[W] = FairQueue(charged)
 
     def rank(self) -> Rank:
         """For one that comes now: the first of a tenant first."""
@@ -28,10 +32,14 @@ class FairPlaces(Generic[W]):
         self.waiting.add(waiter)
         self._fill(self._places)
 
-    def ended(self) -> None:
-        """One of those that run has ended."""
+    def ended(self, waiter: W | None = None, cost: float = 0.0) -> None:
+        """One of those that run has ended. `cost` is in turns, beyond the one that each counts for."""
         self._running -= 1
+        if waiter is not None:
+            self.waiting.charge(waiter, cost)
         self._fill(self._places)
+        if not self._running:
+            self.waiting.rest()
 
     def start_all(self) -> None:
         """Start what waits, however much runs: `start` refuses it, because it is over."""

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -24,7 +23,7 @@ from services.gateway.answer.stages import answer_stages
 from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
-from services.gateway.form.forms import Forms
+from services.gateway.form.forms import Checked, Forms, checked
 from services.gateway.generation.stack import make_stack
 from services.gateway.guard.checks import checks_for
 from services.gateway.policies.usual import Usual
@@ -54,9 +53,11 @@ ACME = Tenant("acme", False, 1.0, Allowance(), 0, "salt")
 EVERYTHING = Tenant("acme", False, 1.0, Allowance(), 0, "salt", ("*",))
 
 
-async def at_once(check: Callable[..., Any], *given: Any) -> Any:
+def at_once(*given: Any) -> asyncio.Future[Checked]:
     """A paused loop waits for no thread."""
-    return check(*given)
+    done: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
+    done.set_result(checked(*given))
+    return done
 
 
 class Scene:

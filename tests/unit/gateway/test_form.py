@@ -13,9 +13,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Fallbacks
 from services.gateway.errors import FormBroken
-from services.gateway.form.forms import Forms
+from services.gateway.form.forms import Checked, Forms
 from services.gateway.form.matching import mismatch
-from services.gateway.form.verdict import Unchecked
+from services.gateway.form.verdict import Mismatch, Unchecked
 from services.runtime.errors import Unavailable
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene, outcomes
@@ -125,29 +125,27 @@ def test_unique_items_cost_no_more_than_there_are(items: str) -> None:
     assert mismatch(form({"uniqueItems": True}), said, 5) is None
 
 
-async def test_a_check_runs_beside_the_event_loop_and_ends() -> None:
+async def test_a_check_runs_beside_the_event_loop_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
 
-    def noted(*given: Any) -> None:
+    def noted(*given: Any) -> Mismatch | None:
         ran.append(threading.current_thread())
         return mismatch(*given)
 
-    forms = Forms(50)
-    beside = forms._beside
-    forms._beside = lambda _, *given: beside(noted, *given)
+    monkeypatch.setattr("services.gateway.form.forms.mismatch", noted)
     others = asyncio.create_task(asyncio.sleep(0))
     with pytest.raises(Unchecked):
-        await forms.mismatch(Format(regex=_SLOW), "a" * 5_000, 5)
+        await Forms(50).mismatch("acme", 1, Format(regex=_SLOW), "a" * 5_000, 5)
     assert others.done()
     assert ran != [threading.main_thread()]
 
 
 async def test_nobody_waits_longer_for_a_check_than_an_answer_has() -> None:
-    async def never(*_: Any) -> None:
-        await asyncio.Event().wait()
+    def never(*_: Any) -> asyncio.Future[Checked]:
+        return asyncio.get_running_loop().create_future()
 
     with pytest.raises(Unchecked, match="there was no time to check it"):
-        await Forms(beside=never).mismatch(form(SUM), "{}", 0.01)
+        await Forms(beside=never).mismatch("acme", 1, form(SUM), "{}", 0.01)
 
 
 FIVE, PROSE = '{"sum": 5}', "It is five."

@@ -98,3 +98,23 @@ def test_everybody_is_served_or_leaves_exactly_once(steps):
         assert len(queue) == len(inside)
     assert sorted(serve(queue), key=lambda s: s.rank) == inside
     assert queue.best() is None
+
+
+_COSTS = st.dictionaries(st.sampled_from("abc"), st.floats(0.5, 50), min_size=2)
+
+
+@given(_COSTS, st.dictionaries(st.sampled_from("abc"), st.sampled_from([1.0, 2.0, 4.0])))
+def test_tenants_who_wait_have_had_the_same_by_weight_but_for_one_turn(
+    costs: dict[str, float], weights: dict[str, float]
+) -> None:
+    queue: FairQueue[Somebody] = FairQueue(charged=True)
+    for tenant in costs:
+        for somebody in many(tenant, 60, weights.get(tenant, 1.0)):
+            queue.add(somebody)
+    had = dict.fromkeys(costs, 0.0)
+    for _ in range(50):
+        (somebody,) = serve(queue, 1)
+        queue.charge(somebody, costs[somebody.tenant] - 1)
+        had[somebody.tenant] += costs[somebody.tenant] / somebody.weight
+    one_turn = max(cost / weights.get(tenant, 1.0) for tenant, cost in costs.items())
+    assert max(had.values()) - min(had.values()) <= one_turn + 1e-6

@@ -18,10 +18,10 @@ class Waiter:
 class Scene:
     """Starts whoever has a place; `refused` tenants' do not run."""
 
-    def __init__(self, places: int, refused: str = ""):
+    def __init__(self, places: int, refused: str = "", charged: bool = False):
         self.started: list[str] = []
         self._refused = refused
-        self.places: FairPlaces[Waiter] = FairPlaces(places, self._start)
+        self.places: FairPlaces[Waiter] = FairPlaces(places, self._start, charged)
 
     def come(self, tenants: str) -> list[Waiter]:
         waiters = []
@@ -60,3 +60,27 @@ def test_who_does_not_run_takes_no_place() -> None:
     scene.come("y" * 2_000)
     scene.places.start_all()
     assert (len(scene.started), len(scene.places.waiting)) == (2_002, 0)
+
+
+def test_whose_turns_have_cost_the_least_is_next_where_they_are_charged() -> None:
+    scene = Scene(1, charged=True)
+    dear, *_ = scene.come("aaabbb")
+    scene.places.ended(dear, 10)
+    for _ in range(4):
+        scene.places.ended(Waiter(scene.started[-1], (0, 0)), 0)
+    assert scene.started == ["a", "b", "b", "b", "a", "a"]
+
+
+def test_what_was_charged_counts_until_nothing_runs_nor_waits() -> None:
+    scene = Scene(1, charged=True)
+    dear, other = scene.come("ab")
+    scene.places.ended(dear, 10)
+    scene.come("ac")
+    scene.places.ended(other, 0)
+    assert scene.started == ["a", "b", "c"]
+    scene.places.ended()
+    scene.places.ended()
+    scene.come("bac")
+    scene.places.ended()
+    scene.places.ended()
+    assert scene.started == ["a", "b", "c", "a", "b", "a", "c"]

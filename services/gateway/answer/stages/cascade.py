@@ -103,9 +103,10 @@ class CascadeStage(AnswerStage):
         return why
 
     async def _misshapen(self, answer: str, stage: Running) -> str:
-        wanted = self.draft.question.request.response_format
+        draft, who = self.draft, self.draft.tenant
+        wanted = draft.question.request.response_format
         try:
-            found = await self.draft.backends.forms.mismatch(wanted, answer, stage.budget_s)
+            found = await draft.backends.forms.mismatch(who.name, who.weight, wanted, answer, stage.budget_s)
         except Unchecked:  # the better model's would not be told from it
             return ""
         return found.where if found else ""

@@ -65,7 +65,8 @@ class FormStage(AnswerStage):
     async def _mismatch(self, text: str) -> Mismatch | None:
         draft = self.draft
         wanted = draft.question.request.response_format
-        return await draft.backends.forms.mismatch(wanted, text, draft.ledger.remaining())
+        who, left_s = draft.tenant, draft.ledger.remaining()
+        return await draft.backends.forms.mismatch(who.name, who.weight, wanted, text, left_s)
 
     def _leave(self, why: str, stage: Running) -> None:
         """Nobody can say."""

@@ -1,0 +1,201 @@
+"""Who of those whose answers wait to be checked is next: tenants share the one thread by what their checks take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.form import forms as under_test
+from services.gateway.form.forms import Checked, Forms
+from services.gateway.form.verdict import Mismatch, Unchecked
+
+pytestmark = pytest.mark.paused
+_WHOLE_MS, _USUAL_MS = 200, 1
+_WANTED = chat_pb2.ResponseFormat(json_object=True)
+_OVER = "the schema asks for more work than there is time for"
+
+
+class Bench:
+    """Forms of tenants, and a thread that does one check when it is told to. `mallory`'s take their whole time."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []  # whose
+        self.told: list[tuple[str, str]] = []  # whose, and what was found
+        self._running: list[asyncio.Future[Checked]] = []
+        self.forms = Forms(_WHOLE_MS, self._begin)
+        self._asked: list[asyncio.Task[None]] = []
+
+    def _begin(self, wanted: chat_pb2.ResponseFormat, text: str, most_s: float) -> asyncio.Future[Checked]:
+        self.begun.append(text)
+        assert not any(not each.done() for each in self._running), "one at a time"
+        self._running.append(asyncio.get_running_loop().create_future())
+        return self._running[-1]
+
+    async def come(self, tenant: str, count: int = 1, weight: float = 1.0, within_s: float = 60.0) -> None:
+        """So many answers of `tenant` are whole now."""
+        self._asked += [asyncio.create_task(self._ask(tenant, weight, within_s)) for _ in range(count)]
+        await _settled()
+
+    async def check(self, count: int = 1) -> None:
+        """Have so many checks end."""
+        for _ in range(count):
+            hostile = self.begun[-1].startswith("mallory")
+            done = Checked(Unchecked(_OVER), _WHOLE_MS / 1000) if hostile else Checked(None, _USUAL_MS / 1000)
+            self._running[-1].set_result(done)
+            await _settled()
+
+    async def check_all(self) -> None:
+        while not self._running[-1].done():
+            await self.check()
+
+    async def leave(self, number: int) -> None:
+        """Whose answer came so manieth goes."""
+        self._asked[number].cancel()
+        await _settled()
+
+    async def _ask(self, tenant: str, weight: float, within_s: float) -> None:
+        try:
+            found: Mismatch | Unchecked | None = await self.forms.mismatch(tenant, weight, _WANTED, tenant, within_s)
+        except Unchecked as problem:
+            found = problem
+        self.told.append((tenant, "valid" if found is None else str(found)))
+
+
+async def _settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_who_floods_with_hostile_forms_holds_an_ordinary_one_up_by_one_check() -> None:
+    bench = Bench()
+    await bench.come("mallory", 50)
+    await bench.come("acme")
+    await bench.check(2)
+    assert bench.begun[:2] == ["mallory", "acme"]
+    assert bench.told == [("mallory", _OVER), ("acme", "valid")]
+    await bench.check_all()
+    assert Counter(bench.told) == {("mallory", _OVER): 50, ("acme", "valid"): 1}
+
+
+async def test_a_tenant_that_has_used_up_much_time_comes_after_one_that_has_not() -> None:
+    bench = Bench()
+    await bench.come("mallory", 50)
+    await bench.come("acme", 60)
+    await bench.check(62)
+    assert bench.begun[:62] == ["mallory", *["acme"] * 60, "mallory"]
+
+
+async def test_what_was_used_counts_while_anything_runs_though_nothing_waits() -> None:
+    bench = Bench()
+    await bench.come("mallory")
+    await bench.come("other")
+    await bench.check()  # the other's runs, and nobody waits
+    await bench.come("mallory")
+    await bench.come("acme")
+    await bench.check_all()
+    assert bench.begun == ["mallory", "other", "acme", "mallory"]
+
+
+async def test_all_start_even_after_a_time_without_checks() -> None:
+    bench = Bench()
+    await bench.come("mallory")
+    await bench.check()
+    await bench.come("other")
+    await bench.come("mallory")
+    await bench.come("acme")
+    await bench.check_all()
+    assert bench.begun == ["mallory", "other", "mallory", "acme"]
+
+
+async def test_two_hostile_tenants_share_the_thread_by_weight() -> None:
+    bench = Bench()
+    await bench.come("mallory-1", 40, weight=3)
+    await bench.come("mallory-2", 40)
+    await bench.check(40)
+    assert Counter(bench.begun[:40]) == {"mallory-1": 30, "mallory-2": 10}
+
+
+async def test_who_leaves_before_its_turn_is_not_checked_and_who_leaves_in_it_is_waited_for() -> None:
+    bench = Bench()
+    await bench.come("mallory", 2)
+    await bench.come("acme")
+    await bench.leave(1)
+    await bench.leave(0)
+    assert bench.begun == ["mallory"]
+    await bench.check_all()
+    assert (bench.begun, bench.told) == (["mallory", "acme"], [("acme", "valid")])
+
+
+async def test_who_waits_longer_than_its_answer_has_is_not_checked() -> None:
+    bench = Bench()
+    await bench.come("mallory", 2)
+    await bench.come("acme", within_s=0.1)
+    await asyncio.sleep(0.2)
+    assert bench.told == [("acme", "there was no time to check it")]
+    await bench.check_all()
+    assert bench.begun == ["mallory"] * 2
+
+
+async def test_a_check_that_breaks_off_ends_its_turn() -> None:
+    bench = Bench()
+    await bench.come("mallory")
+    await bench.come("acme")
+    bench._running[-1].set_exception(MemoryError())
+    await _settled()
+    with pytest.raises(MemoryError):
+        await bench._asked[0]
+    await bench.check_all()
+    assert bench.told == [("acme", "valid")]
+
+
+async def test_so_many_of_a_tenant_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "_MOST_OF_A_TENANT", 3)
+    bench = Bench()
+    await bench.come("mallory", 5)
+    assert bench.told == [("mallory", "3 answers of this tenant wait to be checked, and no more may")]
+    await bench.come("acme")
+    assert len(bench.told) == 1
+    await bench.check_all()
+    assert len(bench.begun) == 5
+
+
+async def test_who_has_the_most_waiting_for_its_weight_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "_MOST_WAITING", 3)
+    bench = Bench()
+    await bench.come("mallory", 4)
+    full = ("mallory", "3 answers wait to be checked, and no more may")
+    await bench.come("acme")
+    assert bench.told == [full]
+    await bench.come("mallory")
+    assert bench.told == [full] * 2
+    await bench.check_all()
+    assert Counter(bench.begun) == {"mallory": 3, "acme": 1}
+
+
+_STEPS: dict[str, Callable[[Bench], object]] = {
+    "hostile": lambda bench: bench.come("mallory", 3),
+    "other": lambda bench: bench.come("other", 2),
+    "checked": lambda bench: bench.check() if bench._running and not bench._running[-1].done() else _settled(),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(_STEPS)), max_size=30))
+def test_an_ordinary_form_waits_for_one_hostile_check_whatever_came_before(steps: list[str]) -> None:
+    async def whole() -> None:
+        bench = Bench()
+        for each in ("hostile", *steps):
+            await _STEPS[each](bench)  # type: ignore[misc]
+        already = len(bench.begun)
+        await bench.come("acme")
+        await bench.check_all()
+        until = bench.begun[already : bench.begun.index("acme")]
+        assert until.count("mallory") <= 1
+        assert all(found == "valid" for whose, found in bench.told if whose != "mallory")
+
+    asyncio.run(whole())
