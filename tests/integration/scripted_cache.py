@@ -33,6 +33,9 @@ class ScriptedCache(Scripted, cache_pb2_grpc.CacheServiceServicer):
     async def Invalidate(self, request: pb.InvalidateRequest, context: Any) -> pb.InvalidateResponse:
         return pb.InvalidateResponse()
 
+    async def ReportVerdict(self, request: pb.ReportVerdictRequest, context: Any) -> pb.ReportVerdictResponse:
+        return pb.ReportVerdictResponse()
+
     async def GetStats(self, request: pb.GetStatsRequest, context: Any) -> pb.GetStatsResponse:
         return pb.GetStatsResponse()
 

@@ -91,7 +91,7 @@ def narrowed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shape(node: Any) -> None:
-    """An answer's form is what the scripted model says. A tool's parameters have the same schema, and are any object."""
+    """An answer's form is what the scripted model says. A tool's parameters have that schema too: any object."""
     if isinstance(node, dict):
         if node.get("schema") == {"$ref": "#/components/schemas/JsonSchema"}:
             node["schema"] = {"const": {"type": "object"}}

@@ -7,7 +7,8 @@ batch wait, for nobody waits for any one of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from prometheus_client import Counter
 
@@ -67,6 +68,15 @@ class AdmissionControl:
         except Exhausted as refusal:
             _explain(refusal, tenant, trace_id)
             raise
+
+    @asynccontextmanager
+    async def holding(self, tenant: Tenant, trace_id: str, within_s: float) -> AsyncIterator[None]:
+        """Hold a conversation's place for as long as a stream is open. Raises `QuotaExceeded`."""
+        place = await self.hold(tenant, trace_id, within_s)
+        try:
+            yield
+        finally:
+            place.settle(0)
 
     async def _admit(self, question: Question, tenant: Tenant, budget_s: float, claim: Claim) -> Reservation:
         self._refuse_under_pressure(question.request, tenant)

@@ -131,8 +131,7 @@ class GatewayServicer:
         self, requests: AsyncIterator[pb.ConverseRequest], call: Call
     ) -> AsyncIterator[pb.ConverseResponse]:
         credential = self.authorize(call.metadata, call.peer)
-        place = await self._admission.hold(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
-        try:
+        async with self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S):
             first = await opening(requests)
             audio = self._may_converse(first)
             conversation = self._conversation(first.options, credential, call.deadline)
@@ -143,8 +142,6 @@ class GatewayServicer:
                 async with aclosing(conversation.responses(requests, audio, timeout_s, metadata)) as responses:
                     async for response in responses:
                         yield response
-        finally:
-            place.settle(0)
 
     async def ListTools(self, request: pb.ListToolsRequest, call: Call) -> pb.ListToolsResponse:
         tenant, toolbox = self.authorize(call.metadata, call.peer).tenant, self._backends.tools
@@ -152,14 +149,11 @@ class GatewayServicer:
 
     async def Warm(self, request: pb.WarmRequest, call: Call) -> AsyncIterator[pb.WarmResponse]:
         credential = self.authorize(call.metadata, call.peer)
-        place = await self._admission.hold(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
-        try:
-            async with aclosing(warm.responses(request, credential.tenant, self._warming)) as responses:
-                async for response in responses:
-                    credential.check()
-                    yield response
-        finally:
-            place.settle(0)
+        place = self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
+        async with place, aclosing(warm.responses(request, credential.tenant, self._warming)) as responses:
+            async for response in responses:
+                credential.check()
+                yield response
 
     async def ReportWrong(self, request: pb.ReportWrongRequest, call: Call) -> pb.ReportWrongResponse:
         credential = self.authorize(call.metadata, call.peer)
