@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from pathlib import Path
 
 from cachetools import LRUCache
 
@@ -16,6 +17,10 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*|\d+(?:[.,:]\d+)*")
 _SENTENCE_END = re.compile(r"(?<=[.?!:])\s+|\n+")
 _OR_NOT = re.compile(r"\bor (?:why )?not\b")  # asks no more than the question without it
 _MINUS = re.compile(r"(?<![^\W\d_])-\s*(?=\d)")
+_OPERATOR = re.compile(r"//|&&|\[:|:\]")  # of marks that prose has, too
+# A digit beside a letter, an underscore, a capital within, or one letter after a hyphen; no `21st`.
+_CODE = re.compile(r"\d[^\W\d_]|[^\W\d_]\d|_|[a-z][A-Z]|-[A-Za-z]\b")
+_MARKS = "\"'`.,:;?!()[]{}<>"
 _POSSESSIVE = re.compile(r"'s?$")
 _ENDINGS = ("ing", "ies", "ied", "es", "ed", "s", "er", "ly")
 _LAST_LATIN = "\u024f"
@@ -36,6 +41,20 @@ _NEGATIONS = _set("not no never without cannot none nobody nothing neither nor e
 _ASKED_FOR = _set("who when where why how")
 _MEASURES = _set("many much long often old far big tall high deep fast")
 _LINKS = _set("of in for from")
+
+
+def _rivals() -> dict[str, list[tuple[int, str]]]:
+    """For each word of `rivals.txt` its sets, and the word that its meaning goes by."""
+    lines = (Path(__file__).parent / "rivals.txt").read_text().splitlines()
+    rivals: dict[str, list[tuple[int, str]]] = {}
+    for number, line in enumerate(lines):
+        for meaning in () if line.startswith("#") else line.split():
+            for word in meaning.split("/"):
+                rivals.setdefault(word, []).append((number, meaning))
+    return rivals
+
+
+_RIVALS = _rivals()
 # What a question can lose or gain and still ask the same.
 _FUNCTION_WORDS = _set(
     """a about actually also am an and any are as at be been being best but by can could describe did do does doing
@@ -64,6 +83,9 @@ class Facts:
     symbols: tuple[str, ...]  # signs, operators, emoji: the model knows few of them
     foreign: tuple[str, ...]  # words outside the Latin script: many are one unknown token to the model
     layout: tuple[int, ...]  # indentation of each line of a text of several
+    rivals: tuple[tuple[int, str], ...]  # words that exclude others: (which set of `rivals.txt`, the word for it)
+    codes: frozenset[str]  # versions, part numbers, identifiers; as they are spelled
+    tokens: frozenset[str]  # what stands between white space, without the marks around it, in lower case
 
 
 _memory: LRUCache[tuple[str, str], Facts] = LRUCache(_MEMORY, getsizeof=lambda facts: facts.length + 50)
@@ -80,11 +102,15 @@ def read(text: str, tenant: str) -> Facts:
 def _read(text: str) -> Facts:
     length = len(text)
     text = text.replace("’", "'")
+    tokens = [token.strip(_MARKS) for token in text.split()]
     words = _WORD.findall(text)
     lower = [_POSSESSIVE.sub("", word.lower()) for word in words]
     lines = text.split("\n")
     return Facts(
         length=length,
+        rivals=tuple(rival for word in lower for rival in _RIVALS.get(word, ())),
+        codes=frozenset(filter(_CODE.search, tokens)),
+        tokens=frozenset(token.lower() for token in tokens),
         words=frozenset(lower),
         numbers=tuple(number for word in lower if (number := _number(word))),
         names=frozenset(_names(text)),
@@ -92,7 +118,7 @@ def _read(text: str) -> Facts:
         asked_for=_asked_for(lower),
         content=tuple(stem(word) for word in lower if _is_content(word)),
         links=sum(word in _LINKS for word in lower),
-        symbols=tuple(sorted(filter(_is_symbol, text))) + tuple("-" for _ in _MINUS.findall(text)),
+        symbols=tuple(sorted(filter(_is_symbol, text))) + tuple("-" for _ in _MINUS.findall(text)) + tuple(_OPERATOR.findall(text)),
         foreign=tuple(word for word in lower if max(word) > _LAST_LATIN),
         layout=tuple(len(line) - len(line.lstrip()) for line in lines) if len(lines) > 1 else (),
     )

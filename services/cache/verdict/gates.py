@@ -8,6 +8,7 @@ costs trust.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
@@ -17,14 +18,8 @@ from services.cache.verdict.facts import Facts
 
 Rule = Callable[[Facts, Facts], bool]
 
-# Words that say nothing by themselves, and so are not among those that carry meaning.
-_SMALL_OPPOSITES = [
-    frozenset(pair.split())
-    for pair in (
-        "on off", "in out", "up down", "before after", "above below", "over under", "more less", "most least",
-        "he she", "his her", "him her", "best worst",
-    )
-]  # fmt: skip
+_NEGATING = ("un", "in", "im", "il", "ir", "non", "dis", "de", "mis")  # before a word: its opposite, mostly
+_WITHIN = 2  # letters; one more or less is a slip or another spelling
 # Words that carry meaning, and a similarity: a question of no more of them does not come so near to one where one of
 # them was exchanged for another, but for one of the same meaning (`feed my cat` and `feed my dog`: 0.80).
 _FEW, _NEAR = 6, 0.93
@@ -55,18 +50,40 @@ def _opposites() -> frozenset[frozenset[str]]:
 _OPPOSITES = _opposites()
 
 
-def _small_opposites(a: Facts, b: Facts) -> bool:
-    """One word of a pair on one side, the other word on the other."""
-    return any(
-        len(pair & a.words) == len(pair & b.words) == 1 and pair & a.words != pair & b.words
-        for pair in _SMALL_OPPOSITES
-    )
+def _rivals(a: Facts, b: Facts) -> bool:
+    """A word of one side gave way to another of its set: `turn on X on Y` and `turn off X on Y`."""
+    only_a, only_b = Counter(a.rivals) - Counter(b.rivals), Counter(b.rivals) - Counter(a.rivals)
+    return not {number for number, _ in only_a}.isdisjoint(number for number, _ in only_b)
+
+
+def _codes(a: Facts, b: Facts) -> bool:
+    """A code gave way to another one, or to the same letters with other capitals within."""
+    only_a = {code for code in a.codes if code.lower() not in b.tokens}
+    only_b = {code for code in b.codes if code.lower() not in a.tokens}
+    within_a, within_b = ({code for code in codes if code[1:].lower() != code[1:]} for codes in (a.codes, b.codes))
+    return bool(only_a and only_b) or bool(within_a and within_b and within_a != within_b)
 
 
 def _are_opposites(a: Facts, b: Facts) -> bool:
     only_a, only_b = set(a.content) - set(b.content), set(b.content) - set(a.content)
-    exchanged = (frozenset(pair) in _OPPOSITES for pair in product(only_a, only_b))
-    return _small_opposites(a, b) or any(exchanged)
+    return _rivals(a, b) or any(_opposite(one, other) for one, other in product(only_a, only_b))
+
+
+def _opposite(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return frozenset((one, other)) in _OPPOSITES or long in [prefix + short for prefix in _NEGATING]
+
+
+def _spelling(a: Facts, b: Facts) -> bool:
+    """A word has letters within that its counterpart lacks: prednisone and prednisolone."""
+    only_a, only_b = set(a.content) - set(b.content), set(b.content) - set(a.content)
+    return any(_is_within(*sorted(pair, key=len)) for pair in product(only_a, only_b))
+
+
+def _is_within(short: str, long: str) -> bool:
+    cuts = range(_WITHIN, len(short) - _WITHIN + 1)
+    grown = len(long) - len(short) >= _WITHIN
+    return grown and any(long.startswith(short[:cut]) and long.endswith(short[cut:]) for cut in cuts)
 
 
 def _names(a: Facts, b: Facts) -> bool:
@@ -94,6 +111,8 @@ _DIFFERENCES: Mapping[str, Rule] = {
     "opposites differ": _are_opposites,
     "symbols differ": lambda a, b: a.symbols != b.symbols,
     "words outside the Latin script differ": lambda a, b: a.foreign != b.foreign,
+    "codes differ": _codes,
+    "letters within a word differ": _spelling,
     "layout differs": lambda a, b: a.layout != b.layout,
 }
 _DOUBTS: Mapping[str, Rule] = {
