@@ -118,7 +118,9 @@ def _read(text: str) -> Facts:
         asked_for=_asked_for(lower),
         content=tuple(stem(word) for word in lower if _is_content(word)),
         links=sum(word in _LINKS for word in lower),
-        symbols=tuple(sorted(filter(_is_symbol, text))) + tuple("-" for _ in _MINUS.findall(text)) + tuple(_OPERATOR.findall(text)),
+        symbols=tuple(sorted(filter(_is_symbol, text)))
+        + tuple("-" for _ in _MINUS.findall(text))
+        + tuple(_OPERATOR.findall(text)),
         foreign=tuple(word for word in lower if max(word) > _LAST_LATIN),
         layout=tuple(len(line) - len(line.lstrip()) for line in lines) if len(lines) > 1 else (),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -10,10 +12,11 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import REQUEST
 from services.gateway.upstream.stubs import Cache, whose
 from services.runtime import telemetry
-from services.runtime.errors import InvalidInput, NotSupported
+from services.runtime.errors import InvalidInput, NotSupported, shorten
 from services.runtime.rpc.boundary import Call
 
 _LONGEST_S = 10.0
+_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 async def report_wrong(
@@ -34,6 +37,8 @@ async def report_wrong(
 
 def to_report(key: str, question: str | None, tenant: str) -> cache_pb2.ReportVerdictRequest:
     """What the cache is told. Raises `InvalidInput`."""
+    if not _KEY.fullmatch(key):
+        raise InvalidInput("key", "64 hexadecimal digits in lower case", shorten(key))
     report = cache_pb2.ReportVerdictRequest(tenant=tenant, key=key)
     if question is not None:
         if not question.strip():

@@ -32,7 +32,9 @@ class Lookups:
 
     async def hits(self, pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The pairs that are hits, either way round."""
-        return [pair for pair in pairs if await self._hit(pair["a"], pair["b"]) or await self._hit(pair["b"], pair["a"])]
+        return [
+            pair for pair in pairs if await self._hit(pair["a"], pair["b"]) or await self._hit(pair["b"], pair["a"])
+        ]
 
     async def _hit(self, asked: str, stored: str) -> bool:
         a, b = await asyncio.to_thread(self._engine.embed_batch, [asked, stored])
