@@ -141,7 +141,7 @@ def test_a_bench_takes_the_options_that_it_knows(tmp_path: Path) -> None:
     pairs.write_text("no gzip")
     refused = CliRunner().invoke(app, ["bench", "cache", "--pairs", str(pairs)])
     assert refused.exit_code == 1
-    assert "pairs.jsonl.gz: Not a gzipped file" in refused.stderr
+    assert "pairs.jsonl.gz cannot be read: Not a gzipped file" in refused.stderr
 
 
 @pytest.mark.parametrize(
