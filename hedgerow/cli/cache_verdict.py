@@ -65,6 +65,7 @@ def calibrate(
 def _make(command: str, pairs: Path, folder: Path, as_json: bool, *more: str) -> None:
     """In a process of the cache service's own code, which has the model."""
     import json
+    import signal
     import subprocess
     import sys
     from importlib.util import find_spec
@@ -78,7 +79,7 @@ def _make(command: str, pairs: Path, folder: Path, as_json: bool, *more: str) ->
     program = [sys.executable, "-m", "services.cache.training", command, str(pairs), str(folder), *more]
     told = subprocess.PIPE if as_json else None
     done = subprocess.run(program, stdout=subprocess.PIPE, stderr=told, text=True, check=False)
-    if done.returncode == 130:  # Ctrl-C came to both
+    if done.returncode in (130, -signal.SIGINT):  # Ctrl-C came to both
         raise typer.Exit(130)
     if done.returncode:
         _refuse(done.returncode == 2, done.stderr, as_json)

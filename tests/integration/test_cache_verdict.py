@@ -151,7 +151,7 @@ def test_a_training_that_is_broken_off_leaves_nothing(tmp_path: Path, environmen
         assert list(tmp_path.glob("tmp*/verdict"))
         time.sleep(0.5)  # somewhere in what it loads and does
         running.send_signal(signal.SIGINT)
-        assert running.wait(timeout=60) == 130
+        assert running.wait(timeout=60) in (130, -signal.SIGINT)  # the latter where it hits what only loads
     assert [file.name for file in tmp_path.iterdir()] == ["pairs.jsonl"]
 
 
