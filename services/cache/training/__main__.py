@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,9 +79,23 @@ def make(file: Path, folder: Path, train: bool, minutes: float, seed: int) -> Tr
 
 def _train(parts: Parts, engine: engines.Engine, folder: Path, minutes: float, seed: int) -> None:
     _say(f"train: {len(parts.train)} pairs, {minutes:g} minutes at most")
-    from services.cache.training import cross_encoder
+    with _ctrl_c_waits():
+        from services.cache.training import cross_encoder
 
     cross_encoder.train(parts.train, engine, folder, minutes, seed, _say)
+
+
+@contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """PyTorch aborts the process where Ctrl-C comes while it loads, and nothing would be cleaned up."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _told(folder: Path, made: Trained) -> dict[str, Any]:
