@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from services.cache.training.pairs import Pair
+from services.cache.training.pairs import Linked, Pair
 
 
 class Judged(Enum):
@@ -20,11 +20,11 @@ class Labels:
     """A question is a text as the cache compares it. Duplicates of duplicates are duplicates."""
 
     def __init__(self, pairs: Sequence[Pair]):
-        self._parents: dict[str, str] = {}
+        self._duplicates = Linked()
         self._labelled = {(pair.a, pair.b): pair.duplicate for pair in pairs}
         for pair in pairs:
             if pair.duplicate:
-                self._parents[self._root(pair.a)] = self._root(pair.b)
+                self._duplicates.link(pair.a, pair.b)
 
     def judge(self, stored: str, asked: str) -> Judged:
         """What is to be said of the answer to `stored` for `asked`: first by their own label, then by their text, then
@@ -32,12 +32,5 @@ class Labels:
         label = self._labelled.get((stored, asked), self._labelled.get((asked, stored)))
         if label is not None:
             return Judged.RIGHT if label else Judged.WRONG
-        same = stored == asked or self._root(stored) == self._root(asked)
+        same = self._duplicates.root(stored) == self._duplicates.root(asked)
         return Judged.RIGHT if same else Judged.UNLABELLED
-
-    def _root(self, question: str) -> str:
-        """One question of all that are duplicates of each other."""
-        while (parent := self._parents.get(question, question)) != question:
-            self._parents[question] = self._parents.get(parent, parent)
-            question = parent
-        return question

@@ -41,9 +41,7 @@ async def running(
     """A cache on the file that the settings name, which holds what is in it."""
     file = Database(settings.database)
     store = FileStore(file, memory, engine.name, settings.stale_ms, settings.max_waiting_bytes, now_ms)
-    verdicts = judging.load(
-        settings.verdict, settings.similarity_threshold, settings.max_wrong, engine.name, engine.unseen
-    )
+    verdicts = judging.load(settings.verdict, settings.similarity_threshold, settings.max_wrong, engine)
     verification = Verification(Thresholds(verdicts.threshold, settings.max_wrong), settings.verify_share)
     answers = Answers(memory, store, embedder, verdicts, verification, now_ms=now_ms)
     await store.load()

@@ -114,9 +114,8 @@ async def _engine(settings: CacheSettings) -> engines.Engine:
 
 def _verdicts(settings: CacheSettings, engine: engines.Engine) -> Verdicts:
     """What decides on near questions. Ends the process with 2 where its folder is not usable."""
-    folder = settings.verdict and settings.verdict.expanduser()
     try:
-        return verdicts.load(folder, settings.similarity_threshold, settings.max_wrong, engine.name, engine.unseen)
+        return verdicts.load(settings.verdict, settings.similarity_threshold, settings.max_wrong, engine)
     except Unusable as error:
         _log.critical("%s", error)
         raise SystemExit(2) from None

@@ -72,19 +72,30 @@ def split(pairs: Sequence[Pair], seed: int) -> Parts:
 
 def components(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
     """The pairs by one question of those that hang together."""
-    above: dict[str, str] = {}
-
-    def root(text: str) -> str:
-        while (higher := above.setdefault(text, text)) != text:
-            above[text] = text = above[higher]
-        return text
-
+    linked = Linked()
     for pair in pairs:
-        above[root(pair.a)] = root(pair.b)
+        linked.link(pair.a, pair.b)
     groups: dict[str, list[Pair]] = {}
     for pair in pairs:
-        groups.setdefault(root(pair.a), []).append(pair)
+        groups.setdefault(linked.root(pair.a), []).append(pair)
     return groups
+
+
+class Linked:
+    """Questions that hang together (disjoint sets: Tarjan, J. ACM 22, 1975)."""
+
+    def __init__(self) -> None:
+        self._above: dict[str, str] = {}
+
+    def link(self, a: str, b: str) -> None:
+        """Have two hang together, and all that hang together with either."""
+        self._above[self.root(a)] = self.root(b)
+
+    def root(self, text: str) -> str:
+        """One question of all that hang together with this one."""
+        while (higher := self._above.get(text, text)) != text:
+            self._above[text] = text = self._above.get(higher, higher)
+        return text
 
 
 def _opened(file: Path) -> IO[str]:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from prometheus_client import Counter, Histogram
 
+from services.cache.engines import Engine
 from services.cache.scheduler import Scheduler
 from services.cache.tokens import as_read
 from services.cache.verdict import gates, score, trained
@@ -156,13 +157,14 @@ def _difference(asked: str, stored: str, tenant: str, unseen: Unseen) -> str:
     return gates.difference(asked, stored, tenant) or unseen(asked, stored)
 
 
-def load(folder: Path | None, threshold: float, wrong: float, embedder: str, unseen: Unseen) -> Verdicts:
-    """By what is in `folder`, for the engine named `embedder`; without one, by cosine. Raises `Unusable`."""
+def load(folder: Path | None, threshold: float, wrong: float, engine: Engine) -> Verdicts:
+    """By what is in `folder`, which was made for what `engine` embeds; without one, by cosine. Raises `Unusable`."""
     if folder is None:
-        return ByCosine(threshold, unseen)
-    known = trained.read(folder, embedder)
+        return ByCosine(threshold, engine.unseen)
+    folder = folder.expanduser()
+    known = trained.read(folder, engine.name)
     try:
         verifier = CrossEncoder(folder) if (folder / MODEL).is_file() else None
     except (OSError, RuntimeError, ValueError) as error:
         raise trained.Unusable(f"verdict: the verifier in {folder} is not usable: {error}") from None
-    return ByScore(known, verifier, wrong, unseen)
+    return ByScore(known, verifier, wrong, engine.unseen)
