@@ -110,9 +110,10 @@ class Warming:
         if step.problem:
             return
         for prompt in prompts:
+            due = self._due(pool, replica)
             step = await self._twice(Step("prompt", replica.name, prompt.name), pool, replica, tenant, prompt.text)
             if not step.problem:
-                self._have_read(pool, replica, tenant, prompt)
+                due[tenant.prefix_salt, prompt.name] = self._again()
             yield step
 
     async def _twice(self, step: Step, pool: Pool, replica: Replica, tenant: Tenant, text: str) -> Step:
@@ -155,15 +156,16 @@ class Warming:
             _warmed(pool.model, "failed").inc()
             _log.info("%s has not read %s: %s", replica.name, prompt.name, error.outline)
             return
-        self._have_read(pool, replica, tenant, prompt)
+        due[what] = self._again()
         _warmed(pool.model, "ok").inc()
 
-    def _have_read(self, pool: Pool, replica: Replica, tenant: Tenant, prompt: HotPrompt) -> None:
-        again_s = self._settings.warm.every_ms / 1000 or float("inf")
-        self._due(pool, replica)[tenant.prefix_salt, prompt.name] = self._clock() + again_s
+    def _again(self) -> float:
+        """When a prompt that was just read is due again."""
+        return self._clock() + (self._settings.warm.every_ms / 1000 or float("inf"))
 
     def _due(self, pool: Pool, replica: Replica) -> dict[tuple[str, str], float]:
-        """When it is to read each prompt again; empty where it may have read none."""
+        """When it is to read each prompt again; empty where it may have read none. A call is noted in what was here
+        when it began: by its end, who answered it may be gone and another in its place."""
         known, connections = self._known[pool.model], replica.breaker.connections
         if replica not in known or known[replica].connections != connections:
             known[replica] = _Known(connections)

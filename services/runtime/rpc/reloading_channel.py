@@ -73,7 +73,7 @@ class ReloadingChannel(grpc.aio.Channel):
             try:
                 await asyncio.wait({changed, switched}, return_when=asyncio.FIRST_COMPLETED)
                 if changed.done():
-                    changed.result()  # raises where the channel is closed
+                    return changed.result()  # also where it has changed back since; raises where the channel is closed
             finally:
                 for task in (changed, switched):
                     task.cancel()

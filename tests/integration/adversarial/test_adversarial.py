@@ -27,7 +27,7 @@ class Lookups:
         settings = CacheSettings(model_cache=model_cache)
         self._engine = parts.load(settings)
         self._verdicts = verdicts.load(
-            settings.verdict, settings.similarity_threshold, settings.max_wrong, self._engine.name, self._engine.unseen
+            settings.verdict, settings.similarity_threshold, settings.max_wrong, self._engine
         )
 
     async def hits(self, pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:

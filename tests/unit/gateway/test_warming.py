@@ -29,6 +29,7 @@ from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, finish, fleet, text
 from tests.unit.gateway.test_answer import Scene as Answering
+from tests.waiting import until
 
 pytestmark = pytest.mark.paused
 LONG = "".join(
@@ -110,6 +111,18 @@ async def test_without_a_schedule_it_is_read_once_and_again_by_who_comes_back() 
         breaker.connected()
         await asyncio.sleep(2)
         assert len(model.requests) == 4
+
+
+async def test_what_one_process_has_read_is_not_booked_to_the_next_that_came_meanwhile() -> None:
+    model = llm(pause_s=0.5)
+    scene = Scene(warm={"every_ms": 0}, small=model)
+    breaker = scene.fleet.pools["small"].replicas[0].breaker
+    async with scene.running():
+        await until(lambda: len(model.requests) == 2)
+        breaker.disconnected()
+        breaker.connected()  # while the second prompt is being read
+        await asyncio.sleep(10)
+        assert len(model.requests) == 4, "the new process has read both as well"
 
 
 async def test_a_replica_that_comes_later_reads_it_too() -> None:

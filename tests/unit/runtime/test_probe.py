@@ -46,7 +46,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
     return use
 
 
-def says(status: HealthCheckResponse.ServingStatus.ValueType) -> Answer:
+def says(status: int) -> Answer:
     return lambda request, timeout: HealthCheckResponse(status=status)
 
 

@@ -176,6 +176,22 @@ async def test_who_waits_for_a_change_hears_of_it_on_the_new_channel() -> None:
     await line.channel.close()
 
 
+async def test_who_waits_for_a_change_hears_of_one_that_was_undone_at_once() -> None:
+    line = Line(READY)
+    waiting = asyncio.create_task(line.channel.wait_for_state_change(READY))
+    await settle()
+
+    async def changed(last: grpc.ChannelConnectivity) -> None:
+        """As gRPC tells it: the backend has gone and another is there by now."""
+
+    line.opened[0].wait_for_state_change = changed  # type: ignore[method-assign]
+    again = asyncio.create_task(line.channel.wait_for_state_change(READY))
+    await asyncio.wait_for(again, 5)
+    assert not waiting.done()
+    waiting.cancel()
+    await line.channel.close()
+
+
 async def test_who_waits_for_a_change_hears_of_a_switch_that_is_one() -> None:
     line = Line(IDLE, FAILED)
     waiting = asyncio.create_task(line.channel.wait_for_state_change(IDLE))
