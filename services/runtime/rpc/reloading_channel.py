@@ -73,7 +73,8 @@ class ReloadingChannel(grpc.aio.Channel):
             try:
                 await asyncio.wait({changed, switched}, return_when=asyncio.FIRST_COMPLETED)
                 if changed.done():
-                    return changed.result()  # also where it has changed back since; raises where the channel is closed
+                    changed.result()  # raises where the channel is closed
+                    return  # also where it has changed back since
             finally:
                 for task in (changed, switched):
                     task.cancel()
