@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from openai import AsyncOpenAI
 import hedgerow
 from hedgerow.cache.v1 import cache_pb2_grpc
 from hedgerow.channel import open_channel
-from launcher.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
-from launcher.processes import free_ports
+from launcher.mesh import HTTP_OFFSET
 from tests.conftest import Start
 from tests.integration.cache_process import Running, StartCache
 from tests.integration.collector import Collector, collecting
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
+from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
@@ -90,26 +90,18 @@ async def collector() -> AsyncIterator[Collector]:
         yield running
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest.fixture(scope="session")
 @starts("engine", "mesh")
-async def mesh(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> AsyncIterator[Mesh]:
-    """Gateway, cache, router and both models, which send their spans to `collector`."""
-    state: Path = tmp_path_factory.mktemp("mesh")
-    *ports, http_port = free_ports(len(SERVICES) + 1)
-    specs = demo_mesh(
-        ports, state, default_models_dir(), http_port=http_port, otlp_endpoint=f"http://{collector.address}"
-    )
-    async with Mesh(specs, state) as running:
+def up(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Up]:
+    """`hedgerow up`: gateway, cache, router, both models, an eye and an ear, which send their spans to `collector`."""
+    port, traces = ports_in_a_row(HTTP_OFFSET + 1), f"http://{collector.address}"
+    with running_up(tmp_path_factory.mktemp("mesh"), port, "--otlp-endpoint", traces) as running:
         yield running
+    assert running.stopped[0] == "gateway"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def client(mesh: Mesh) -> AsyncIterator[hedgerow.AsyncClient]:
+async def client(up: Up) -> AsyncIterator[hedgerow.AsyncClient]:
     """The SDK, connected to the mesh's gateway."""
-    async with hedgerow.AsyncClient(address(mesh, "gateway")) as connected:
+    async with hedgerow.AsyncClient(up.target) as connected:
         yield connected
-
-
-def address(mesh: Mesh, name: str) -> str:
-    """Where a service of the mesh serves, host:port."""
-    return next(service.spec.address for service in mesh.services if service.spec.name == name)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
 
@@ -45,8 +45,15 @@ class Up:
             assert self.lines.count(line) >= count, self.lines
 
     def pid(self, name: str) -> int:
+        return int(self._service(name)["pid"])
+
+    def address(self, name: str) -> str:
+        """Where a service serves, host:port."""
+        return str(self._service(name)["address"])
+
+    def _service(self, name: str) -> dict[str, Any]:
         services = json.loads((self.state_dir / "mesh.json").read_text())["services"]
-        return int(next(service["pid"] for service in services if service["name"] == name))
+        return next(service for service in services if service["name"] == name)
 
     @property
     def stopped(self) -> list[str]:

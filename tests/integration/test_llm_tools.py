@@ -13,9 +13,9 @@ from openai import AsyncOpenAI
 
 import hedgerow
 from hedgerow import Message, Tool
-from launcher.mesh import Mesh
+from launcher.mesh import HTTP_OFFSET
 from tests.integration.command import run
-from tests.integration.conftest import address
+from tests.integration.running_up import Up
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
@@ -33,9 +33,10 @@ OSLO, OSLO_ROME = "What is the weather in Oslo?", "What is the weather in Oslo a
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def openai_client(mesh: Mesh) -> AsyncIterator[AsyncOpenAI]:
+async def openai_client(up: Up) -> AsyncIterator[AsyncOpenAI]:
     """OpenAI's own client, which speaks to the mesh's gateway."""
-    base_url = f"http://{mesh.services[-1].spec.environment['HEDGEROW_GATEWAY_HTTP_ADDRESS']}/v1"
+    host, port = up.target.split(":")
+    base_url = f"http://{host}:{int(port) + HTTP_OFFSET}/v1"
     async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0) as connected:
         yield connected
 
@@ -130,10 +131,10 @@ async def test_openais_client_streams_calls_and_goes_on_from_their_results(opena
     assert whole.choices[0].message.content == "The weather in Oslo is windy. The weather in Rome is windy."
 
 
-async def test_the_command_shows_the_calls(mesh: Mesh, tmp_path: Path) -> None:
+async def test_the_command_shows_the_calls(up: Up, tmp_path: Path) -> None:
     file = tmp_path / "clock.json"
     file.write_text(json.dumps({"name": CLOCK.name, "description": CLOCK.description, "parameters": CLOCK.parameters}))
-    gateway = ("--gateway", address(mesh, "gateway"))
+    gateway = ("--gateway", up.target)
     code, out, _ = await run("ask", "What time is it in Oslo?", "--tool", str(file), "--json", *gateway)
     answer = json.loads(out)
     assert (code, answer["finish_reason"]) == (0, "tool_calls")

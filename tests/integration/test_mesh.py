@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import operator
+import os
 import random
 import signal
 import sys
@@ -15,9 +16,8 @@ import pytest
 import hedgerow
 from hedgerow.channel import open_channel
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
-from launcher.mesh import Mesh
 from tests.integration.collector import Collector
-from tests.integration.conftest import address
+from tests.integration.running_up import Up
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -125,8 +125,8 @@ async def test_a_request_is_one_trace_with_every_stage_and_its_budget(
     assert served["llm"].attributes["gen_ai.usage.output_tokens"] == answer.usage.completion_tokens
 
 
-async def test_a_client_that_leaves_stops_the_engine(client: hedgerow.AsyncClient, mesh: Mesh):
-    async with open_channel(address(mesh, "llm-quality")) as channel:
+async def test_a_client_that_leaves_stops_the_engine(client: hedgerow.AsyncClient, up: Up):
+    async with open_channel(up.address("llm-quality")) as channel:
         llm = llm_pb2_grpc.LLMServiceStub(channel)
 
         async def running() -> int:
@@ -142,19 +142,18 @@ async def test_a_client_that_leaves_stops_the_engine(client: hedgerow.AsyncClien
         await until(running, 5, holds=operator.not_)
 
 
-async def test_killing_the_cache_mid_traffic_costs_no_request_and_no_entry(client: hedgerow.AsyncClient, mesh: Mesh):
+async def test_killing_the_cache_mid_traffic_costs_no_request_and_no_entry(client: hedgerow.AsyncClient, up: Up):
     question = "What is the capital of Portugal?"
     await stored(client, question)
-    cache = next(service for service in mesh.services if service.spec.name == "cache")
-    killed = cache.process
-    killed.signal(signal.SIGKILL)
+    killed = up.pid("cache")
+    os.kill(killed, signal.SIGKILL)
     answers = [await client.ask(f"What is {number} plus {number}?") for number in range(10)]
     assert [answer.text for answer in answers] == [f"{n} plus {n} is {2 * n}." for n in range(10)]
     async with asyncio.timeout(60):
         while not (answer := await client.ask(question)).cache.key:
             assert answer.text == "The capital of Portugal is Lisbon."
             await asyncio.sleep(0.1)
-    assert cache.process is not killed
+    assert up.pid("cache") != killed
 
 
 async def test_a_batch_answers_each_item_and_one_failure_ends_no_other(client: hedgerow.AsyncClient):
@@ -181,9 +180,9 @@ async def test_bad_input_is_refused_with_the_fields_name(client: hedgerow.AsyncC
     assert refused.value.message.startswith(field)
 
 
-async def test_invalid_utf8_is_refused_with_the_fields_path(mesh: Mesh):
+async def test_invalid_utf8_is_refused_with_the_fields_path(up: Up):
     raw = b"\x0a\x08\x08\x02\x12\x04\xff\xfe\xfd\xfc"  # messages { role: USER, content: four bytes of no text }
-    async with open_channel(address(mesh, "gateway")) as channel:
+    async with open_channel(up.target) as channel:
         call = channel.unary_stream("/hedgerow.gateway.v1.GatewayService/Generate")(raw, timeout=5)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call.read()
@@ -191,7 +190,7 @@ async def test_invalid_utf8_is_refused_with_the_fields_path(mesh: Mesh):
     assert refused.value.details() == "messages[0].content: valid UTF-8, got 10 bytes"
 
 
-async def hedgerow_command(mesh: Mesh, *arguments: str) -> tuple[int, dict]:
+async def hedgerow_command(*arguments: str) -> tuple[int, dict]:
     """Exit code and the JSON object on standard output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "hedgerow.cli", *arguments, stdout=asyncio.subprocess.PIPE
@@ -200,8 +199,8 @@ async def hedgerow_command(mesh: Mesh, *arguments: str) -> tuple[int, dict]:
     return process.returncode, json.loads(output)
 
 
-async def test_ask_prints_one_json_object(mesh: Mesh):
-    code, answer = await hedgerow_command(mesh, "ask", FRANCE, "--json", "--gateway", address(mesh, "gateway"))
+async def test_ask_prints_one_json_object(up: Up):
+    code, answer = await hedgerow_command("ask", FRANCE, "--json", "--gateway", up.target)
     assert code == 0
     assert answer["text"] == PARIS
     assert answer["cache"]["verdict"] in {"miss", "exact"}

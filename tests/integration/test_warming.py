@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -16,6 +15,7 @@ from hedgerow.chat.v1 import chat_pb2
 from launcher.processes import free_port
 from tests.conftest import Start
 from tests.integration.command import run
+from tests.integration.running_up import Up
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.waiting import until
 
@@ -127,19 +127,12 @@ async def test_a_replica_that_comes_later_or_again_is_connected_and_warm_before_
 @pytest.mark.engine
 @pytest.mark.mesh
 async def test_an_engine_has_read_the_prompt_when_its_tenant_asks_for_the_first_time_and_for_no_other(
-    start: Start, models: Path
+    start: Start, up: Up
 ) -> None:
-    options = {"max_model_len": "1024", "enforce_eager": "true"}
-    engine = await start(
-        "llm",
-        model_name="m",
-        vllm__model=str(models / "demo-llm-draft"),
-        **{f"vllm__{name}": value for name, value in options.items()},
-    )
     tenants = {"acme": {"keys": [hashed(KEY)], "warm": True}, "cold": {"keys": [hashed(COLD_KEY)]}}
     metrics = f"127.0.0.1:{free_port()}"
     settings = {"warm": '{"prompts": ["*"]}', "tenants": json.dumps(tenants), "metrics_address": metrics}
-    addresses = {"llm_addresses": json.dumps({"m": engine.spec.address}), "cache_address": "", "router_address": ""}
+    addresses = {"llm_addresses": json.dumps({"m": up.address("llm-fast")}), "cache_address": "", "router_address": ""}
     gateway = await start("gateway", **addresses, system_prompts=SYSTEM_PROMPTS, **settings)
 
     async def has_read() -> bool:
