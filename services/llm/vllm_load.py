@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import time
 from functools import cache
 from tempfile import TemporaryDirectory, gettempdir
@@ -51,9 +52,24 @@ def _load(settings: VllmSettings, stat_logger: Any) -> Any:
         config = args.create_engine_config()
     except (ValueError, TypeError, OSError, NotImplementedError) as error:  # pydantic's errors are ValueErrors
         raise BadEngineSettings(f"vllm: {error}") from error
+    _in_one_process(config.parallel_config, settings)
     from vllm.v1.executor import Executor
 
     return AsyncLLM(config, Executor.get_class(config), log_stats=True, log_requests=False, stat_loggers=[stat_logger])
+
+
+def _in_one_process(parallel: Any, settings: VllmSettings) -> None:
+    """Have the engine's process run the model itself, where it would start another one for nothing but that.
+
+    On a CPU vLLM 0.32 does so, whatever is asked for, to bind that one's threads to cores. Where none are bound, it is
+    everything imported once more, and a hop there and back for each step (docs/adr/0053-one-process-runs-the-model.md).
+    """
+    from vllm.platforms import current_platform
+
+    bound = os.environ["VLLM_CPU_OMP_THREADS_BIND"] != "nobind"
+    told = "distributed_executor_backend" in (settings.model_extra or {})
+    if current_platform.is_cpu() and parallel.world_size == 1 and not (bound or told):
+        parallel.distributed_executor_backend = "uni"
 
 
 @cache

@@ -525,6 +525,11 @@ async def test_the_engine_s_own_metrics_are_on_the_services_page(service: Servic
     assert await service.gauge("vllm:spec_decode_num_accepted_tokens_total") > 0
 
 
+async def test_the_engine_runs_its_model_itself(service: Service) -> None:
+    titles = [" ".join(process.cmdline()).strip() for process in family(service.process)]
+    assert [title for title in titles if title.startswith("VLLM::")] == ["VLLM::EngineCore"]
+
+
 async def test_a_wrong_engine_setting_stops_the_start_and_is_named(tmp_path: Path) -> None:
     for setting, value in (("VLLM__MAX_NUM_SEQ", "4"), ("VLLM__MODEL", "/no/such/model")):
         address = f"127.0.0.1:{free_port()}"
