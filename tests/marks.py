@@ -22,16 +22,14 @@ MARKS = {
     "paused": "runs on a loop whose time moves only when nothing else is left to do; it serves no I/O and no threads",
 }
 _FOLDERS = ("integration", "fault", "contract", "unit", "containers")  # those whose tests take longest first
-# The fault tests that measure run last, when the other workers have nothing left to do. They wait more than they work,
-# so there are two lanes of them: these files, and all others, which share a mesh.
-_LANES = ("measuring", "measuring beside")
-_BESIDE = {
-    f"tests/fault/test_{what}.py"
-    for what in (
-        *("failing_backend", "hostile_requests", "no_oracle", "silent_backend", "tenants", "through_the_mesh"),
-        "without_credential",
-    )
+# The fault tests that measure run last, when nothing else is left to do. They wait more than they work, so there are
+# three lanes of them: these two, and all others, which share a mesh.
+_LANES = {
+    "at the edge": ("hostile_requests", "no_oracle", "tenants", "through_the_mesh", "without_credential"),
+    "where nothing comes": ("batches", "failing_backend", "recordings", "silent_backend", "silent_conversations"),
 }
+_LANE_OF = {f"tests/fault/test_{what}.py": lane for lane, files in _LANES.items() for what in files}
+_MEASURING = "measuring"
 # The others: they count answers, bytes and connections, and ask nobody how long it took.
 _COUNTING = {
     f"tests/fault/test_{what}.py"
@@ -80,7 +78,7 @@ def together(nodeid: str) -> str:
     """Whose tests run in one worker, one after the other: those of a file, or of the files in `_TOGETHER`."""
     file = nodeid.partition("::")[0]
     measures = file.startswith("tests/fault/") and file not in _COUNTING
-    return _LANES[file in _BESIDE] if measures else _GROUPS.get(file, file)
+    return _LANE_OF.get(file, _MEASURING) if measures else _GROUPS.get(file, file)
 
 
 def order(items: list[pytest.Item]) -> None:
@@ -99,7 +97,7 @@ def order(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item) -> int:
-    if together(item.nodeid) in _LANES:
+    if together(item.nodeid) in (_MEASURING, *_LANES):
         return _LAST
     folder = item.nodeid.split("/")[1]
     heavy = 0 if _has(item, "engine") else 1 if _has(item, "mesh") else 2
