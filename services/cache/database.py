@@ -18,6 +18,7 @@ from hedgerow.private import open_private, take_from_others
 from services.cache.entries import Entry
 from services.cache.errors import DatabaseRefused
 from services.cache.vectors import Vector
+from services.cache.verdict.record import Row
 
 Statement = tuple[str, Sequence[tuple[object, ...]]]  # SQL, and the parameters of each time it runs
 
@@ -44,6 +45,20 @@ CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY, last INTEGER NOT NU
 CREATE TABLE IF NOT EXISTS tightened (key TEXT PRIMARY KEY, least_score REAL NOT NULL) WITHOUT ROWID;
 -- Not when an entry is replaced: SQLite fires no such trigger then.
 CREATE TRIGGER IF NOT EXISTS loosened AFTER DELETE ON entries BEGIN DELETE FROM tightened WHERE key = OLD.key; END;
+-- See `services.cache.verdict.record`.
+CREATE TABLE IF NOT EXISTS verified (
+    tenant TEXT PRIMARY KEY,
+    made_by TEXT NOT NULL,
+    written_at_ms INTEGER NOT NULL,
+    samples BLOB NOT NULL,
+    lookups REAL NOT NULL,
+    candidates REAL NOT NULL,
+    recent_lookups REAL NOT NULL,
+    recent_candidates REAL NOT NULL,
+    threshold REAL NOT NULL,
+    certified INTEGER NOT NULL,
+    alarmed INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 
 
@@ -75,6 +90,22 @@ def delete_tenant(tenant: str) -> Statement:
 def touch(entries: Iterable[Entry]) -> Statement:
     """Write when entries were last used."""
     return "UPDATE entries SET used_at_ms = ? WHERE key = ?", [(entry.used_at_ms, entry.key) for entry in entries]
+
+
+def verified(tenant: str, made_by: str, at_ms: int, row: Row) -> Statement:
+    """Write what was verified of a tenant over what was written before."""
+    return f"INSERT OR REPLACE INTO verified VALUES ({', '.join('?' * 11)})", [(tenant, made_by, at_ms, *row)]
+
+
+def keep_verified(most: int) -> Statement:
+    """Delete what was verified of all tenants but those that were written last."""
+    last = "SELECT tenant FROM verified ORDER BY written_at_ms DESC LIMIT ?"
+    return f"DELETE FROM verified WHERE tenant NOT IN ({last})", [(most,)]
+
+
+def forget(tenant: str) -> Statement:
+    """Delete what was verified of a tenant."""
+    return "DELETE FROM verified WHERE tenant = ?", [(tenant,)]
 
 
 def sequence(last: int) -> Statement:
@@ -139,6 +170,13 @@ class Database:
             entry = Entry(*columns)
             entry.least_score = least_score
             yield entry, np.frombuffer(embedding, "<f4") if known else None
+
+    def verified(self, made_by: str) -> list[tuple[str, tuple[object, ...]]]:
+        """What was verified of each tenant, the least recently written first. What others than `made_by` scored is
+        deleted."""
+        self._connection.execute("DELETE FROM verified WHERE made_by <> ?", (made_by,))
+        rows = self._connection.execute("SELECT * FROM verified ORDER BY written_at_ms").fetchall()
+        return [(str(tenant), tuple(row)) for tenant, _, _, *row in rows]
 
     def sequence(self) -> int:
         """The last sequence number that was written down."""

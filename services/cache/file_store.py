@@ -24,6 +24,7 @@ from services.cache.memory import Memory
 from services.cache.store import OpenStore, Store
 from services.cache.tombstones import Removal, Tombstones
 from services.cache.vectors import Vector
+from services.cache.verdict.thresholds import TENANTS
 from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.deadline import Deadline
 
@@ -50,6 +51,7 @@ class FileStore:
         self._waiting = WaitingBytes(max_waiting_bytes)
         self._embedded_by, self._stale_ms, self._now_ms = embedded_by, stale_ms, now_ms
         self._touched: asyncio.Future[None] | None = None
+        self._verified: asyncio.Future[None] | None = None
         self.sequence = self._after(0)
         self._tombstones = Tombstones(self.sequence)
 
@@ -80,6 +82,8 @@ class FileStore:
         self._commits.append(database.sequence(self.sequence))
         # On disk it may still be, where memory has none: an earlier removal may have failed.
         tenant, key = removal.tenant, removal.key
+        if tenant:
+            self._commits.append(database.forget(tenant))
         await self._commits.append(database.delete_tenant(tenant) if tenant else database.delete([key]))
         return removed
 
@@ -96,6 +100,7 @@ class FileStore:
     def sweep(self, used: Sequence[Entry], gone: Sequence[Entry]) -> None:
         if used and (self._touched is None or self._touched.done()):  # while the disk stands still they would pile up
             self._touched = self._commits.append(database.touch(used))
+        self._keep_verified()
         self._delete(gone)
 
     async def load(self) -> None:
@@ -110,6 +115,9 @@ class FileStore:
         await asyncio.to_thread(self._file.apply, [database.sequence(self.sequence)])
         self._tombstones = Tombstones(self.sequence)
         self._delete(evicted)
+        if made_by := self._memory.thresholds.made_by:
+            for tenant, row in await asyncio.to_thread(self._file.verified, made_by):
+                self._memory.thresholds.learn(tenant, row)
 
     async def run(self) -> None:
         await self._commits.run()
@@ -120,6 +128,17 @@ class FileStore:
     def _after(self, sequence: int) -> int:
         """The next sequence number: microseconds of Unix time, or one more."""
         return max(sequence + 1, self._now_ms() * 1_000)
+
+    def _keep_verified(self) -> None:
+        if self._verified and not self._verified.done():
+            return
+        news = list(self._memory.thresholds.news())
+        for tenant, record in news:
+            record.take()
+            made_by, now_ms = self._memory.thresholds.made_by, self._now_ms()
+            self._commits.append(database.verified(tenant, made_by, now_ms, record.row))
+        if news:
+            self._verified = self._commits.append(database.keep_verified(TENANTS + 1))  # and everyone
 
     def _delete(self, entries: Iterable[Entry]) -> None:
         if keys := [entry.key for entry in entries]:

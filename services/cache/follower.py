@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from services.cache import redis_entries, snapshot
 from services.cache.memory import Memory
 from services.cache.redis_entries import Change, RedisEntries, Stored
+from services.cache.redis_verified import RedisVerified
 from services.cache.tombstones import Removal
 from services.runtime.shared_state import SharedState, SharedStateLost
 
@@ -34,8 +35,8 @@ class Follower:
     """`sequence`: of the last change that memory has. `turn`: how often Redis was lost; what was asked for in another
     turn says nothing about now."""
 
-    def __init__(self, state: SharedState, memory: Memory, redis: RedisEntries):
-        self._state, self._memory, self._redis = state, memory, redis
+    def __init__(self, state: SharedState, memory: Memory, redis: RedisEntries, verified: RedisVerified):
+        self._state, self._memory, self._redis, self._verified = state, memory, redis, verified
         self._advanced = asyncio.Event()
         self._searchable = 0  # like `sequence`, of what may be found by meaning too
         self.sequence = self.turn = 0
@@ -105,6 +106,7 @@ class Follower:
             for entry, vector in some:
                 self._memory.learn(entry, vector, self._redis.now_ms())
             await self._settle()
+        await self._ask(self._verified.load)
         self._memory.stats.snapshots += 1
         self.sequence = self._searchable = found.sequence
 

@@ -21,6 +21,7 @@ from services.cache.keyed_question import KeyedQuestion
 from services.cache.rebuild import Rebuilds
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
+from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 
 T = TypeVar("T")
@@ -53,10 +54,10 @@ class Arriving:
 
 
 class Memory:
-    """The entries held, which may be searched by meaning. `close` ends its threads."""
+    """The entries held, which may be searched by meaning, and what was verified. `close` ends its threads."""
 
-    def __init__(self, entries: Entries, vectors: VectorIndex, watchers: Watchers):
-        self.entries, self.watchers, self.stats = entries, watchers, Stats()
+    def __init__(self, entries: Entries, vectors: VectorIndex, watchers: Watchers, thresholds: Thresholds):
+        self.entries, self.watchers, self.thresholds, self.stats = entries, watchers, thresholds, Stats()
         self._vectors = vectors
         self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=scan_on_one_core)
         self._rebuilds = Rebuilds(self._vectors_thread)
@@ -139,6 +140,7 @@ class Memory:
             arriving.outdated |= removal.covers(arriving.question.key, arriving.question.tenant)
         if removal.tenant:
             gone = self.entries.pop_tenant(removal.tenant)
+            self.thresholds.forget(removal.tenant)
         else:
             gone = [entry] if (entry := self.entries.pop(removal.key)) else []
         self.watchers.publish(removal)

@@ -30,6 +30,9 @@ BYTES = f"{_CACHE}bytes"  # of all entries
 SEQUENCE = f"{_CACHE}position"  # the number of the last change
 CHANGES = f"{_CACHE}changes"  # the change stream: each under its sequence number
 TOMBSTONES = f"{_CACHE}gone"  # a sorted set of `k:<key>` and `t:<tenant>` by the sequence number of their last removal
+# A sorted set of what made scores, by when there was news of it; with `<made by>` behind it, one of its tenants, alike;
+# with `<made by>:<tenant>`, a hash of what was verified. See `redis_verified`.
+VERIFIED = f"{_CACHE}verified:"
 WATERMARK = f"{_CACHE}gone:floor"  # the highest number of a tombstone that was given up
 
 _COMMON = f"""
@@ -167,6 +170,10 @@ for _, key in ipairs(keys) do redis.call('UNLINK', '{ENTRY}' .. key) end
 grow(tenant, 0 - (redis.call('ZSCORE', '{HELD}', tenant) or 0))
 redis.call('UNLINK', index, '{USED}' .. tenant, '{SIZES}' .. tenant)
 redis.call('SREM', '{TENANTS}', tenant)
+for _, made_by in ipairs(redis.call('ZRANGE', '{VERIFIED}', 0, -1)) do
+  redis.call('ZREM', '{VERIFIED}' .. made_by, tenant)
+  redis.call('UNLINK', '{VERIFIED}' .. made_by .. ':' .. tenant)
+end
 bury('t:' .. tenant, sequence, ARGV[3])
 return {{sequence, entries}}
 """

@@ -20,6 +20,7 @@ from services.cache.follower import Follower
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.redis_entries import Put, RedisEntries, Stored, Tighten, Written
+from services.cache.redis_verified import RedisVerified
 from services.cache.store import OpenStore, Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
@@ -40,9 +41,10 @@ class RedisStore:
         """Made before `state` is asked for anything, so that it hears when Redis is there."""
         self._state, self._memory = state, memory
         self._redis = RedisEntries(embedded_by, stale_ms, now_ms)
-        self._follower = Follower(state, memory, self._redis)
         self._writes: Batcher[_Change, Written] = Batcher("write", self._write, _AT_ONCE, max_delay_s=0)
         self._fetches: Batcher[str, Stored | None] = Batcher("fetch", self._read, _AT_ONCE, max_delay_s=0)
+        self._verified = RedisVerified(memory.thresholds)
+        self._follower = Follower(state, memory, self._redis, self._verified)
         self._used: dict[str, Entry] = {}
         self._swept = asyncio.Event()
         memory.watchers.pause()
@@ -134,6 +136,8 @@ class RedisStore:
             used, self._used = self._used, {}
             with suppress(SharedStateLost):
                 await self._state.ask(partial(self._redis.touch, used=used.values()))
+                epoch, now_ms = self.sequence, self._redis.now_ms()
+                await self._state.ask(partial(self._verified.add, epoch=epoch, now_ms=now_ms))
 
     async def _returned(self) -> None:
         """Redis is there (again). Raises `SharedStateLost` when it goes meanwhile."""
