@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.private import open_private, take_from_others
+from services.cache.encryption import SEALED, Encryption, Unreadable
 from services.cache.entries import Entry
 from services.cache.errors import DatabaseRefused
 from services.cache.vectors import Vector
@@ -35,7 +36,7 @@ CREATE TABLE entries (
     expires_at_ms INTEGER NOT NULL,
     used_at_ms INTEGER NOT NULL,
     embedded_by TEXT NOT NULL,
-    embedding BLOB  -- little-endian float32; NULL where the question was too long to embed
+    embedding BLOB  -- little-endian float32; NULL where the question was too long to embed, and where it is encrypted
 );
 CREATE INDEX entries_by_tenant ON entries (tenant);
 """
@@ -45,6 +46,8 @@ CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY, last INTEGER NOT NU
 CREATE TABLE IF NOT EXISTS tightened (key TEXT PRIMARY KEY, least_score REAL NOT NULL) WITHOUT ROWID;
 -- Not when an entry is replaced: SQLite fires no such trigger then.
 CREATE TRIGGER IF NOT EXISTS loosened AFTER DELETE ON entries BEGIN DELETE FROM tightened WHERE key = OLD.key; END;
+-- One row: since then nothing was written in clear text.
+CREATE TABLE IF NOT EXISTS sealed (id INTEGER PRIMARY KEY);
 -- See `services.cache.verdict.record`.
 CREATE TABLE IF NOT EXISTS verified (
     tenant TEXT PRIMARY KEY,
@@ -62,11 +65,11 @@ CREATE TABLE IF NOT EXISTS verified (
 """
 
 
-def insert(entry: Entry, embedded_by: str, vector: Vector | None) -> Statement:
+def insert(entry: Entry, embedded_by: str, vector: Vector | None, encryption: Encryption) -> Statement:
     """Write an entry over any of the same key."""
-    embedding = None if vector is None else vector.astype("<f4").tobytes()
-    columns = (entry.key, entry.tenant, entry.partition, entry.asked, entry.answer, entry.expires_at_ms)
-    row = (*columns, entry.used_at_ms, embedded_by, embedding)
+    asked, answer, embedding = encryption.seal(entry, b"" if vector is None else vector.astype("<f4").tobytes())
+    columns = (entry.key, entry.tenant, entry.partition, asked, answer, entry.expires_at_ms)
+    row = (*columns, entry.used_at_ms, embedded_by, embedding or None)
     return "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)", [row]
 
 
@@ -134,8 +137,9 @@ def prepare(connection: sqlite3.Connection, schema: str, application_id: int, ve
 class Database:
     """An open file. `path` may be empty: a file of SQLite's own that vanishes when it is closed."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, encryption: Encryption | None = None):
         """Open the file, or create it. Raises `DatabaseRefused`, and leaves the file alone, when it is not usable."""
+        self.encryption = encryption or Encryption()
         try:
             if path:
                 check_header(Path(path), APPLICATION_ID)
@@ -154,9 +158,31 @@ class Database:
         execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process on the same file must fail, not interleave
         prepare(self._connection, _SCHEMA, APPLICATION_ID, _VERSION)
         self._connection.executescript(_ADDED)
+        if self.encryption.on:
+            self._leave_no_clear_text()
+        else:
+            execute("DELETE FROM sealed")
+
+    def _leave_no_clear_text(self) -> None:
+        """Delete what is in clear text, and whatever SQLite has left of it in the file and its log."""
+        execute = self._connection.execute
+        gone = execute("DELETE FROM entries WHERE CAST(asked AS BLOB) <> ?", (SEALED,)).rowcount
+        if gone:
+            _log.warning("%d entries were in clear text, and there is an encryption_key: they are deleted", gone)
+        elif execute("SELECT count(*) FROM sealed").fetchone()[0]:
+            return
+        try:
+            execute("VACUUM")
+            execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            execute("INSERT OR REPLACE INTO sealed VALUES (0)")
+        except sqlite3.Error as error:  # the disk is full, perhaps
+            _log.error(
+                "clear text that was deleted may still be in the file, and the next start tries again: %s", error
+            )
 
     def load(self, embedded_by: str, over_ms: int) -> Iterator[tuple[Entry, Vector | None]]:
-        """Every entry, least recently used first, with its embedding if `embedded_by` made it.
+        """Every entry, least recently used first, with its embedding if `embedded_by` made it. What cannot be read is
+        passed over, and stays in the file until its time is over: the right key may come.
 
         Entries whose time was over at `over_ms` (Unix time in milliseconds) are deleted.
         """
@@ -166,10 +192,13 @@ class Database:
         found = "entries LEFT JOIN tightened USING (key) ORDER BY used_at_ms"
         rows = self._connection.execute(f"SELECT {read} FROM {found}")
         for *columns, made_by, embedding, least_score in rows:
-            known = embedding is not None and made_by == embedded_by
-            entry = Entry(*columns)
-            entry.least_score = least_score
-            yield entry, np.frombuffer(embedding, "<f4") if known else None
+            kept = Entry(*columns)
+            kept.least_score = least_score
+            try:
+                entry, embedding = self.encryption.open(kept, embedding or b"")
+            except Unreadable:
+                continue
+            yield entry, np.frombuffer(embedding, "<f4") if embedding and made_by == embedded_by else None
 
     def verified(self, made_by: str) -> list[tuple[str, tuple[object, ...]]]:
         """What was verified of each tenant, the least recently written first. What others than `made_by` scored is

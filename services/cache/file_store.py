@@ -16,6 +16,7 @@ from itertools import islice
 from services.cache import database
 from services.cache.config import CacheSettings
 from services.cache.database import Database
+from services.cache.encryption import Encryption, keys
 from services.cache.entries import Entry
 from services.cache.errors import Conflict, DatabaseRefused, NotKept
 from services.cache.group_commit import GroupCommit
@@ -63,7 +64,7 @@ class FileStore:
         if held := self._memory.entries.held(entry.key):
             entry.least_score = held.least_score
         evicted = self._memory.put(entry, vector)
-        committed = self._commits.append(database.insert(entry, self._embedded_by, vector))
+        committed = self._commits.append(database.insert(entry, self._embedded_by, vector, self._file.encryption))
         committed.add_done_callback(lambda _: self._waiting.give_back(tenant, size))
         self._delete(evicted)
         await self._memory.settled()
@@ -110,6 +111,9 @@ class FileStore:
         while some := await asyncio.to_thread(lambda: list(islice(stored, _LOADED_AT_ONCE))):
             evicted += self._memory.load(some, now_ms)
         self._memory.loaded()
+        if unreadable := self._file.encryption.unreadable:
+            text = "%d of %d entries in the database cannot be read with this encryption_key, and are left there"
+            _log.error(text, unreadable, unreadable + len(self._memory.entries) + len(evicted))
         # What was removed in an earlier life is not known: it counts as later than every epoch from then.
         self.sequence = self._after(await asyncio.to_thread(self._file.sequence))
         await asyncio.to_thread(self._file.apply, [database.sequence(self.sequence)])
@@ -151,7 +155,7 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """The file that `database` names, else one that vanishes. Ends the process where it is not usable."""
     try:
-        file = Database(settings.database)
+        file = Database(settings.database, Encryption(keys(settings.encryption_key.get_secret_value())))
     except DatabaseRefused as error:
         _log.critical("%s", error)
         raise SystemExit(2) from None

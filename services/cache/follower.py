@@ -7,6 +7,7 @@ all end alike. Who starts, or finds a gap in the stream (it was cut, or Redis be
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _WAIT_MS = 500  # for a change; then the sequence number is compared
 _AT_ONCE = 1_000  # changes in one reply
 
@@ -99,7 +101,12 @@ class Follower:
 
     async def _load(self) -> None:
         """Have memory hold a snapshot."""
+        encryption = self._redis.encryption
+        before = encryption.unreadable
         found = await snapshot.load(self._ask, self._redis, self._memory)
+        if unreadable := encryption.unreadable - before:
+            text = "%d of %d entries in Redis cannot be read with this encryption_key, and are left there"
+            _log.error(text, unreadable, unreadable + len(found.entries))
         self._memory.overflowed = not found.complete
         self._memory.forget([entry.key for entry in self._memory.entries if entry.key not in found.entries])
         for some in _by(snapshot.READ, list(found.entries.values())[::-1]):  # the most recently used last

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from services.cache.encryption import Encryption, Unreadable
 from services.cache.entries import Entry
 from services.cache.redis_scripts import (
     BEGIN,
@@ -106,6 +107,7 @@ class RedisEntries:
     stale_ms: int
     now_ms: Callable[[], int]
     max_bytes: int = 0
+    encryption: Encryption = field(default_factory=Encryption)
 
     async def begin(self, client: Redis) -> int:
         """Learn how much room there is, and return the last sequence number."""
@@ -140,7 +142,7 @@ class RedisEntries:
         for key in keys:
             pipeline.hmget(ENTRY + key, (*_FIELDS, "least_score"))
         rows = await pipeline.execute()
-        return [_entry(key, row, self.embedded_by) for key, row in zip(keys, rows, strict=True)]
+        return [self._entry(key, row) for key, row in zip(keys, rows, strict=True)]
 
     async def _measure(self, client: Redis) -> None:
         self.max_bytes = int(_SHARE * (await client.info("memory"))["maxmemory"])
@@ -151,13 +153,36 @@ class RedisEntries:
         if isinstance(change, Put):
             entry = change.entry
             times = (change.epoch, entry.expires_at_ms + self.stale_ms, entry.used_at_ms, self.now_ms())
-            values = _values(entry, change.vector, self.embedded_by)
+            values = self._values(entry, change.vector)
             sizes = (_size(values), self.max_bytes)
             fields = chain.from_iterable(zip(_FIELDS, values, strict=True))
             return PUT, (entry.key, entry.tenant, *times, *sizes, *fields)
         if change.tenant:
             return DELETE_TENANT, (change.tenant, _MAX_TOMBSTONES)
         return DELETE, (change.key, _MAX_TOMBSTONES)
+
+    def _values(self, entry: Entry, vector: Vector | None) -> tuple[object, ...]:
+        asked, answer, embedding = self.encryption.seal(
+            entry, b"" if vector is None else vector.astype("<f4").tobytes()
+        )
+        times = (entry.expires_at_ms, entry.used_at_ms)
+        return (entry.tenant, entry.partition, asked, answer, *times, self.embedded_by, embedding)
+
+    def _entry(self, key: str, row: list[bytes | None]) -> Stored | None:
+        """An entry, with its embedding if `embedded_by` made it."""
+        *fields, least_score = row
+        if any(value is None for value in fields):
+            return None
+        tenant, partition, asked, answer, expires, used, made_by, embedding = cast(list[bytes], fields)
+        try:
+            least = float(least_score or 0)
+            entry = Entry(key, tenant.decode(), partition, asked, answer, int(expires), int(used), least_score=least)
+            entry, embedding = self.encryption.open(entry, embedding)
+            entry.asked.decode()
+            known = embedding and made_by.decode() == self.embedded_by
+            return entry, np.frombuffer(embedding, "<f4") if known else None
+        except (ValueError, Unreadable):  # not ours, or damaged
+            return None
 
 
 async def changes_after(client: Redis, sequence: int, count: int, wait_ms: int | None) -> list[Change]:
@@ -197,25 +222,3 @@ def _change(key: bytes, fields: dict[bytes, bytes]) -> Change:
 
 def _size(values: tuple[object, ...]) -> int:
     return sum(len(value if isinstance(value, bytes) else str(value).encode()) for value in values) + _OVERHEAD_BYTES
-
-
-def _values(entry: Entry, vector: Vector | None, embedded_by: str) -> tuple[object, ...]:
-    embedding = b"" if vector is None else vector.astype("<f4").tobytes()
-    times = (entry.expires_at_ms, entry.used_at_ms)
-    return (entry.tenant, entry.partition, entry.asked, entry.answer, *times, embedded_by, embedding)
-
-
-def _entry(key: str, row: list[bytes | None], embedded_by: str) -> Stored | None:
-    """An entry, with its embedding if `embedded_by` made it."""
-    *fields, least_score = row
-    if any(value is None for value in fields):
-        return None
-    tenant, partition, asked, answer, expires, used, made_by, embedding = cast(list[bytes], fields)
-    try:
-        asked.decode()
-        least = float(least_score or 0)
-        entry = Entry(key, tenant.decode(), partition, asked, answer, int(expires), int(used), least_score=least)
-        known = embedding and made_by.decode() == embedded_by
-        return entry, np.frombuffer(embedding, "<f4") if known else None
-    except ValueError:  # not ours, or damaged
-        return None

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from services.cache.config import CacheSettings
+from services.cache.encryption import Encryption, keys
 from services.cache.entries import Entry
 from services.cache.errors import Conflict, NotRemoved, VerdictNotKept
 from services.cache.follower import Follower
@@ -37,10 +38,18 @@ _Change = Put | Tighten | Removal
 class RedisStore:
     """A `Store` on Redis. `now_ms` is Unix time in milliseconds."""
 
-    def __init__(self, state: SharedState, memory: Memory, embedded_by: str, stale_ms: int, now_ms: Callable[[], int]):
+    def __init__(
+        self,
+        state: SharedState,
+        memory: Memory,
+        embedded_by: str,
+        stale_ms: int,
+        now_ms: Callable[[], int],
+        encryption: Encryption | None = None,
+    ):
         """Made before `state` is asked for anything, so that it hears when Redis is there."""
         self._state, self._memory = state, memory
-        self._redis = RedisEntries(embedded_by, stale_ms, now_ms)
+        self._redis = RedisEntries(embedded_by, stale_ms, now_ms, encryption=encryption or Encryption())
         self._writes: Batcher[_Change, Written] = Batcher("write", self._write, _AT_ONCE, max_delay_s=0)
         self._fetches: Batcher[str, Stored | None] = Batcher("fetch", self._read, _AT_ONCE, max_delay_s=0)
         self._verified = RedisVerified(memory.thresholds)
@@ -157,7 +166,8 @@ async def open_store(
     if settings.database:
         _log.warning("database %s is not used: redis_url is set, and Redis keeps the entries", settings.database)
     async with connected(settings.redis_url, settings.redis_timeout_ms / 1000) as state:
-        yield RedisStore(state, memory, embedded_by, settings.stale_ms, now_ms)
+        encryption = Encryption(keys(settings.encryption_key.get_secret_value()))
+        yield RedisStore(state, memory, embedded_by, settings.stale_ms, now_ms, encryption)
 
 
 _: OpenStore = open_store
