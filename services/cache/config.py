@@ -66,7 +66,8 @@ class CacheSettings(ServiceSettings):
     max_entries: int = Field(
         50_000,
         ge=1,
-        description="Entries held. The least recently used of the tenant that holds most goes first.",
+        description="Entries held. Of the tenant that holds most the one that saves the least goes first: by the "
+        "tokens that its answer took, how often and how long ago it was used, and its size.",
     )
     max_bytes: int = Field(
         256 * 1024 * 1024, ge=1, description="Memory of the entries held, in bytes; a small one takes 3.5 KB."

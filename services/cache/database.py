@@ -46,6 +46,10 @@ CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY, last INTEGER NOT NU
 CREATE TABLE IF NOT EXISTS tightened (key TEXT PRIMARY KEY, least_score REAL NOT NULL) WITHOUT ROWID;
 -- Not when an entry is replaced: SQLite fires no such trigger then.
 CREATE TRIGGER IF NOT EXISTS loosened AFTER DELETE ON entries BEGIN DELETE FROM tightened WHERE key = OLD.key; END;
+CREATE TABLE IF NOT EXISTS worth (
+    key TEXT PRIMARY KEY, uses INTEGER NOT NULL, priority REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS worthless AFTER DELETE ON entries BEGIN DELETE FROM worth WHERE key = OLD.key; END;
 -- One row: since then nothing was written in clear text.
 CREATE TABLE IF NOT EXISTS sealed (id INTEGER PRIMARY KEY);
 -- See `services.cache.verdict.record`.
@@ -109,6 +113,11 @@ def keep_verified(most: int) -> Statement:
 def forget(tenant: str) -> Statement:
     """Delete what was verified of a tenant."""
     return "DELETE FROM verified WHERE tenant = ?", [(tenant,)]
+
+
+def worth(entries: Iterable[Entry]) -> Statement:
+    """Write what entries are worth."""
+    return "INSERT OR REPLACE INTO worth VALUES (?, ?, ?)", [(each.key, each.uses, each.priority) for each in entries]
 
 
 def sequence(last: int) -> Statement:
@@ -188,12 +197,12 @@ class Database:
         """
         self._connection.execute("DELETE FROM entries WHERE expires_at_ms <= ?", (over_ms,))
         read = "key, tenant, partition, CAST(asked AS BLOB), answer, expires_at_ms, used_at_ms, embedded_by, embedding"
-        read += ", coalesce(least_score, 0.0)"
-        found = "entries LEFT JOIN tightened USING (key) ORDER BY used_at_ms"
+        read += ", coalesce(least_score, 0.0), coalesce(uses, 0), coalesce(priority, 0.0)"
+        found = "entries LEFT JOIN tightened USING (key) LEFT JOIN worth USING (key) ORDER BY used_at_ms"
         rows = self._connection.execute(f"SELECT {read} FROM {found}")
-        for *columns, made_by, embedding, least_score in rows:
+        for *columns, made_by, embedding, least_score, uses, priority in rows:
             kept = Entry(*columns)
-            kept.least_score = least_score
+            kept.least_score, kept.uses, kept.priority = least_score, uses, priority
             try:
                 entry, embedding = self.encryption.open(kept, embedding or b"")
             except Unreadable:

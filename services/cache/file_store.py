@@ -22,7 +22,7 @@ from services.cache.errors import Conflict, DatabaseRefused, NotKept
 from services.cache.group_commit import GroupCommit
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
-from services.cache.store import OpenStore, Store
+from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal, Tombstones
 from services.cache.vectors import Vector
 from services.cache.verdict.thresholds import TENANTS
@@ -64,6 +64,7 @@ class FileStore:
         if held := self._memory.entries.held(entry.key):
             entry.least_score = held.least_score
         evicted = self._memory.put(entry, vector)
+        self._commits.append(database.worth([entry]))
         committed = self._commits.append(database.insert(entry, self._embedded_by, vector, self._file.encryption))
         committed.add_done_callback(lambda _: self._waiting.give_back(tenant, size))
         self._delete(evicted)
@@ -98,9 +99,11 @@ class FileStore:
     async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
         """Memory holds everything."""
 
-    def sweep(self, used: Sequence[Entry], gone: Sequence[Entry]) -> None:
+    def sweep(self, used: Sequence[Used], gone: Sequence[Entry]) -> None:
         if used and (self._touched is None or self._touched.done()):  # while the disk stands still they would pile up
-            self._touched = self._commits.append(database.touch(used))
+            entries = [entry for entry, _ in used]
+            self._commits.append(database.worth(entries))
+            self._touched = self._commits.append(database.touch(entries))
         self._keep_verified()
         self._delete(gone)
 

@@ -87,6 +87,8 @@ class Memory:
         """Hold an entry in place of any of the same key, of which watchers are `told` already or else hear now. Returns
         those that had to go for it. `settled` tells when it may be found by meaning."""
         replaced = self.entries.pop(entry.key)
+        if replaced:
+            entry.uses = max(entry.uses, replaced.uses)  # it is asked for as often
         if replaced and not (replaced.lapsed or told):
             self.watchers.publish(Removal(key=entry.key))
         for arriving in self._arriving:

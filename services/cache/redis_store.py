@@ -22,7 +22,7 @@ from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.redis_entries import Put, RedisEntries, Stored, Tighten, Written
 from services.cache.redis_verified import RedisVerified
-from services.cache.store import OpenStore, Store
+from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
@@ -54,7 +54,7 @@ class RedisStore:
         self._fetches: Batcher[str, Stored | None] = Batcher("fetch", self._read, _AT_ONCE, max_delay_s=0)
         self._verified = RedisVerified(memory.thresholds)
         self._follower = Follower(state, memory, self._redis, self._verified)
-        self._used: dict[str, Entry] = {}
+        self._used: dict[str, Used] = {}
         self._swept = asyncio.Event()
         memory.watchers.pause()
         state.on_return(self._returned)
@@ -101,9 +101,11 @@ class RedisStore:
             self._memory.stats.fetched += 1
             self._memory.learn(*stored, self._redis.now_ms())
 
-    def sweep(self, used: Sequence[Entry], gone: Sequence[Entry]) -> None:
+    def sweep(self, used: Sequence[Used], gone: Sequence[Entry]) -> None:
         """In Redis entries end by themselves; what found them goes bit by bit."""
-        self._used |= {entry.key: entry for entry in used}
+        for entry, times in used:
+            _, before = self._used.get(entry.key, (entry, 0))
+            self._used[entry.key] = entry, before + times
         self._swept.set()
 
     async def load(self) -> None:
