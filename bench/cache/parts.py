@@ -42,7 +42,8 @@ async def running(
     file = Database(settings.database)
     store = FileStore(file, memory, engine.name, settings.stale_ms, settings.max_waiting_bytes, now_ms)
     verdicts = judging.load(settings.verdict, settings.similarity_threshold, settings.max_wrong, engine)
-    verification = Verification(Thresholds(verdicts.threshold, settings.max_wrong), settings.verify_share)
+    memory.thresholds = Thresholds(verdicts.threshold, settings.max_wrong)
+    verification = Verification(memory.thresholds, settings.verify_share)
     answers = Answers(memory, store, embedder, verdicts, verification, now_ms=now_ms)
     await store.load()
     commits = asyncio.create_task(store.run())
@@ -76,7 +77,8 @@ class TimedMemory(Memory):
 
     def __init__(self, settings: CacheSettings):
         entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
-        super().__init__(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue))
+        thresholds = Thresholds(settings.similarity_threshold, settings.max_wrong)
+        super().__init__(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue), thresholds)
         self.took_ms: float | None = None
 
     async def nearest(self, question: KeyedQuestion, vector: Vector, count: int) -> Sequence[tuple[str, float]]:

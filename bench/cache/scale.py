@@ -30,6 +30,7 @@ from services.cache.lists import Rows
 from services.cache.memory import Memory
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector, VectorIndex
+from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 
 SEARCHES, CHANGES = 1_000, 1_000
@@ -115,7 +116,8 @@ class _Scale:
     def _memory(self) -> tuple[VectorIndex, Memory]:
         index, settings = VectorIndex(DIMENSION), self._settings
         entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
-        return index, Memory(entries, index, Watchers(settings.watch_queue))
+        thresholds = Thresholds(settings.similarity_threshold, settings.max_wrong)
+        return index, Memory(entries, index, Watchers(settings.watch_queue), thresholds)
 
     async def _build(self, store: FileStore) -> float:
         """Seconds to store all of them, in the file too, without those it takes to draw their vectors."""

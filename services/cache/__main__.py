@@ -50,11 +50,13 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     engine = await _engine(settings)
     judges = _verdicts(settings, engine)
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
-    memory = Memory(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue))
+    made_by = verdicts.made_by(settings.verdict, judges.threshold, engine) if settings.verify_share else ""
+    thresholds = Thresholds(judges.threshold, settings.max_wrong, made_by)
+    memory = Memory(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue), thresholds)
     open_store = stores.opener(settings.store_used)
     async with open_store(settings, memory, engine.name, _now_ms) as store:
         embedder = Embedder(engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
-        verification = Verification(Thresholds(judges.threshold, settings.max_wrong), settings.verify_share)
+        verification = Verification(thresholds, settings.verify_share)
         answers = Answers(memory, store, embedder, judges, verification, now_ms=_now_ms)
         servicer = CacheServicer(answers, settings)
         try:

@@ -7,6 +7,7 @@ have no answer at all may prefer an old one.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -71,7 +72,7 @@ class Answers:
         self.verification, self._verdicts = verification, verdicts
         self.entries, self.watchers, self.stats, self.embedder = memory.entries, memory.watchers, memory.stats, embedder
         self._memory, self._store, self._now_ms = memory, store, now_ms
-        self._used: set[str] = set()  # keys: what has left memory since must not be kept alive
+        self._used: Counter[str] = Counter()  # by key: what has left memory since must not be kept alive
 
     async def lookup(self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline) -> Found:
         """The exact entry, else the nearest that is judged to ask the same. `min_similarity`: the least cosine that the
@@ -181,8 +182,8 @@ class Answers:
         """Remove what was kept long enough, and write down what was used since the last sweep."""
         self.embedder.sweep()
         gone = self._memory.expire(self._now_ms())
-        used, self._used = self._used, set()
-        self._store.sweep([entry for key in used if (entry := self.entries.held(key))], gone)
+        used, self._used = self._used, Counter()
+        self._store.sweep([(entry, times) for key, times in used.items() if (entry := self.entries.held(key))], gone)
 
     def close(self) -> None:
         """End the threads. Nothing may be asked of the cache any more."""
@@ -231,7 +232,7 @@ class Answers:
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
         now_ms = self._now_ms()
         self.entries.use(entry, now_ms)
-        self._used.add(entry.key)
+        self._used[entry.key] += 1
         return Found(verdict, entry, entry.expires_at_ms - now_ms, similarity)
 
     async def embed(self, text: str, tenant: str, deadline: Deadline) -> Vector | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from services.cache.collections.settings import CollectionSettings
+from services.cache.encryption import Keys
 from services.cache.entries import OVERHEAD_BYTES
 from services.cache.stores import STORES
 from services.runtime import limits
@@ -36,6 +37,12 @@ class CacheSettings(ServiceSettings):
         "", description="SQLite file that keeps the entries, unless Redis does. Empty: forgotten when the process ends."
     )
     redis_url: RedisUrl = Url("")
+    encryption_key: Keys = Field(
+        SecretStr(""),
+        description="Of 32 bytes in base64, as `openssl rand -base64 32` makes one: questions, answers and vectors are "
+        "encrypted with it in the `database` and in Redis. Several, with commas between them: the first encrypts, each "
+        "decrypts. Empty: they are in clear text.",
+    )
     redis_timeout_ms: float = Field(
         250,
         ge=1,
@@ -59,7 +66,8 @@ class CacheSettings(ServiceSettings):
     max_entries: int = Field(
         50_000,
         ge=1,
-        description="Entries held. The least recently used of the tenant that holds most goes first.",
+        description="Entries held. Of the tenant that holds most the one that saves the least goes first: by the "
+        "tokens that its answer took, how often and how long ago it was used, and its size.",
     )
     max_bytes: int = Field(
         256 * 1024 * 1024, ge=1, description="Memory of the entries held, in bytes; a small one takes 3.5 KB."

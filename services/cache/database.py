@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from hedgerow.private import open_private, take_from_others
+from services.cache.encryption import SEALED, Encryption, Unreadable
 from services.cache.entries import Entry
 from services.cache.errors import DatabaseRefused
 from services.cache.vectors import Vector
+from services.cache.verdict.record import Row
 
 Statement = tuple[str, Sequence[tuple[object, ...]]]  # SQL, and the parameters of each time it runs
 
@@ -34,7 +36,7 @@ CREATE TABLE entries (
     expires_at_ms INTEGER NOT NULL,
     used_at_ms INTEGER NOT NULL,
     embedded_by TEXT NOT NULL,
-    embedding BLOB  -- little-endian float32; NULL where the question was too long to embed
+    embedding BLOB  -- little-endian float32; NULL where the question was too long to embed, and where it is encrypted
 );
 CREATE INDEX entries_by_tenant ON entries (tenant);
 """
@@ -44,14 +46,34 @@ CREATE TABLE IF NOT EXISTS position (id INTEGER PRIMARY KEY, last INTEGER NOT NU
 CREATE TABLE IF NOT EXISTS tightened (key TEXT PRIMARY KEY, least_score REAL NOT NULL) WITHOUT ROWID;
 -- Not when an entry is replaced: SQLite fires no such trigger then.
 CREATE TRIGGER IF NOT EXISTS loosened AFTER DELETE ON entries BEGIN DELETE FROM tightened WHERE key = OLD.key; END;
+CREATE TABLE IF NOT EXISTS worth (
+    key TEXT PRIMARY KEY, uses INTEGER NOT NULL, priority REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS worthless AFTER DELETE ON entries BEGIN DELETE FROM worth WHERE key = OLD.key; END;
+-- One row: since then nothing was written in clear text.
+CREATE TABLE IF NOT EXISTS sealed (id INTEGER PRIMARY KEY);
+-- See `services.cache.verdict.record`.
+CREATE TABLE IF NOT EXISTS verified (
+    tenant TEXT PRIMARY KEY,
+    made_by TEXT NOT NULL,
+    written_at_ms INTEGER NOT NULL,
+    samples BLOB NOT NULL,
+    lookups REAL NOT NULL,
+    candidates REAL NOT NULL,
+    recent_lookups REAL NOT NULL,
+    recent_candidates REAL NOT NULL,
+    threshold REAL NOT NULL,
+    certified INTEGER NOT NULL,
+    alarmed INTEGER NOT NULL
+) WITHOUT ROWID;
 """
 
 
-def insert(entry: Entry, embedded_by: str, vector: Vector | None) -> Statement:
+def insert(entry: Entry, embedded_by: str, vector: Vector | None, encryption: Encryption) -> Statement:
     """Write an entry over any of the same key."""
-    embedding = None if vector is None else vector.astype("<f4").tobytes()
-    columns = (entry.key, entry.tenant, entry.partition, entry.asked, entry.answer, entry.expires_at_ms)
-    row = (*columns, entry.used_at_ms, embedded_by, embedding)
+    asked, answer, embedding = encryption.seal(entry, b"" if vector is None else vector.astype("<f4").tobytes())
+    columns = (entry.key, entry.tenant, entry.partition, asked, answer, entry.expires_at_ms)
+    row = (*columns, entry.used_at_ms, embedded_by, embedding or None)
     return "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)", [row]
 
 
@@ -75,6 +97,27 @@ def delete_tenant(tenant: str) -> Statement:
 def touch(entries: Iterable[Entry]) -> Statement:
     """Write when entries were last used."""
     return "UPDATE entries SET used_at_ms = ? WHERE key = ?", [(entry.used_at_ms, entry.key) for entry in entries]
+
+
+def verified(tenant: str, made_by: str, at_ms: int, row: Row) -> Statement:
+    """Write what was verified of a tenant over what was written before."""
+    return f"INSERT OR REPLACE INTO verified VALUES ({', '.join('?' * 11)})", [(tenant, made_by, at_ms, *row)]
+
+
+def keep_verified(most: int) -> Statement:
+    """Delete what was verified of all tenants but those that were written last."""
+    last = "SELECT tenant FROM verified ORDER BY written_at_ms DESC LIMIT ?"
+    return f"DELETE FROM verified WHERE tenant NOT IN ({last})", [(most,)]
+
+
+def forget(tenant: str) -> Statement:
+    """Delete what was verified of a tenant."""
+    return "DELETE FROM verified WHERE tenant = ?", [(tenant,)]
+
+
+def worth(entries: Iterable[Entry]) -> Statement:
+    """Write what entries are worth."""
+    return "INSERT OR REPLACE INTO worth VALUES (?, ?, ?)", [(each.key, each.uses, each.priority) for each in entries]
 
 
 def sequence(last: int) -> Statement:
@@ -103,8 +146,9 @@ def prepare(connection: sqlite3.Connection, schema: str, application_id: int, ve
 class Database:
     """An open file. `path` may be empty: a file of SQLite's own that vanishes when it is closed."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, encryption: Encryption | None = None):
         """Open the file, or create it. Raises `DatabaseRefused`, and leaves the file alone, when it is not usable."""
+        self.encryption = encryption or Encryption()
         try:
             if path:
                 check_header(Path(path), APPLICATION_ID)
@@ -123,22 +167,54 @@ class Database:
         execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process on the same file must fail, not interleave
         prepare(self._connection, _SCHEMA, APPLICATION_ID, _VERSION)
         self._connection.executescript(_ADDED)
+        if self.encryption.on:
+            self._leave_no_clear_text()
+        else:
+            execute("DELETE FROM sealed")
+
+    def _leave_no_clear_text(self) -> None:
+        """Delete what is in clear text, and whatever SQLite has left of it in the file and its log."""
+        execute = self._connection.execute
+        gone = execute("DELETE FROM entries WHERE CAST(asked AS BLOB) <> ?", (SEALED,)).rowcount
+        if gone:
+            _log.warning("%d entries were in clear text, and there is an encryption_key: they are deleted", gone)
+        elif execute("SELECT count(*) FROM sealed").fetchone()[0]:
+            return
+        try:
+            execute("VACUUM")
+            execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            execute("INSERT OR REPLACE INTO sealed VALUES (0)")
+        except sqlite3.Error as error:  # the disk is full, perhaps
+            _log.error(
+                "clear text that was deleted may still be in the file, and the next start tries again: %s", error
+            )
 
     def load(self, embedded_by: str, over_ms: int) -> Iterator[tuple[Entry, Vector | None]]:
-        """Every entry, least recently used first, with its embedding if `embedded_by` made it.
+        """Every entry, least recently used first, with its embedding if `embedded_by` made it. What cannot be read is
+        passed over, and stays in the file until its time is over: the right key may come.
 
         Entries whose time was over at `over_ms` (Unix time in milliseconds) are deleted.
         """
         self._connection.execute("DELETE FROM entries WHERE expires_at_ms <= ?", (over_ms,))
         read = "key, tenant, partition, CAST(asked AS BLOB), answer, expires_at_ms, used_at_ms, embedded_by, embedding"
-        read += ", coalesce(least_score, 0.0)"
-        found = "entries LEFT JOIN tightened USING (key) ORDER BY used_at_ms"
+        read += ", coalesce(least_score, 0.0), coalesce(uses, 0), coalesce(priority, 0.0)"
+        found = "entries LEFT JOIN tightened USING (key) LEFT JOIN worth USING (key) ORDER BY used_at_ms"
         rows = self._connection.execute(f"SELECT {read} FROM {found}")
-        for *columns, made_by, embedding, least_score in rows:
-            known = embedding is not None and made_by == embedded_by
-            entry = Entry(*columns)
-            entry.least_score = least_score
-            yield entry, np.frombuffer(embedding, "<f4") if known else None
+        for *columns, made_by, embedding, least_score, uses, priority in rows:
+            kept = Entry(*columns)
+            kept.least_score, kept.uses, kept.priority = least_score, uses, priority
+            try:
+                entry, embedding = self.encryption.open(kept, embedding or b"")
+            except Unreadable:
+                continue
+            yield entry, np.frombuffer(embedding, "<f4") if embedding and made_by == embedded_by else None
+
+    def verified(self, made_by: str) -> list[tuple[str, tuple[object, ...]]]:
+        """What was verified of each tenant, the least recently written first. What others than `made_by` scored is
+        deleted."""
+        self._connection.execute("DELETE FROM verified WHERE made_by <> ?", (made_by,))
+        rows = self._connection.execute("SELECT * FROM verified ORDER BY written_at_ms").fetchall()
+        return [(str(tenant), tuple(row)) for tenant, _, _, *row in rows]
 
     def sequence(self) -> int:
         """The last sequence number that was written down."""

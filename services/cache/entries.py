@@ -1,7 +1,8 @@
 """The entries held in memory: found by key, each with a time to live.
 
 An entry whose time is over has lapsed: it is no hit any more, but stays for a while as what may stand in where there
-would be no answer at all. The lapsed ones are the first to make room; then it is the tenant that takes most of it.
+would be no answer at all. The lapsed ones are the first to make room; then it is the tenant that takes most of it, with
+what of its own is worth the least.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from services.cache import greedy_dual
+from services.cache.greedy_dual import GreedyDual
 from services.runtime.policy.fair_lru import FairLru
 
 # Of one entry in resident memory, measured where it is dearest, alone in its tenant and its partition: its embedding,
@@ -35,6 +38,9 @@ class Entry:
     used_at_ms: int
     lapsed: bool = False  # its time was over when it was last looked at
     least_score: float = 0.0  # of a question that is merely alike, for this to be a hit of it; only grows
+    uses: int = 0  # its store is the first
+    priority: float = 0.0  # against others of its tenant, see `greedy_dual`; 0 before its first use
+    cost: float = field(init=False, default=0.0)  # of having the answer once more; known when it is held
     size: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,7 +54,7 @@ class Entries:
 
     def __init__(self, max_entries: int, max_bytes: int, stale_ms: int = 0):
         self.max_entries, self.max_bytes, self._stale_ms = max_entries, max_bytes, stale_ms
-        self._entries: FairLru[str, Entry] = FairLru(max_bytes, max_entries)
+        self._entries: FairLru[str, Entry] = FairLru(max_bytes, max_entries, GreedyDual)
         self._lapsed: OrderedDict[str, None] = OrderedDict()  # keys, the first to lapse first
         self._due: list[tuple[int, str]] = []  # a heap of when to look at an entry; holds pairs of some that are gone
 
@@ -78,15 +84,19 @@ class Entries:
         return entry if entry and entry.expires_at_ms <= now_ms < entry.expires_at_ms + self._stale_ms else None
 
     def use(self, entry: Entry, now_ms: int) -> None:
-        """Make a held entry the most recently used of its tenant."""
+        """A held entry was used."""
         entry.used_at_ms = now_ms
         self._entries.use(entry.key)
 
     def put(self, entry: Entry) -> list[Entry]:
-        """Hold an entry, whose key is not held yet, as the most recently used. Returns those that had to go for it."""
+        """Hold an entry, whose key is not held yet. Returns those that had to go for it."""
+        entry.cost = greedy_dual.cost(entry.answer)
         self._entries.put(entry.key, entry)
         self._schedule(entry.expires_at_ms, entry.key)
-        return list(self._evict())
+        evicted = list(self._evict())
+        if not entry.priority and self._entries.get(entry.key):
+            self._entries.use(entry.key)
+        return evicted
 
     def pop(self, key: str) -> Entry | None:
         """Take an entry out, expired or not."""

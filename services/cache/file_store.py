@@ -16,14 +16,16 @@ from itertools import islice
 from services.cache import database
 from services.cache.config import CacheSettings
 from services.cache.database import Database
+from services.cache.encryption import Encryption, keys
 from services.cache.entries import Entry
 from services.cache.errors import Conflict, DatabaseRefused, NotKept
 from services.cache.group_commit import GroupCommit
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
-from services.cache.store import OpenStore, Store
+from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal, Tombstones
 from services.cache.vectors import Vector
+from services.cache.verdict.thresholds import TENANTS
 from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.deadline import Deadline
 
@@ -50,6 +52,7 @@ class FileStore:
         self._waiting = WaitingBytes(max_waiting_bytes)
         self._embedded_by, self._stale_ms, self._now_ms = embedded_by, stale_ms, now_ms
         self._touched: asyncio.Future[None] | None = None
+        self._verified: asyncio.Future[None] | None = None
         self.sequence = self._after(0)
         self._tombstones = Tombstones(self.sequence)
 
@@ -61,7 +64,8 @@ class FileStore:
         if held := self._memory.entries.held(entry.key):
             entry.least_score = held.least_score
         evicted = self._memory.put(entry, vector)
-        committed = self._commits.append(database.insert(entry, self._embedded_by, vector))
+        self._commits.append(database.worth([entry]))
+        committed = self._commits.append(database.insert(entry, self._embedded_by, vector, self._file.encryption))
         committed.add_done_callback(lambda _: self._waiting.give_back(tenant, size))
         self._delete(evicted)
         await self._memory.settled()
@@ -80,6 +84,8 @@ class FileStore:
         self._commits.append(database.sequence(self.sequence))
         # On disk it may still be, where memory has none: an earlier removal may have failed.
         tenant, key = removal.tenant, removal.key
+        if tenant:
+            self._commits.append(database.forget(tenant))
         await self._commits.append(database.delete_tenant(tenant) if tenant else database.delete([key]))
         return removed
 
@@ -93,9 +99,12 @@ class FileStore:
     async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
         """Memory holds everything."""
 
-    def sweep(self, used: Sequence[Entry], gone: Sequence[Entry]) -> None:
+    def sweep(self, used: Sequence[Used], gone: Sequence[Entry]) -> None:
         if used and (self._touched is None or self._touched.done()):  # while the disk stands still they would pile up
-            self._touched = self._commits.append(database.touch(used))
+            entries = [entry for entry, _ in used]
+            self._commits.append(database.worth(entries))
+            self._touched = self._commits.append(database.touch(entries))
+        self._keep_verified()
         self._delete(gone)
 
     async def load(self) -> None:
@@ -105,11 +114,17 @@ class FileStore:
         while some := await asyncio.to_thread(lambda: list(islice(stored, _LOADED_AT_ONCE))):
             evicted += self._memory.load(some, now_ms)
         self._memory.loaded()
+        if unreadable := self._file.encryption.unreadable:
+            text = "%d of %d entries in the database cannot be read with this encryption_key, and are left there"
+            _log.error(text, unreadable, unreadable + len(self._memory.entries) + len(evicted))
         # What was removed in an earlier life is not known: it counts as later than every epoch from then.
         self.sequence = self._after(await asyncio.to_thread(self._file.sequence))
         await asyncio.to_thread(self._file.apply, [database.sequence(self.sequence)])
         self._tombstones = Tombstones(self.sequence)
         self._delete(evicted)
+        if made_by := self._memory.thresholds.made_by:
+            for tenant, row in await asyncio.to_thread(self._file.verified, made_by):
+                self._memory.thresholds.learn(tenant, row)
 
     async def run(self) -> None:
         await self._commits.run()
@@ -120,6 +135,17 @@ class FileStore:
     def _after(self, sequence: int) -> int:
         """The next sequence number: microseconds of Unix time, or one more."""
         return max(sequence + 1, self._now_ms() * 1_000)
+
+    def _keep_verified(self) -> None:
+        if self._verified and not self._verified.done():
+            return
+        news = list(self._memory.thresholds.news())
+        for tenant, record in news:
+            record.take()
+            made_by, now_ms = self._memory.thresholds.made_by, self._now_ms()
+            self._commits.append(database.verified(tenant, made_by, now_ms, record.row))
+        if news:
+            self._verified = self._commits.append(database.keep_verified(TENANTS + 1))  # and everyone
 
     def _delete(self, entries: Iterable[Entry]) -> None:
         if keys := [entry.key for entry in entries]:
@@ -132,7 +158,7 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """The file that `database` names, else one that vanishes. Ends the process where it is not usable."""
     try:
-        file = Database(settings.database)
+        file = Database(settings.database, Encryption(keys(settings.encryption_key.get_secret_value())))
     except DatabaseRefused as error:
         _log.critical("%s", error)
         raise SystemExit(2) from None

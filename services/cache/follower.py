@@ -7,6 +7,7 @@ all end alike. Who starts, or finds a gap in the stream (it was cut, or Redis be
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from services.cache import redis_entries, snapshot
 from services.cache.memory import Memory
 from services.cache.redis_entries import Change, RedisEntries, Stored
+from services.cache.redis_verified import RedisVerified
 from services.cache.tombstones import Removal
 from services.runtime.shared_state import SharedState, SharedStateLost
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _WAIT_MS = 500  # for a change; then the sequence number is compared
 _AT_ONCE = 1_000  # changes in one reply
 
@@ -34,8 +37,8 @@ class Follower:
     """`sequence`: of the last change that memory has. `turn`: how often Redis was lost; what was asked for in another
     turn says nothing about now."""
 
-    def __init__(self, state: SharedState, memory: Memory, redis: RedisEntries):
-        self._state, self._memory, self._redis = state, memory, redis
+    def __init__(self, state: SharedState, memory: Memory, redis: RedisEntries, verified: RedisVerified):
+        self._state, self._memory, self._redis, self._verified = state, memory, redis, verified
         self._advanced = asyncio.Event()
         self._searchable = 0  # like `sequence`, of what may be found by meaning too
         self.sequence = self.turn = 0
@@ -98,13 +101,19 @@ class Follower:
 
     async def _load(self) -> None:
         """Have memory hold a snapshot."""
+        encryption = self._redis.encryption
+        before = encryption.unreadable
         found = await snapshot.load(self._ask, self._redis, self._memory)
+        if unreadable := encryption.unreadable - before:
+            text = "%d of %d entries in Redis cannot be read with this encryption_key, and are left there"
+            _log.error(text, unreadable, unreadable + len(found.entries))
         self._memory.overflowed = not found.complete
         self._memory.forget([entry.key for entry in self._memory.entries if entry.key not in found.entries])
         for some in _by(snapshot.READ, list(found.entries.values())[::-1]):  # the most recently used last
             for entry, vector in some:
                 self._memory.learn(entry, vector, self._redis.now_ms())
             await self._settle()
+        await self._ask(self._verified.load)
         self._memory.stats.snapshots += 1
         self.sequence = self._searchable = found.sequence
 

@@ -21,6 +21,7 @@ from services.cache.keyed_question import KeyedQuestion
 from services.cache.rebuild import Rebuilds
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
+from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 
 T = TypeVar("T")
@@ -53,10 +54,10 @@ class Arriving:
 
 
 class Memory:
-    """The entries held, which may be searched by meaning. `close` ends its threads."""
+    """The entries held, which may be searched by meaning, and what was verified. `close` ends its threads."""
 
-    def __init__(self, entries: Entries, vectors: VectorIndex, watchers: Watchers):
-        self.entries, self.watchers, self.stats = entries, watchers, Stats()
+    def __init__(self, entries: Entries, vectors: VectorIndex, watchers: Watchers, thresholds: Thresholds):
+        self.entries, self.watchers, self.thresholds, self.stats = entries, watchers, thresholds, Stats()
         self._vectors = vectors
         self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=scan_on_one_core)
         self._rebuilds = Rebuilds(self._vectors_thread)
@@ -86,6 +87,8 @@ class Memory:
         """Hold an entry in place of any of the same key, of which watchers are `told` already or else hear now. Returns
         those that had to go for it. `settled` tells when it may be found by meaning."""
         replaced = self.entries.pop(entry.key)
+        if replaced:
+            entry.uses = max(entry.uses, replaced.uses)  # it is asked for as often
         if replaced and not (replaced.lapsed or told):
             self.watchers.publish(Removal(key=entry.key))
         for arriving in self._arriving:
@@ -139,6 +142,7 @@ class Memory:
             arriving.outdated |= removal.covers(arriving.question.key, arriving.question.tenant)
         if removal.tenant:
             gone = self.entries.pop_tenant(removal.tenant)
+            self.thresholds.forget(removal.tenant)
         else:
             gone = [entry] if (entry := self.entries.pop(removal.key)) else []
         self.watchers.publish(removal)

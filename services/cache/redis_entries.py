@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from services.cache import greedy_dual
+from services.cache.encryption import Encryption, Unreadable
 from services.cache.entries import Entry
 from services.cache.redis_scripts import (
     BEGIN,
@@ -22,8 +24,10 @@ from services.cache.redis_scripts import (
     SEQUENCE,
     TENANTS,
     TIGHTEN,
+    USE,
     USED,
 )
+from services.cache.store import Used
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
 
@@ -35,8 +39,9 @@ Stored = tuple[Entry, Vector | None]
 _MAX_CHANGES = 10_000  # in the stream; who is further behind loads a snapshot
 _MAX_TOMBSTONES = 100_000
 _PRUNED = 10  # tenants at a time
+_USED = 3 * 500  # keys, times and counts that Redis is told of at a time
 _SHARE = 0.8  # of Redis' memory for the entries: the rest is for the stream, tombstones, and what else is there
-_OVERHEAD_BYTES = 1_792  # of an entry in Redis: its hash, and what finds it
+_OVERHEAD_BYTES = 2_048  # of an entry in Redis: its hash, and what finds it
 _OPERATIONS = ("put", "delete", "delete_tenant")
 _FIELDS = ("tenant", "partition", "asked", "answer", "expires_at_ms", "used_at_ms", "embedded_by", "embedding")
 
@@ -106,6 +111,7 @@ class RedisEntries:
     stale_ms: int
     now_ms: Callable[[], int]
     max_bytes: int = 0
+    encryption: Encryption = field(default_factory=Encryption)
 
     async def begin(self, client: Redis) -> int:
         """Learn how much room there is, and return the last sequence number."""
@@ -120,16 +126,16 @@ class RedisEntries:
             pipeline.eval(script, 0, _MAX_CHANGES, *arguments)
         return [Written(int(sequence), int(entries)) for sequence, entries in await pipeline.execute()]
 
-    async def touch(self, client: Redis, used: Iterable[Entry]) -> None:
-        """Write down when entries were last used, for Redis' own eviction too, which saw none of it; and take a little
-        of what has ended away."""
+    async def touch(self, client: Redis, used: Iterable[Used]) -> None:
+        """Write down how often and when entries were used, for Redis' own eviction too, which saw none of it; and take
+        a little of what has ended away."""
         pipeline: Any = client.pipeline(transaction=False)
-        scores: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        for entry in used:
-            scores[entry.tenant][entry.key] = entry.used_at_ms
-        for tenant, keys in scores.items():
-            pipeline.zadd(USED + tenant, keys, xx=True, gt=True)
-            pipeline.touch(*(ENTRY + key for key in keys))
+        uses: defaultdict[str, list[object]] = defaultdict(list)
+        for entry, times in used:
+            uses[entry.tenant] += entry.key, entry.used_at_ms, times
+        for tenant, told in uses.items():
+            for start in range(0, len(told), _USED):
+                pipeline.eval(USE, 0, tenant, *told[start : start + _USED])
         pipeline.eval(PRUNE, 0, self.now_ms(), _PRUNED)
         await pipeline.execute()
         await self._measure(client)
@@ -138,9 +144,9 @@ class RedisEntries:
         """The entries of keys, None for each that is not there."""
         pipeline: Any = client.pipeline(transaction=False)
         for key in keys:
-            pipeline.hmget(ENTRY + key, (*_FIELDS, "least_score"))
+            pipeline.hmget(ENTRY + key, (*_FIELDS, "least_score", "uses"))
         rows = await pipeline.execute()
-        return [_entry(key, row, self.embedded_by) for key, row in zip(keys, rows, strict=True)]
+        return [self._entry(key, row) for key, row in zip(keys, rows, strict=True)]
 
     async def _measure(self, client: Redis) -> None:
         self.max_bytes = int(_SHARE * (await client.info("memory"))["maxmemory"])
@@ -151,13 +157,38 @@ class RedisEntries:
         if isinstance(change, Put):
             entry = change.entry
             times = (change.epoch, entry.expires_at_ms + self.stale_ms, entry.used_at_ms, self.now_ms())
-            values = _values(entry, change.vector, self.embedded_by)
-            sizes = (_size(values), self.max_bytes)
-            fields = chain.from_iterable(zip(_FIELDS, values, strict=True))
-            return PUT, (entry.key, entry.tenant, *times, *sizes, *fields)
+            values = self._values(entry, change.vector)
+            size = _size(values)
+            worth = ("worth", greedy_dual.cost(entry.answer) / size)
+            fields = chain.from_iterable((*zip(_FIELDS, values, strict=True), worth))
+            return PUT, (entry.key, entry.tenant, *times, size, self.max_bytes, *fields)
         if change.tenant:
             return DELETE_TENANT, (change.tenant, _MAX_TOMBSTONES)
         return DELETE, (change.key, _MAX_TOMBSTONES)
+
+    def _values(self, entry: Entry, vector: Vector | None) -> tuple[object, ...]:
+        asked, answer, embedding = self.encryption.seal(
+            entry, b"" if vector is None else vector.astype("<f4").tobytes()
+        )
+        times = (entry.expires_at_ms, entry.used_at_ms)
+        return (entry.tenant, entry.partition, asked, answer, *times, self.embedded_by, embedding)
+
+    def _entry(self, key: str, row: list[bytes | None]) -> Stored | None:
+        """An entry, with its embedding if `embedded_by` made it."""
+        *fields, least_score, uses = row
+        if any(value is None for value in fields):
+            return None
+        tenant, partition, asked, answer, expires, used, made_by, embedding = cast(list[bytes], fields)
+        try:
+            least = float(least_score or 0)
+            entry = Entry(key, tenant.decode(), partition, asked, answer, int(expires), int(used), least_score=least)
+            entry.uses = max(0, int(uses or 0) - 1)  # that it is held here is one
+            entry, embedding = self.encryption.open(entry, embedding)
+            entry.asked.decode()
+            known = embedding and made_by.decode() == self.embedded_by
+            return entry, np.frombuffer(embedding, "<f4") if known else None
+        except (ValueError, Unreadable):  # not ours, or damaged
+            return None
 
 
 async def changes_after(client: Redis, sequence: int, count: int, wait_ms: int | None) -> list[Change]:
@@ -197,25 +228,3 @@ def _change(key: bytes, fields: dict[bytes, bytes]) -> Change:
 
 def _size(values: tuple[object, ...]) -> int:
     return sum(len(value if isinstance(value, bytes) else str(value).encode()) for value in values) + _OVERHEAD_BYTES
-
-
-def _values(entry: Entry, vector: Vector | None, embedded_by: str) -> tuple[object, ...]:
-    embedding = b"" if vector is None else vector.astype("<f4").tobytes()
-    times = (entry.expires_at_ms, entry.used_at_ms)
-    return (entry.tenant, entry.partition, entry.asked, entry.answer, *times, embedded_by, embedding)
-
-
-def _entry(key: str, row: list[bytes | None], embedded_by: str) -> Stored | None:
-    """An entry, with its embedding if `embedded_by` made it."""
-    *fields, least_score = row
-    if any(value is None for value in fields):
-        return None
-    tenant, partition, asked, answer, expires, used, made_by, embedding = cast(list[bytes], fields)
-    try:
-        asked.decode()
-        least = float(least_score or 0)
-        entry = Entry(key, tenant.decode(), partition, asked, answer, int(expires), int(used), least_score=least)
-        known = embedding and made_by.decode() == embedded_by
-        return entry, np.frombuffer(embedding, "<f4") if known else None
-    except ValueError:  # not ours, or damaged
-        return None

@@ -10,7 +10,8 @@ is a conflict, and so is an epoch below the watermark, that of the last tombston
 The sequence number is written first: a Redis that has no room left refuses that, and then nothing was done.
 
 Redis' own eviction knows no tenants, so it must not come to that: a put that makes the entries too large makes room as
-`fair_lru` does, by bytes. The stream does not tell of that: what replicas hold in memory they may go on to serve.
+`fair_lru` does, by bytes, in the order of `greedy_dual`. The stream does not tell of that: what replicas hold in memory
+they may go on to serve.
 
 Names in Redis are those of the first version, so that replicas of both can share one during an upgrade.
 """
@@ -24,12 +25,17 @@ ENTRY = f"{_CACHE}entry:"  # + key: a hash that ends with the entry
 TENANT = f"{_CACHE}tenant:"  # + tenant: a sorted set of its keys by when they end, in Unix milliseconds
 TENANTS = f"{_CACHE}tenants"  # a set of those that have such a set
 USED = f"{_CACHE}used:"  # + tenant: a sorted set of its keys by their last use, in Unix milliseconds
+WORTH = f"{_CACHE}worth:"  # + tenant: a sorted set of its keys by their priority, as `greedy_dual` has it
+CLOCK = f"{_CACHE}clock"  # a hash of tenants' clocks, for their priorities
 SIZES = f"{_CACHE}sizes:"  # + tenant: a hash of its keys' bytes
 HELD = f"{_CACHE}held"  # a sorted set of tenants by the bytes of all their entries
 BYTES = f"{_CACHE}bytes"  # of all entries
 SEQUENCE = f"{_CACHE}position"  # the number of the last change
 CHANGES = f"{_CACHE}changes"  # the change stream: each under its sequence number
 TOMBSTONES = f"{_CACHE}gone"  # a sorted set of `k:<key>` and `t:<tenant>` by the sequence number of their last removal
+# A sorted set of what made scores, by when there was news of it; with `<made by>` behind it, one of its tenants, alike;
+# with `<made by>:<tenant>`, a hash of what was verified. See `redis_verified`.
+VERIFIED = f"{_CACHE}verified:"
 WATERMARK = f"{_CACHE}gone:floor"  # the highest number of a tombstone that was given up
 
 _COMMON = f"""
@@ -71,9 +77,19 @@ local function lose(tenant, keys)
   for _, size in ipairs(redis.call('HMGET', '{SIZES}' .. tenant, unpack(keys))) do bytes = bytes + (size or 0) end
   redis.call('HDEL', '{SIZES}' .. tenant, unpack(keys))
   redis.call('ZREM', '{USED}' .. tenant, unpack(keys))
+  redis.call('ZREM', '{WORTH}' .. tenant, unpack(keys))
   redis.call('ZREM', index, unpack(keys))
   grow(tenant, 0 - bytes)  -- Redis takes no -0
-  if redis.call('EXISTS', index) == 0 then redis.call('SREM', '{TENANTS}', tenant) end
+  if redis.call('EXISTS', index) == 0 then
+    redis.call('SREM', '{TENANTS}', tenant)
+    redis.call('HDEL', '{CLOCK}', tenant)
+  end
+end
+local function use(tenant, key, times)
+  local entry = '{ENTRY}' .. key
+  local uses, worth = redis.call('HINCRBY', entry, 'uses', times), redis.call('HGET', entry, 'worth') or 0
+  local priority = (redis.call('HGET', '{CLOCK}', tenant) or 0) + uses * worth
+  redis.call('ZADD', '{WORTH}' .. tenant, string.format('%.17g', priority), key)
 end
 local function prune(tenant, now_ms)
   local over = redis.call('ZRANGEBYSCORE', '{TENANT}' .. tenant, '-inf', now_ms, 'LIMIT', 0, 1000)
@@ -82,8 +98,11 @@ end
 local function make_room(max_bytes, tries)
   while max_bytes > 0 and tries > 0 and tonumber(redis.call('GET', '{BYTES}') or '0') > max_bytes do
     local tenant = redis.call('ZREVRANGE', '{HELD}', 0, 0)[1]
-    local key = tenant and redis.call('ZRANGE', '{USED}' .. tenant, 0, 0)[1]
+    local first = tenant and redis.call('ZRANGE', '{WORTH}' .. tenant, 0, 0, 'WITHSCORES') or {{}}
+    -- What the first version put has no priority; what is being put is behind all.
+    local key = first[2] ~= 'inf' and first[1] or tenant and redis.call('ZRANGE', '{USED}' .. tenant, 0, 0)[1]
     if not key then return end
+    if key == first[1] and first[2] ~= 'inf' then redis.call('HSET', '{CLOCK}', tenant, first[2]) end
     redis.call('UNLINK', '{ENTRY}' .. key)
     lose(tenant, {{key}})
     tries = tries - 1
@@ -101,7 +120,7 @@ return begin()
 )
 
 # ARGV: most changes, key, tenant, epoch, ends (ms), used (ms), now (ms), size, most bytes of all entries (0: any
-# number), field, value …
+# number), field, value … The field `worth` is the cost for each byte. What is put is used once by that.
 # At most 1,000 entries make room at a time, so that nobody waits for long.
 # Returns the sequence number, 0 where there is a conflict, and how many entries there are of the key now.
 PUT = (
@@ -121,9 +140,24 @@ grow(tenant, ARGV[8] - (redis.call('HGET', '{SIZES}' .. tenant, key) or 0))
 redis.call('HSET', '{SIZES}' .. tenant, key, ARGV[8])
 redis.call('ZADD', '{TENANT}' .. tenant, ARGV[5], key)
 redis.call('ZADD', '{USED}' .. tenant, ARGV[6], key)
+redis.call('ZADD', '{WORTH}' .. tenant, 'inf', key)
 redis.call('SADD', '{TENANTS}', tenant)
 make_room(tonumber(ARGV[9]), 1000)
+if redis.call('EXISTS', entry) == 1 then use(tenant, key, 1) end
 return {{sequence, 1}}
+"""
+)
+
+# ARGV: tenant, then of each entry its key, when it was last used (ms), and how often since that was last told.
+USE = (
+    _COMMON
+    + f"""
+for place = 2, #ARGV, 3 do
+  local key = ARGV[place]
+  redis.call('ZADD', '{USED}' .. ARGV[1], 'XX', 'GT', ARGV[place + 1], key)
+  if redis.call('HGET', '{ENTRY}' .. key, 'tenant') == ARGV[1] then use(ARGV[1], key, ARGV[place + 2]) end
+end
+return 0
 """
 )
 
@@ -165,8 +199,13 @@ for _, key in ipairs(keys) do entries = entries + redis.call('EXISTS', '{ENTRY}'
 local sequence = announce('delete_tenant', '', tenant, entries, ARGV[1])
 for _, key in ipairs(keys) do redis.call('UNLINK', '{ENTRY}' .. key) end
 grow(tenant, 0 - (redis.call('ZSCORE', '{HELD}', tenant) or 0))
-redis.call('UNLINK', index, '{USED}' .. tenant, '{SIZES}' .. tenant)
+redis.call('UNLINK', index, '{USED}' .. tenant, '{WORTH}' .. tenant, '{SIZES}' .. tenant)
+redis.call('HDEL', '{CLOCK}', tenant)
 redis.call('SREM', '{TENANTS}', tenant)
+for _, made_by in ipairs(redis.call('ZRANGE', '{VERIFIED}', 0, -1)) do
+  redis.call('ZREM', '{VERIFIED}' .. made_by, tenant)
+  redis.call('UNLINK', '{VERIFIED}' .. made_by .. ':' .. tenant)
+end
 bury('t:' .. tenant, sequence, ARGV[3])
 return {{sequence, entries}}
 """

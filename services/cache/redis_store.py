@@ -14,13 +14,15 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from services.cache.config import CacheSettings
+from services.cache.encryption import Encryption, keys
 from services.cache.entries import Entry
 from services.cache.errors import Conflict, NotRemoved, VerdictNotKept
 from services.cache.follower import Follower
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.redis_entries import Put, RedisEntries, Stored, Tighten, Written
-from services.cache.store import OpenStore, Store
+from services.cache.redis_verified import RedisVerified
+from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
@@ -36,14 +38,23 @@ _Change = Put | Tighten | Removal
 class RedisStore:
     """A `Store` on Redis. `now_ms` is Unix time in milliseconds."""
 
-    def __init__(self, state: SharedState, memory: Memory, embedded_by: str, stale_ms: int, now_ms: Callable[[], int]):
+    def __init__(
+        self,
+        state: SharedState,
+        memory: Memory,
+        embedded_by: str,
+        stale_ms: int,
+        now_ms: Callable[[], int],
+        encryption: Encryption | None = None,
+    ):
         """Made before `state` is asked for anything, so that it hears when Redis is there."""
         self._state, self._memory = state, memory
-        self._redis = RedisEntries(embedded_by, stale_ms, now_ms)
-        self._follower = Follower(state, memory, self._redis)
+        self._redis = RedisEntries(embedded_by, stale_ms, now_ms, encryption=encryption or Encryption())
         self._writes: Batcher[_Change, Written] = Batcher("write", self._write, _AT_ONCE, max_delay_s=0)
         self._fetches: Batcher[str, Stored | None] = Batcher("fetch", self._read, _AT_ONCE, max_delay_s=0)
-        self._used: dict[str, Entry] = {}
+        self._verified = RedisVerified(memory.thresholds)
+        self._follower = Follower(state, memory, self._redis, self._verified)
+        self._used: dict[str, Used] = {}
         self._swept = asyncio.Event()
         memory.watchers.pause()
         state.on_return(self._returned)
@@ -90,9 +101,11 @@ class RedisStore:
             self._memory.stats.fetched += 1
             self._memory.learn(*stored, self._redis.now_ms())
 
-    def sweep(self, used: Sequence[Entry], gone: Sequence[Entry]) -> None:
+    def sweep(self, used: Sequence[Used], gone: Sequence[Entry]) -> None:
         """In Redis entries end by themselves; what found them goes bit by bit."""
-        self._used |= {entry.key: entry for entry in used}
+        for entry, times in used:
+            _, before = self._used.get(entry.key, (entry, 0))
+            self._used[entry.key] = entry, before + times
         self._swept.set()
 
     async def load(self) -> None:
@@ -134,6 +147,8 @@ class RedisStore:
             used, self._used = self._used, {}
             with suppress(SharedStateLost):
                 await self._state.ask(partial(self._redis.touch, used=used.values()))
+                epoch, now_ms = self.sequence, self._redis.now_ms()
+                await self._state.ask(partial(self._verified.add, epoch=epoch, now_ms=now_ms))
 
     async def _returned(self) -> None:
         """Redis is there (again). Raises `SharedStateLost` when it goes meanwhile."""
@@ -153,7 +168,8 @@ async def open_store(
     if settings.database:
         _log.warning("database %s is not used: redis_url is set, and Redis keeps the entries", settings.database)
     async with connected(settings.redis_url, settings.redis_timeout_ms / 1000) as state:
-        yield RedisStore(state, memory, embedded_by, settings.stale_ms, now_ms)
+        encryption = Encryption(keys(settings.encryption_key.get_secret_value()))
+        yield RedisStore(state, memory, embedded_by, settings.stale_ms, now_ms, encryption)
 
 
 _: OpenStore = open_store

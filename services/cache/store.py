@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from services.cache.config import CacheSettings
 
 
+Used = tuple[Entry, int]  # an entry, and how often it was used
+
+
 class Store(Protocol):
     """Where entries are kept. `run()` must be running."""
 
@@ -51,9 +54,9 @@ class Store(Protocol):
         """Have memory hold the entry for this very question, where the store may have one that memory does not hold.
         Raises `SharedStateLost` where the store did not say in time."""
 
-    def sweep(self, used: Sequence[Entry], gone: Sequence[Entry]) -> None:
-        """Called every now and then: write down when entries were last `used`, and let go of those that left memory
-        because they were kept long enough."""
+    def sweep(self, used: Sequence[Used], gone: Sequence[Entry]) -> None:
+        """Called every now and then: write down when and how often entries were `used` since, and let go of those that
+        left memory because they were kept long enough."""
 
     async def load(self) -> None:
         """Have memory hold what is kept, before anything is served."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from services.cache import redis_entries
 from services.cache.answers import Answers, Found
 from services.cache.embedding import Embedder
+from services.cache.encryption import Encryption
 from services.cache.entries import Entries
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
@@ -60,13 +61,17 @@ class Replica:
 
 
 @asynccontextmanager
-async def replica(url: str, *, max_entries: int = 1_000) -> AsyncIterator[Replica]:
+async def replica(
+    url: str, *, max_entries: int = 1_000, verify_share: float = 0, keys: Sequence[bytes] = ()
+) -> AsyncIterator[Replica]:
     """A replica that has asked for Redis once, as a service that starts has."""
     engine = BagOfWords()
-    memory = Memory(Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000))
+    memory = Memory(
+        Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000), Thresholds(0.95, 0.01, "engine")
+    )
     async with connected(Url(url), _PATIENT_S) as state:
-        store = RedisStore(state, memory, engine.name, 60_000, _now_ms)
-        verdicts, verification = ByCosine(0.95, engine.unseen), Verification(Thresholds(0.95, max_wrong=0.01))
+        store = RedisStore(state, memory, engine.name, 60_000, _now_ms, Encryption(keys))
+        verdicts, verification = ByCosine(0.95, engine.unseen), Verification(memory.thresholds, verify_share)
         answers = Answers(memory, store, Embedder(engine, 10**6, 60), verdicts, verification, _now_ms)
         await store.load()
         running = asyncio.create_task(store.run())

@@ -13,7 +13,7 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status.rpc_status import aio as rpc_status
 
-from hedgerow.cache.v1 import cache_pb2
+from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.chat.v1 import chat_pb2
 from services.cache import conversion, engines
 from services.cache.database import Database
@@ -104,6 +104,30 @@ async def test_invalidations_are_seen_by_lookups_and_by_watchers(start_cache: St
     assert (await watch.read()).key == brief  # expired
     assert await process.stop() == 0  # an open watch does not hold the drain up
     assert await watch.read() is grpc.aio.EOF
+
+
+async def test_what_was_verified_of_a_tenant_is_known_after_a_restart_and_not_where_another_default_is_set(
+    start_cache: StartCache, tmp_path: Path
+) -> None:
+    settings = {"database": tmp_path / "cache.db", "verify_share": 1}
+
+    async def threshold(cache: cache_pb2_grpc.CacheServiceStub, tenant: str) -> float:
+        return (await cache.GetStats(cache_pb2.GetStatsRequest(tenant=tenant))).threshold
+
+    process, cache = await start_cache(**settings)
+    sample = cache_pb2.Sample(key="0" * 64, score=0.99, accepted=True)
+    for _ in range(60):
+        await cache.ReportVerdict(cache_pb2.ReportVerdictRequest(tenant="acme", sample=sample))
+    known = await threshold(cache, "acme")
+    assert known > await threshold(cache, "globex")
+    assert await process.stop() == 0
+    process, cache = await start_cache(**settings)
+    assert await threshold(cache, "acme") == known
+    assert await threshold(cache, "globex") < known
+    assert (await cache.GetStats(cache_pb2.GetStatsRequest())).verified_wrong == 60
+    await process.stop()
+    _, cache = await start_cache(**settings, similarity_threshold=0.9)
+    assert await threshold(cache, "acme") == 0.9
 
 
 async def test_an_answer_that_was_begun_before_an_invalidation_never_comes_back(

@@ -20,6 +20,7 @@ from services.cache.store import Store
 from services.cache.stores import STORES, opener
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
+from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 from tests.redis import redis_server
 from tests.unit.cache.conftest import DIMENSION, identity
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.redis
 
 CAPITAL, OTHER = identity("what is the capital of france"), identity("an entirely unrelated thing")
 THEIRS = identity(CAPITAL.asked, tenant="globex")
-Open = Callable[[], AbstractAsyncContextManager[tuple[Store, Memory]]]
+Open = Callable[..., AbstractAsyncContextManager[tuple[Store, Memory]]]
 
 
 @pytest.fixture(params=sorted(STORES))
@@ -38,8 +39,9 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         settings = CacheSettings(store=request.param, database=str(tmp_path / "cache.db"), redis_url=redis.url)
 
         @asynccontextmanager
-        async def open_store() -> AsyncIterator[tuple[Store, Memory]]:
-            memory = Memory(Entries(100, 10**7, 0), VectorIndex(DIMENSION), Watchers(100))
+        async def open_store(made_by: str = "engine") -> AsyncIterator[tuple[Store, Memory]]:
+            thresholds = Thresholds(0.95, max_wrong=0.01, made_by=made_by)
+            memory = Memory(Entries(100, 10**7, 0), VectorIndex(DIMENSION), Watchers(100), thresholds)
             async with opener(request.param)(settings, memory, "engine", _now_ms) as store:
                 await store.load()
                 running = asyncio.create_task(store.run())
@@ -92,6 +94,29 @@ async def test_what_is_tightened_stays_so_until_it_is_removed_and_is_the_tenants
         assert _tightness(memory) == {CAPITAL.key: 0.0}
 
 
+async def test_what_was_verified_outlasts_a_restart_and_its_tenant_is_forgotten_with_a_removal(
+    open_store: Open,
+) -> None:
+    async with open_store() as (store, memory):
+        for tenant, right in (("acme", True), ("globex", False)):
+            _verify(memory.thresholds, tenant, right)
+        store.sweep([], [])
+        found = {tenant: memory.thresholds.of(tenant) for tenant in ("acme", "globex")}
+        assert found["acme"] < 0.95 < found["globex"]
+        await _swept(store)
+    async with open_store() as (store, memory):
+        assert {tenant: memory.thresholds.of(tenant) for tenant in found} == found
+        assert memory.thresholds.measured.samples == 400
+        await store.remove(Removal(tenant="globex"))
+        assert memory.thresholds.of("globex") == 0.95
+    async with open_store() as (_, memory):
+        assert memory.thresholds.of("globex") == 0.95
+        assert memory.thresholds.of("acme") == found["acme"]
+    async with open_store("another engine") as (_, memory):
+        assert memory.thresholds.of("acme") == 0.95
+        assert memory.thresholds.measured.samples == 0
+
+
 @pytest.mark.parametrize("removal", [Removal(key=CAPITAL.key), Removal(tenant="acme")])
 async def test_what_was_begun_before_a_removal_is_a_conflict_and_nothing_else_is(
     open_store: Open, removal: Removal
@@ -123,6 +148,19 @@ def test_which_store_is_used(given: dict[str, str], used: str) -> None:
 def test_a_store_that_cannot_be_used_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="store"):
         CacheSettings(**given)
+
+
+def _verify(thresholds: Thresholds, tenant: str, right: bool) -> None:
+    for _ in range(200):
+        for candidate in (True, False, False, False):
+            thresholds.look_up(tenant, candidate)
+        thresholds.verify(tenant, 0.99, True, right)
+
+
+async def _swept(store: Store) -> None:
+    """What a sweep gave to the store is written. A removal comes after it."""
+    for _ in range(3):
+        await store.remove(Removal(key=OTHER.key))
 
 
 def _entry(question: KeyedQuestion) -> Entry:

@@ -17,26 +17,25 @@ is busy or unclear drops right ones as often as wrong ones), and the judge errs 
 takes wrong for right hides what it takes; it can loosen no threshold below the floor. Exact hits that gateways served
 themselves are not among the lookups, which only makes the bound larger.
 
-Kept in this process alone: after a restart the default is in force until enough is verified again.
+What was verified outlasts a restart: a store writes the records that have news, and with Redis its replicas share them.
+A record is of one score, and `made_by` says of which: where the embedder, the verdict or the default is another one,
+what was verified before says nothing, and is forgotten.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from services.cache.verdict import bounds
-from services.cache.verdict.tightening import NEVER
+from services.cache.verdict.record import GRID, Record
 
-FLOOR = 0.75  # who scores less is no candidate
-_GRID = [*(round(FLOOR + 0.005 * step, 3) for step in range(51)), NEVER]
-_SAMPLES = 5_000  # of a tenant; then the older half leaves, so that each bound is one of a sample that only grows
 _LEAST = 100  # samples, before a threshold is certified
-_LOOKUPS = (20_000, 1_000)  # that the share of candidates is about, in the mean: whichever has the larger one
-_TENANTS = 1_000  # remembered
+TENANTS = 1_000  # remembered
+EVERYONE = ""  # stands for all tenants together
 _log = logging.getLogger(__name__)
 
 
@@ -51,72 +50,14 @@ class Measured:
     upper: float
 
 
-@dataclass(slots=True)
-class _Share:
-    """Of the last lookups, those with a candidate: counts that fade."""
-
-    fade: float
-    lookups: float = 0.0
-    candidates: float = 0.0
-
-    def look_up(self, candidate: bool) -> None:
-        self.lookups, self.candidates = self.lookups * self.fade + 1, self.candidates * self.fade + candidate
-
-    @property
-    def value(self) -> float:
-        return self.candidates / self.lookups if self.lookups else 0.0
-
-
-@dataclass(slots=True)
-class _Record:
-    """Of one tenant, or of all together."""
-
-    threshold: float
-    certified: bool = False
-    alarmed: bool = False  # the default is beyond what is allowed, or was certified and is not any more
-    _shares: list[_Share] = field(default_factory=lambda: [_Share(1 - 1 / lookups) for lookups in _LOOKUPS])
-    _samples: bytearray = field(default_factory=bytearray)  # the level a score reaches, times 4; 2: wrong; 1: given
-    _wrong: list[int] = field(default_factory=lambda: [0] * (len(_GRID) + 1))  # samples by the level they reach
-
-    def look_up(self, candidate: bool) -> None:
-        for share in self._shares:
-            share.look_up(candidate)
-
-    def verify(self, score: float, accepted: bool, right: bool) -> None:
-        level = bisect_right(_GRID, score)
-        self._samples.append(4 * level + 2 * (not right) + accepted)
-        self._wrong[level] += not right
-        if len(self._samples) > _SAMPLES:
-            older = len(self._samples) // 2
-            for each in self._samples[:older]:
-                self._wrong[each >> 2] -= each >> 1 & 1
-            del self._samples[:older]
-
-    @property
-    def count(self) -> int:
-        return len(self._samples)
-
-    @property
-    def wrong_hits(self) -> int:
-        return sum(each & 3 == 3 for each in self._samples)
-
-    @property
-    def share(self) -> float:
-        """Of lookups, with a candidate; 1 where it is not known."""
-        return max(share.value for share in self._shares) or 1.0
-
-    def wrong(self) -> list[int]:
-        """For each threshold of the grid, how many wrong candidates would be given."""
-        return list(accumulate(self._wrong[:0:-1]))[::-1]
-
-
 class Thresholds:
-    """Per tenant, from 0 to 1, or `NEVER`. `max_wrong`: wrong hits allowed, as a share of lookups."""
+    """Per tenant, from 0 to 1, or `NEVER`. `max_wrong`: wrong hits allowed, as a share of lookups. `made_by`: what made
+    the scores; empty where nothing that is verified is kept."""
 
-    def __init__(self, default: float, max_wrong: float):
-        self.default, self._max_wrong, self.alarms = default, max_wrong, 0
-        self._tenants: OrderedDict[str, _Record] = OrderedDict()  # the least recently used first
-        self._everyone = _Record(default)
+    def __init__(self, default: float, max_wrong: float, made_by: str = ""):
+        self.default, self.made_by, self._max_wrong, self.alarms = default, made_by, max_wrong, 0
+        self._tenants: OrderedDict[str, Record] = OrderedDict()  # the least recently used first
+        self._everyone = Record(default)
 
     def of(self, tenant: str) -> float:
         """The threshold in force."""
@@ -135,6 +76,36 @@ class Thresholds:
             each.verify(score, accepted, right)
         self._decide(tenant, record)
 
+    def news(self) -> Iterator[tuple[str, Record]]:
+        """The records that are worth to be written, by tenant, `EVERYONE` among them."""
+        if self.made_by:
+            records = (*self._tenants.items(), (EVERYONE, self._everyone))
+            yield from [(tenant, record) for tenant, record in records if record.has_news]
+
+    def learn(self, tenant: str, row: Sequence[object], since: Record | None = None) -> bool:
+        """Go on from a row as it is kept. `since`: only where this is the tenant's record still, and with what it has
+        learned since it was taken. False, and nothing else, where the row is none: a warning says so."""
+        try:
+            shared = Record.of(row)
+        except ValueError as error:
+            _log.warning("what was verified of tenant %r is damaged, and forgotten: %s", tenant, error)
+            return False
+        if since is None or since is self._held(tenant):
+            record = self._everyone if tenant == EVERYONE else self._record(tenant)
+            if since is None:
+                record.threshold, record.certified, record.alarmed = shared.threshold, shared.certified, shared.alarmed
+            record.replace(shared)
+            if tenant != EVERYONE:
+                self._decide(tenant, record)
+        return True
+
+    def forget(self, tenant: str = EVERYONE) -> None:
+        """The tenant was removed; or nothing that is known counts any more."""
+        if tenant == EVERYONE:
+            self._tenants.clear()
+            self._everyone = Record(self.default)
+        self._tenants.pop(tenant, None)
+
     @property
     def measured(self) -> Measured:
         """Of all tenants together."""
@@ -145,25 +116,28 @@ class Thresholds:
         low, high = bounds.lower(wrong, count), bounds.upper(wrong, count)
         return Measured(count, wrong, share * wrong / count, share * low, share * high)
 
-    def _record(self, tenant: str) -> _Record:
+    def _held(self, tenant: str) -> Record | None:
+        return self._everyone if tenant == EVERYONE else self._tenants.get(tenant)
+
+    def _record(self, tenant: str) -> Record:
         record = self._tenants.get(tenant)
         if record is None:
-            record = self._tenants[tenant] = _Record(self.default)
-            if len(self._tenants) > _TENANTS:
+            record = self._tenants[tenant] = Record(self.default)
+            if len(self._tenants) > TENANTS:
                 self._tenants.popitem(last=False)
         self._tenants.move_to_end(tenant)
         return record
 
-    def _decide(self, tenant: str, record: _Record) -> None:
+    def _decide(self, tenant: str, record: Record) -> None:
         allowed, wrong, count = self._max_wrong / record.share, record.wrong(), record.count
         alarmed, withdrawn = record.alarmed, record.certified and record.threshold <= self.default
-        before, level = record.threshold, bisect_left(_GRID, self.default)
+        before, level = record.threshold, bisect_left(GRID, self.default)
         beyond = bounds.is_above(allowed, wrong[level], count)
         record.certified = count >= _LEAST and bounds.is_below(allowed, 0, count)
         if record.certified:
-            record.threshold = next(t for t, k in zip(_GRID, wrong, strict=True) if bounds.is_below(allowed, k, count))
+            record.threshold = next(t for t, k in zip(GRID, wrong, strict=True) if bounds.is_below(allowed, k, count))
         elif beyond:
-            tighter = zip(_GRID[level:], wrong[level:], strict=True)
+            tighter = zip(GRID[level:], wrong[level:], strict=True)
             record.threshold = next(t for t, k in tighter if not bounds.is_above(allowed, k, count))
         else:
             record.threshold = self.default

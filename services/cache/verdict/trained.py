@@ -6,6 +6,7 @@ a verifier, where one was trained: `model.bin` and `config.json` for CTranslate2
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,6 +77,15 @@ def read(folder: Path, embedder: str) -> Trained:
     if trained.embedder != embedder:
         raise Unusable(f"verdict: {folder} was made for {trained.embedder}, and the cache embeds with {embedder}")
     return trained
+
+
+def digest(folder: Path) -> str:
+    """Of all that a folder's scores are made of."""
+    total = hashlib.sha256()
+    for file in sorted(each for each in folder.iterdir() if each.is_file()):
+        with file.open("rb") as content:
+            total.update(file.name.encode() + hashlib.file_digest(content, "sha256").digest())
+    return total.hexdigest()
 
 
 def write(folder: Path, trained: Trained) -> None:

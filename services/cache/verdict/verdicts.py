@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
@@ -168,3 +169,10 @@ def load(folder: Path | None, threshold: float, wrong: float, engine: Engine) ->
     except (OSError, RuntimeError, ValueError) as error:
         raise trained.Unusable(f"verdict: the verifier in {folder} is not usable: {error}") from None
     return ByScore(known, verifier, wrong, engine.unseen)
+
+
+def made_by(folder: Path | None, threshold: float, engine: Engine) -> str:
+    """What makes a pair's score, and what decides while nothing is verified, as a digest: what was verified of one
+    score says nothing about another."""
+    made = trained.digest(folder.expanduser()) if folder else "cosine"
+    return sha256("\n".join((engine.name, made, repr(threshold))).encode()).hexdigest()[:16]

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.cache.verdict.thresholds import FLOOR, Thresholds
+from services.cache.verdict.record import FLOOR
+from services.cache.verdict.thresholds import Thresholds
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What several tenants keep in one room: when it is full, the tenant that takes most of it makes room.
 
-A tenant's share is the larger of its part of the entries and its part of the bytes. The value to go is the least
-recently used one of the tenant with the largest share, so shares become max-min fair: one that has less than an equal
-part of the room loses nothing, whatever the others bring. Routers drop from the longest queue in the same way.
+A tenant's share is the larger of its part of the entries and its part of the bytes. The value to go is one of the
+tenant with the largest share, by default its least recently used one, so shares become max-min fair: one that has less
+than an equal part of the room loses nothing, whatever the others bring. Routers drop from the longest queue alike.
 Sources: Ghodsi et al., Dominant Resource Fairness, NSDI 2011; Suter et al., https://doi.org/10.1109/INFCOM.1998.659666.
 """
 
@@ -12,7 +12,7 @@ import heapq
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Generic, Protocol, TypeVar
 
@@ -29,22 +29,69 @@ class Kept(Protocol):
 
 K = TypeVar("K")
 V = TypeVar("V", bound=Kept)
+W = TypeVar("W", contravariant=True)
+
+
+class Order(Protocol[K, W]):
+    """In which one tenant's values go."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[K]: ...
+    def put(self, key: K, value: W) -> None:
+        """There is one more."""
+
+    def use(self, key: K, value: W) -> None:
+        """One was used."""
+
+    def pop(self, key: K) -> None:
+        """One is gone."""
+
+    def next_to_go(self) -> K:
+        """The one to make room."""
+
+
+class Recency(Generic[K, V]):
+    """The least recently used goes first."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[K, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._keys)
+
+    def put(self, key: K, value: V) -> None:
+        self._keys[key] = None
+
+    def use(self, key: K, value: V) -> None:
+        self._keys.move_to_end(key)
+
+    def pop(self, key: K) -> None:
+        del self._keys[key]
+
+    def next_to_go(self) -> K:
+        return next(iter(self._keys))
 
 
 @dataclass(slots=True)
-class _Holding(Generic[K]):
-    keys: OrderedDict[K, None] = field(default_factory=OrderedDict)  # least recently used first
+class _Holding(Generic[K, V]):
+    keys: Order[K, V]
     bytes: int = 0
 
 
 class FairLru(Generic[K, V]):
     """Values by key. `replace` keeps it within its limits; who needs to know what goes uses `put`, `full` and
-    `next_to_go`."""
+    `next_to_go`. `order` makes that of a tenant's values."""
 
-    def __init__(self, max_bytes: int, max_entries: int = sys.maxsize):
+    def __init__(
+        self, max_bytes: int, max_entries: int = sys.maxsize, order: Callable[[], Order[K, V]] = Recency[K, V]
+    ):
+        self._order = order
         self.max_entries, self.max_bytes, self.bytes = max_entries, max_bytes, 0
         self._values: dict[K, V] = {}
-        self._tenants: dict[str, _Holding[K]] = {}
+        self._tenants: dict[str, _Holding[K, V]] = {}
         # A heap of (minus a share, tenant). A tenant's share is no larger than the largest it stands with here: where
         # it has become smaller that is mended when it comes up.
         self._shares: list[tuple[float, str]] = []
@@ -62,7 +109,7 @@ class FairLru(Generic[K, V]):
         return self._values.get(key)
 
     def keys_of(self, tenant: str) -> list[K]:
-        """A tenant's keys, least recently used first."""
+        """A tenant's keys, least recently used first where that is the order."""
         holding = self._tenants.get(tenant)
         return list(holding.keys) if holding else []
 
@@ -74,24 +121,27 @@ class FairLru(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Hold a value, whose key is not held yet, as its tenant's most recently used."""
         self._values[key] = value
-        holding = self._tenants.setdefault(value.tenant, _Holding())
-        holding.keys[key] = None
+        holding = self._tenants.get(value.tenant)
+        if holding is None:
+            holding = self._tenants[value.tenant] = _Holding(self._order())
+        holding.keys.put(key, value)
         holding.bytes += value.size
         self.bytes += value.size
         self._stand(value.tenant)
 
     def use(self, key: K) -> None:
-        """Make a held value the most recently used of its tenant."""
-        self._tenants[self._values[key].tenant].keys.move_to_end(key)
+        """A held value was used: by default it is its tenant's most recently used now."""
+        value = self._values[key]
+        self._tenants[value.tenant].keys.use(key, value)
 
     def pop(self, key: K) -> V | None:
         value = self._values.pop(key, None)
         if value is not None:
             holding = self._tenants[value.tenant]
-            del holding.keys[key]
+            holding.keys.pop(key)
             holding.bytes -= value.size
             self.bytes -= value.size
-            if not holding.keys:
+            if not len(holding.keys):
                 del self._tenants[value.tenant]
         return value
 
@@ -125,13 +175,13 @@ class FairLru(Generic[K, V]):
         return len(self._values) > self.max_entries or self.bytes > self.max_bytes
 
     def next_to_go(self) -> K:
-        """The least recently used of the tenant with the largest share. There must be something."""
+        """The first to go of the tenant with the largest share. There must be something."""
         while (share := self._share(tenant := self._shares[0][1])) != -self._shares[0][0]:
             if share:
                 heapq.heapreplace(self._shares, (-share, tenant))
             else:
                 heapq.heappop(self._shares)
-        return next(iter(self._tenants[tenant].keys))
+        return self._tenants[tenant].keys.next_to_go()
 
     def _share(self, tenant: str) -> float:
         holding = self._tenants.get(tenant)

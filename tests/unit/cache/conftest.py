@@ -105,10 +105,11 @@ async def open_cache() -> AsyncIterator[OpenCache]:
         verification: Verification | None = None,
     ) -> Bench:
         database, clock, engine = database or Database(""), clock or Clock(), BagOfWords()
-        memory = Memory(Entries(max_entries, max_bytes, stale_ms), VectorIndex(DIMENSION), Watchers(watch_queue))
-        store = FileStore(database, memory, engine.name, stale_ms, 10**6, clock)
         verdicts = verdicts or ByCosine(0.95, engine.unseen)
         verification = verification or Verification(Thresholds(verdicts.threshold, max_wrong=0.01))
+        entries, watchers = Entries(max_entries, max_bytes, stale_ms), Watchers(watch_queue)
+        memory = Memory(entries, VectorIndex(DIMENSION), watchers, verification.thresholds)
+        store = FileStore(database, memory, engine.name, stale_ms, 10**6, clock)
         answers = Answers(memory, store, Embedder(engine, 10**6, 60), verdicts, verification, now_ms=clock)
         memory.load(database.load(engine.name, clock() - stale_ms), clock())
         bench = Bench(answers, engine, clock, store, asyncio.create_task(store.run()))

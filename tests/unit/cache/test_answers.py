@@ -245,7 +245,7 @@ async def test_a_restart_finds_everything_and_embeds_nothing(open_cache: OpenCac
 async def test_a_restart_knows_what_was_used_last(open_cache: OpenCache, tmp_path: Path) -> None:
     path, clock = str(tmp_path / "cache.db"), Clock()
     before = open_cache(database=Database(path), clock=clock)
-    for text in ("one", "two", "three"):
+    for text in ("one", "two", "six"):
         await store(before, identity(text))
         clock.ms += 1
     await look_up(before, identity("one"))

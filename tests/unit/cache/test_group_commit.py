@@ -25,7 +25,7 @@ async def test_writes_that_wait_together_share_a_commit_and_keep_their_order() -
     database = Counting("")
     commits = GroupCommit(database)
     entries = [Entry(str(number), "acme", b"", b"why?", b"x", 10, 0) for number in range(5)]
-    writes = [commits.append(sql.insert(entry, "engine", None)) for entry in entries]
+    writes = [commits.append(sql.insert(entry, "engine", None, database.encryption)) for entry in entries]
     writes += [commits.append(sql.delete(["0"])), commits.append(sql.delete_tenant("globex"))]
     await commits.flush()
     await asyncio.gather(*writes)

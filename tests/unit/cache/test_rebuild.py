@@ -24,6 +24,7 @@ from services.cache.partition import Partition
 from services.cache.rebuild import Rebuilds
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
+from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 from tests.unit.cache.conftest import identity
 from tests.waiting import until
@@ -212,7 +213,7 @@ async def test_searches_and_changes_go_on_while_lists_are_made(monkeypatch: pyte
 
     monkeypatch.setattr(rebuild, "centroids", wait)
     index = VectorIndex(DIMENSION)
-    memory = Memory(Entries(10_000, 10**8), index, Watchers(10_000))
+    memory = Memory(Entries(10_000, 10**8), index, Watchers(10_000), Thresholds(0.95, 0.01))
     rows = drawn(np.random.default_rng(8), FEW + 1)
     try:
         for number in range(FEW):

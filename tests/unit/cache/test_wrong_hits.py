@@ -132,7 +132,7 @@ async def test_a_file_of_an_earlier_version_is_opened_and_that_version_goes_on_w
 def test_no_report_loosens_an_entry(scores: list[float]) -> None:
     file = Database("")
     entry = Entry("key", "acme", b"", b"what", b"Paris", 10**12, 1)
-    file.apply([database.insert(entry, "engine", None)])
+    file.apply([database.insert(entry, "engine", None, file.encryption)])
     for number, score in enumerate(scores, 1):
         entry.least_score = score
         file.apply([database.tighten(entry)])

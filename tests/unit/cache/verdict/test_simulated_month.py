@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from services.cache.verdict.thresholds import FLOOR, Thresholds
+from services.cache.verdict.record import FLOOR
+from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.verification import Verification
 
 LOOKUPS, DAYS, ALLOWED, DEFAULT = 50_000, 30, 0.01, 0.95

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.verdict import thresholds
-from services.cache.verdict.thresholds import FLOOR, Thresholds
+from services.cache.verdict import record, thresholds
+from services.cache.verdict.record import FLOOR
+from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.tightening import NEVER
 
 ALLOWED, DEFAULT = 0.01, 0.95
@@ -163,8 +164,8 @@ def test_what_is_measured_is_of_hits_alone_and_of_all_lookups() -> None:
 
 
 def test_only_so_many_tenants_and_samples_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "_TENANTS", 2)
-    monkeypatch.setattr(thresholds, "_SAMPLES", 300)
+    monkeypatch.setattr(thresholds, "TENANTS", 2)
+    monkeypatch.setattr(record, "SAMPLES", 300)
     kept = Thresholds(DEFAULT, ALLOWED)
     for tenant in ("acme", "globex", "umbra"):
         for _ in range(1_000):

@@ -1,0 +1,115 @@
+"""With a key, neither Redis nor a disk has a question or an answer in clear text; a wrong key costs hits alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from services.cache.answers import Verdict
+from services.cache.redis_scripts import ENTRY
+from tests.integration.cache_process import StartCache, failing_start, lookup, store
+from tests.integration.replicas import replica, up_to_date
+from tests.integration.test_cache import CAPITAL, REWORDED
+from tests.redis import RedisProcess, redis_server
+from tests.unit.cache.conftest import identity
+
+pytestmark = pytest.mark.redis
+KEY, OTHER = b"k" * 32, b"o" * 32
+ASKED, ALIKE = identity("what is the capital of france please"), identity("what is the capital of france really")
+ANSWER = b"a secret of acme"
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    async with redis_server(tmp_path, appendonly=True) as server:
+        yield server
+
+
+def on_disk(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+
+
+async def test_replicas_with_the_key_share_what_redis_cannot_read(redis: RedisProcess, tmp_path: Path) -> None:
+    async with replica(redis.url, keys=[KEY]) as one, replica(redis.url, keys=[OTHER, KEY]) as two:
+        await one.keep(ASKED, ANSWER)
+        await up_to_date(redis, one, two)
+        assert two.holds() == {ASKED.key: ANSWER}
+        assert (await two.look_up(ALIKE, 0.8)).verdict is Verdict.SEMANTIC
+        async with redis.client() as client:
+            held = b"".join([b"".join(await client.hvals(name)) async for name in client.scan_iter(f"{ENTRY}*")])
+    written = held + await asyncio.to_thread(on_disk, tmp_path)
+    assert b"partition" in written  # what it is looked for in
+    for secret in (ASKED.asked.encode(), b"capital", ANSWER, b"secret"):
+        assert secret not in written
+    async with replica(redis.url, keys=[KEY]) as again:
+        assert again.holds() == {ASKED.key: ANSWER}
+
+
+@pytest.mark.parametrize("keys", [[OTHER], []], ids=["wrong", "none"])
+async def test_a_replica_with_a_wrong_key_misses_says_so_and_goes_on(
+    redis: RedisProcess, keys: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with replica(redis.url, keys=[KEY]) as one:
+        await one.keep(ASKED, ANSWER)
+        with caplog.at_level(logging.ERROR):
+            async with replica(redis.url, keys=keys) as stranger:
+                assert "1 of 1 entries in Redis cannot be read with this encryption_key" in caplog.text
+                assert stranger.holds() == {}
+                assert (await stranger.look_up(ASKED)).verdict is Verdict.MISS
+                await one.keep(ALIKE, ANSWER)
+                await stranger.keep(identity("another thing"), b"theirs")
+                await up_to_date(redis, one, stranger)
+                assert stranger.holds() == {identity("another thing").key: b"theirs"}
+        assert caplog.text.count("an entry cannot be read") == 2  # each of the two says so once
+        assert one.holds() == {ASKED.key: ANSWER, ALIKE.key: ANSWER}
+
+
+async def test_what_is_put_in_the_place_of_another_tenants_entry_is_a_miss(redis: RedisProcess) -> None:
+    theirs = identity(ASKED.asked, tenant="globex")
+    async with replica(redis.url, keys=[KEY]) as one:
+        await one.keep(ASKED, ANSWER)
+        await one.keep(theirs, b"of globex")
+    async with redis.client() as client:
+        row = await client.hgetall(ENTRY + ASKED.key)
+        await client.hset(ENTRY + theirs.key, mapping={**row, b"tenant": b"globex"})
+    async with replica(redis.url, keys=[KEY]) as again:
+        assert again.holds() == {ASKED.key: ANSWER}
+        assert (await again.look_up(theirs)).verdict is Verdict.MISS
+
+
+async def test_the_service_keeps_everything_over_a_change_of_keys_and_tells_of_a_wrong_one(
+    start_cache: StartCache, tmp_path: Path
+) -> None:
+    folder, right, wrong = tmp_path / "kept", b64encode(KEY).decode(), b64encode(OTHER).decode()
+    process, cache = await start_cache(database=folder / "cache.db", encryption_key=right)
+    await cache.Store(store(CAPITAL, "It is Paris, and a secret."))
+    kept = await asyncio.to_thread(on_disk, folder)
+    assert len(kept) > 4_096
+    for text in (b"capital", b"France", b"Paris", b"secret"):
+        assert text not in kept
+    assert (await cache.Lookup(lookup(REWORDED))).verdict == cache_pb2.VERDICT_SEMANTIC
+    await process.stop()
+
+    process, cache = await start_cache(database=folder / "cache.db", encryption_key=wrong)
+    assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_MISS
+    log = process.log.read_text()
+    assert "1 of 1 entries in the database cannot be read with this encryption_key, and are left there" in log
+    assert wrong not in log
+    await process.stop()
+
+    _, cache = await start_cache(database=folder / "cache.db", encryption_key=f"{wrong},{right}")
+    assert (await cache.Lookup(lookup(CAPITAL))).answer.text == "It is Paris, and a secret."
+
+
+def test_a_key_that_is_none_ends_the_start_and_is_not_printed() -> None:
+    ended = failing_start(encryption_key="hunter2")
+    assert ended.returncode == 2
+    assert "encryption_key" in ended.stderr
+    assert "32 bytes in base64" in ended.stderr
+    assert "hunter2" not in ended.stderr

@@ -1,0 +1,135 @@
+"""What was verified is in the file, as of the last sweep."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from services.cache.database import Database
+from services.cache.entries import Entries
+from services.cache.file_store import FileStore
+from services.cache.memory import Memory
+from services.cache.tombstones import Removal
+from services.cache.vectors import VectorIndex
+from services.cache.verdict import thresholds, trained, verdicts
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.watch import Watchers
+from tests.unit.cache.conftest import DIMENSION, BagOfWords, Clock
+from tests.unit.cache.verdict.made import made
+
+DEFAULT, ALLOWED = 0.95, 0.01
+
+
+@asynccontextmanager
+async def opened(path: Path, made_by: str = "cosine") -> AsyncIterator[tuple[FileStore, Thresholds]]:
+    kept = Thresholds(DEFAULT, ALLOWED, made_by)
+    memory = Memory(Entries(10, 10**6), VectorIndex(DIMENSION), Watchers(10), kept)
+    store = FileStore(Database(str(path)), memory, "engine", 0, 10**6, Clock())
+    await store.load()
+    running = asyncio.create_task(store.run())
+    try:
+        yield store, kept
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await store.close()
+        memory.close()
+
+
+def verify(kept: Thresholds, tenant: str, count: int = 200, right: bool = True) -> None:
+    for _ in range(count):
+        for candidate in (True, False, False, False):
+            kept.look_up(tenant, candidate)
+        kept.verify(tenant, 0.99, True, right)
+
+
+async def test_a_process_that_is_killed_between_two_sweeps_loses_what_came_since_the_last_one(tmp_path: Path) -> None:
+    path, copy = tmp_path / "cache.db", tmp_path.with_suffix(".killed")
+    async with opened(path) as (store, kept):
+        verify(kept, "acme")
+        store.sweep([], [])
+        await store.remove(Removal(key="0"))  # comes after it
+        found = kept.of("acme")
+        verify(kept, "acme", right=False)
+        assert kept.of("acme") > found
+        await asyncio.to_thread(shutil.copytree, tmp_path, copy)
+    async with opened(copy / "cache.db") as (_, kept):
+        assert kept.of("acme") == found < DEFAULT
+        assert kept.measured.samples == 200
+        verify(kept, "globex", 1)
+        assert kept.measured.samples == 201
+
+
+async def test_a_broken_row_costs_its_tenant_the_default_and_nobody_else_anything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "cache.db"
+    async with opened(path) as (store, kept):
+        for tenant in ("acme", "globex"):
+            verify(kept, tenant)
+        store.sweep([], [])
+    file = sqlite3.connect(path)
+    file.execute("UPDATE verified SET samples = 'nonsense' WHERE tenant = 'acme'")
+    file.commit()
+    file.close()
+    with caplog.at_level(logging.WARNING):
+        async with opened(path) as (store, kept):
+            assert (kept.of("acme"), kept.of("globex") < DEFAULT) == (DEFAULT, True)
+            verify(kept, "acme")
+            store.sweep([], [])
+    assert caplog.text.count("what was verified of tenant 'acme' is damaged, and forgotten") == 1
+    async with opened(path) as (_, kept):
+        assert kept.of("acme") < DEFAULT
+
+
+async def test_only_so_many_tenants_are_kept_those_with_the_latest_news(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thresholds, "TENANTS", 2)
+    monkeypatch.setattr("services.cache.file_store.TENANTS", 2)
+    path = tmp_path / "cache.db"
+    async with opened(path) as (store, kept):
+        for number in range(5):
+            verify(kept, str(number))
+            store._now_ms.ms += 1  # type: ignore[attr-defined]
+            store.sweep([], [])
+            await store.remove(Removal(key="0"))
+    file = sqlite3.connect(path)
+    assert file.execute("SELECT tenant FROM verified ORDER BY tenant").fetchall() == [("",), ("3",), ("4",)]
+    file.close()
+
+
+async def test_where_nothing_is_verified_any_more_the_default_is_in_force_and_removals_are_done(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    async with opened(path) as (store, kept):
+        for tenant in ("acme", "globex"):
+            verify(kept, tenant)
+        store.sweep([], [])
+    async with opened(path, made_by="") as (store, kept):
+        assert kept.of("acme") == DEFAULT
+        await store.remove(Removal(tenant="acme"))
+    async with opened(path) as (_, kept):
+        assert (kept.of("acme"), kept.of("globex") < DEFAULT) == (DEFAULT, True)
+
+
+def test_what_makes_a_score_is_the_engine_the_folder_and_the_default(tmp_path: Path) -> None:
+    engine, other = BagOfWords(), BagOfWords()
+    other.name = "another"
+    folders = [tmp_path / name for name in ("one", "same", "weights")]
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        trained.write(folder, made())
+        (folder / "model.bin").write_bytes(bytes([number // 2]))
+    scores = [(None, 0.95, engine), (None, 0.95, other), (None, 0.9, engine)]
+    scores += [(folder, 0.95, engine) for folder in folders]
+    named = [verdicts.made_by(*each) for each in scores]
+    assert named[3] == named[4]
+    assert len(set(named)) == 5
+    assert named == [verdicts.made_by(*each) for each in scores]
