@@ -32,7 +32,8 @@ class Traffic:
             label = labels.judge(sample.asked, question.asked) if sample else Judged.UNLABELLED
             if sample and label is not Judged.UNLABELLED:
                 right = label is Judged.RIGHT
-                await answers.verified(question.tenant, sample.key, sample.score, sample.accepted, right)
+                drawn = (sample.key, sample.score, sample.accepted)
+                await answers.verified(question.tenant, *drawn, right, sample.doubts)
                 judged += 1
         tenant = asked[0].tenant if asked else ""
         threshold = answers.verification.thresholds.of(tenant)

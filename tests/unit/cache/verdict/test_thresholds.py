@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.verdict import thresholds
+from services.cache.verdict import record, thresholds
 from services.cache.verdict.thresholds import FLOOR, Thresholds
 from services.cache.verdict.tightening import NEVER
 
@@ -164,7 +164,7 @@ def test_what_is_measured_is_of_hits_alone_and_of_all_lookups() -> None:
 
 def test_only_so_many_tenants_and_samples_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "_TENANTS", 2)
-    monkeypatch.setattr(thresholds, "_SAMPLES", 300)
+    monkeypatch.setattr(record, "_SAMPLES", 300)
     kept = Thresholds(DEFAULT, ALLOWED)
     for tenant in ("acme", "globex", "umbra"):
         for _ in range(1_000):
