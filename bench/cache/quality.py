@@ -69,7 +69,7 @@ class Mode:
         labelled = [Pair(a.asked, b.asked, pair.duplicate) for a, b, pair in compared]
         self._asked, self._before = asked[: len(given)], asked[len(given) :]
         self._pairs, self._labels = labelled[: len(given)], Labels(labelled)
-        self._ms: dict[str, list[float]] = {}
+        self._ms: dict[str, list[float]] = {"embed": [], "search": [], "verdict": [], "whole": []}
 
     async def measure(self, settings: CacheSettings, engine: Engine) -> dict[str, object]:
         embedder, memory = parts.TimedEmbedder(engine, settings), parts.TimedMemory(settings)
@@ -77,6 +77,7 @@ class Mode:
         async with parts.running(settings, engine, embedder, memory) as (answers, _):
             await self._store(answers)
             hits = await self._look_up(answers, embedder, memory)
+            times = {part: percentiles(taken, 2) for part, taken in self._ms.items() if len(taken) > 1}
             if self._before:
                 learnt["before"] = self._told(hits)
                 self._progress(
@@ -89,7 +90,6 @@ class Mode:
         nearest = await asyncio.to_thread(self._nearest, embedder.vectors)
         oracles = {"at_1_percent_wrong": _ORACLE, "at_the_same_error": told["wrong"] / len(hits)}
         cosine = {name: calibrated(nearest, share) for name, share in oracles.items()}
-        times = {part: percentiles(taken, 2) for part, taken in self._ms.items() if len(taken) > 1}
         return {**told, **learnt, "ms": times, "cosine_alone_oracle": cosine}
 
     async def _store(self, answers: Answers) -> None:
@@ -103,7 +103,6 @@ class Mode:
     ) -> list[Judged | None]:
         """Of each lookup whether its hit was right, None for a miss."""
         self._progress(f"{self._name}: looking {len(self._asked)} questions up")
-        self._ms = {"embed": [], "search": [], "verdict": [], "whole": []}
         hits: list[Judged | None] = []
         for question in self._asked:
             embedder.took_ms = memory.took_ms = None

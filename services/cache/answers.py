@@ -58,11 +58,17 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """Of the candidates that are not given, the one that scores most."""
+    """Of the candidates, the one that is given, or would be first if less were asked for."""
 
+    passes: bool = False
     score: float = -1.0
+    similarity: float = 0.0
     entry: Entry | None = None
     judged: Judged = Judged()  # noqa: RUF009
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        return self.passes, self.score
 
 
 class Answers:
@@ -209,24 +215,26 @@ class Answers:
         missed, best = Found(Verdict.MISS, similarity=near[0][1] if near else None), _Best()
         for key, similarity in near[: self._verdicts.most]:
             entry = self.entries.get(key, self._now_ms())
-            if similarity < self.verification.least(least.similarity):
+            farther = best.passes and similarity <= best.score  # so that nothing from here on scores more
+            if similarity < self.verification.least(least.similarity) or farther:
                 break
             if entry is None:  # gone since it was found
                 continue
             judged = await self._judge(question, entry, similarity, deadline)
             is_near, score = similarity >= least.similarity, self._score(entry, judged)
-            if is_near and not judged.refused and score >= self._least_score(entry, judged, least):
-                if self.entries.held(key) is not entry:  # gone meanwhile
-                    continue
-                sample = self._draw(entry, judged, accepted=True)
-                return replace(self._serve(Verdict.SEMANTIC, entry, similarity), candidate=True, sample=sample)
+            passes = is_near and not judged.refused and score >= self._least_score(entry, judged, least)
+            if passes and self.entries.held(key) is not entry:  # gone meanwhile
+                continue
             if not judged.refused and (self.verification.on or not judged.doubts):
-                best = max(best, _Best(score, entry, judged), key=lambda each: each.score)
+                best = max(best, _Best(passes, score, similarity, entry, judged), key=lambda each: each.rank)
+            if passes and not judged.doubts:
+                break
             if is_near and not missed.refused:
                 missed = replace(missed, refused=_why(judged, score, least))
         if best.entry is None:
             return missed
-        return replace(missed, candidate=True, sample=self._draw(best.entry, best.judged, accepted=False))
+        found = self._serve(Verdict.SEMANTIC, best.entry, best.similarity) if best.passes else missed
+        return replace(found, candidate=True, sample=self._draw(best.entry, best.judged, best.passes))
 
     def _score(self, entry: Entry, judged: Judged) -> float:
         """What its doubts leave of it."""

@@ -33,6 +33,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from services.cache.verdict import bounds, penalties
+from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.record import FLOOR, GRID, Record
 
 __all__ = ["FLOOR", "Measured", "Thresholds"]
@@ -97,7 +98,9 @@ class Thresholds:
         """Have doubts cost so much in each half of a tenant's entries."""
         record.learn(learnt)
         self._decide(tenant, record)
-        _log.info("tenant %s: of %d verdicts was learnt what a doubt costs: %s", tenant, record.learnt_of, learnt)
+        costs = ", ".join(f"{doubt} {one:.2f} and {two:.2f}" for doubt, one, two in zip(DOUBTS, *learnt, strict=True))
+        text = "tenant %s: learnt of %d verdicts what a doubt takes from artanh(cosine), in each half: %s"
+        _log.info(text, tenant, record.learnt_of, costs)
 
     @property
     def measured(self) -> Measured:

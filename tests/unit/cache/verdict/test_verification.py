@@ -11,6 +11,7 @@ from services.cache.answers import Verdict
 from services.cache.config import CacheSettings
 from services.cache.servicer import CacheServicer
 from services.cache.verdict.gates import DOUBTS
+from services.cache.verdict.penalties import REFUSES
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.verification import Verification
 from services.runtime.errors import InvalidInput
@@ -155,6 +156,24 @@ async def test_no_request_has_a_doubt_weigh_less_than_the_tenants_verdicts_say(o
     for least in (None, 0.5):
         assert (await bench.answers.lookup(identity(WITH_BERTA), least, NEVER)).verdict is Verdict.MISS
     assert (await bench.answers.lookup(identity(f"{WITH_ANNA} please"), 0.5, NEVER)).verdict is Verdict.SEMANTIC
+
+
+async def test_a_farther_question_without_a_doubt_goes_before_one_of_which_less_is_left(open_cache: OpenCache) -> None:
+    """So that the candidate that is judged is the one that is given, whatever the threshold."""
+    bench = open_cache(verification=draw_all())
+    thresholds = bench.answers.verification.thresholds
+    await taught(thresholds, right=lambda score: True)
+    for text in (WITH_ANNA, farther := f"{WITH_BERTA} today if possible"):
+        await store(bench, identity(text))
+    for cost, given in ((0.0, WITH_ANNA), (0.6, farther)):
+        costs = (cost, *REFUSES[1:])
+        thresholds.learn("acme", thresholds._tenants["acme"], [costs, costs])
+        found = await bench.answers.lookup(identity(WITH_BERTA), None, NEVER)
+        assert found.verdict is Verdict.SEMANTIC
+        assert found.entry
+        assert found.entry.asked.decode() == given
+        assert found.sample
+        assert (found.sample.key, found.sample.accepted) == (found.entry.key, True)
 
 
 async def test_without_a_share_a_doubt_refuses_and_makes_no_candidate(open_cache: OpenCache) -> None:
