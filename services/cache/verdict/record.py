@@ -1,5 +1,5 @@
 """What is known of one tenant's candidates: how many of its lookups have one, and what was said of those that were
-judged. Plain numbers, a few kilobytes."""
+judged. Plain numbers, 20 KB at the most."""
 
 from __future__ import annotations
 
