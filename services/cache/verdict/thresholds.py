@@ -40,6 +40,7 @@ __all__ = ["FLOOR", "Measured", "Thresholds"]
 
 _LEAST = 100  # samples, before a threshold is certified
 _TENANTS = 1_000  # remembered
+_TOLD = 0.005  # by how much tighter it becomes at once, to be told of again
 _log = logging.getLogger(__name__)
 
 
@@ -136,7 +137,7 @@ class Thresholds:
         else:
             record.threshold = self.default
         record.alarmed = beyond or (record.threshold > self.default and (alarmed or withdrawn))
-        if record.alarmed and (not alarmed or record.threshold > before):
+        if record.alarmed and (not alarmed or record.threshold >= before + _TOLD):
             self.alarms += not alarmed
             text = "tenant %s: by what was verified, more than %g of its lookups may be wrong hits at %g; it has %g now"
             _log.warning(text, tenant, self._max_wrong, self.default, record.threshold)
