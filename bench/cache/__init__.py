@@ -1,6 +1,8 @@
 """The semantic cache: how right its hits are on labelled pairs, or how it does with many entries.
 
 `--pairs FILE.jsonl.gz`: hits of the cache as it ships, alone and in the presence of all others, beside cosine alone.
+`--verdicts N` besides: half of the pairs are traffic of which N candidates are judged by their labels, and the other
+half is measured before and after.
 `--entries N` (100,000 where nothing is said): building, searching, changing and restarting with so many entries. Their
 vectors are synthetic: clusters drawn around real embeddings of generated questions.
 """
@@ -21,11 +23,15 @@ REFUSED = BadPairs  # what is wrong with what was asked for, to be told without 
 Progress = Callable[[str], None]
 
 
-async def run(progress: Progress, entries: int | None = None, pairs: Path | None = None) -> dict[str, object]:
+async def run(
+    progress: Progress, entries: int | None = None, pairs: Path | None = None, verdicts: int = 0
+) -> dict[str, object]:
     """Measure one or both, in this process. Raises `BadPairs`."""
+    if verdicts and not pairs:
+        raise BadPairs("verdicts: needs labelled pairs to be judged by, got none")
     result: dict[str, object] = {}
     if pairs:
-        result["pairs"] = await quality.measure(pairs, progress)
+        result["pairs"] = await quality.measure(pairs, progress, verdicts)
     if entries or not pairs:
         result["entries"] = await scale.measure(entries or 100_000, progress)
     return result
@@ -46,14 +52,21 @@ def _pairs(told: Mapping[str, Any]) -> Table:
         table.add_column(column, justify="right" if column else "left")
     for name in ("alone", "together"):
         row = told[name]
-        limits = " to ".join(f"{limit:.2%}" for limit in row["wrong_of_lookups_95"])
-        shares = (f"{row['found']:.3f}", f"{row['wrong_of_lookups']:.2%}", limits, f"{row['precision']:.3f}")
+        if "before" in row:
+            table.add_row(f"{name}, before", *_rates(row["before"]))
+        after = f" after {row['verdicts']:,} verdicts, at {row['threshold']:.3f}" if "before" in row else ""
         times = (f"{row['ms']['whole'][key]:.1f}" for key in ("p50", "p99"))
-        table.add_row(name, *shares, str(row["unlabelled"]), *times)
+        table.add_row(name + after, *_rates(row), *times)
         for oracle, best in row["cosine_alone_oracle"].items():
             cells = (f"{best['found']:.3f}", f"{best['wrong_of_lookups']:.2%}")
             table.add_row(f"  cosine alone from {best['threshold']:.3f}, oracle {oracle.replace('_', ' ')}", *cells)
     return table
+
+
+def _rates(row: Mapping[str, Any]) -> tuple[str, ...]:
+    limits = " to ".join(f"{limit:.2%}" for limit in row["wrong_of_lookups_95"])
+    shares = (f"{row['found']:.3f}", f"{row['wrong_of_lookups']:.2%}", limits, f"{row['precision']:.3f}")
+    return (*shares, str(row["unlabelled"]))
 
 
 def _entries(told: Mapping[str, Any]) -> Table:

@@ -1,7 +1,8 @@
 """How right semantic hits are, on labelled pairs: what the cache's own `lookup` answers, and cosine alone beside it.
 
 Of each pair `a` is stored and `b` is looked up: once with nothing else to compare it with, and once in the presence of
-every other `a`.
+every other `a`. With verdicts a part of the pairs is traffic that is judged by its labels, and the rest is measured
+before and after it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from bench.cache import parts
 from bench.cache.labels import Judged, Labels
 from bench.cache.rates import Nearest, calibrated
+from bench.cache.traffic import Traffic, divided
 from bench.stats import percentiles
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -37,45 +39,58 @@ _TENANT = "bench"
 Progress = Callable[[str], None]
 
 
-async def measure(path: Path, progress: Progress) -> dict[str, object]:
-    """What is found and what of it is wrong, alone and together. Raises `BadPairs`. Two minutes for 20,000 pairs."""
+async def measure(path: Path, progress: Progress, verdicts: int = 0, seed: int = 0) -> dict[str, object]:
+    """What is found and what of it is wrong, alone and together; with `verdicts`, of the pairs that are no traffic,
+    before and after at most so many verdicts on those that are. Raises `BadPairs`. Two minutes for 20,000 pairs."""
     given = pairs.read(path)
-    settings = CacheSettings(database="", max_entries=max(len(given), CacheSettings().max_entries))
+    share = 1.0 if verdicts else 0.0
+    settings = CacheSettings(database="", max_entries=max(len(given), CacheSettings().max_entries), verify_share=share)
     engine = await asyncio.to_thread(parts.load, settings)
-    result: dict[str, object] = {"file": str(path), "lookups": len(given), "embedder": engine.name}
-    result["duplicates"] = sum(pair.duplicate for pair in given)
+    judged, measured = divided(given, seed) if verdicts else ([], given)
+    result: dict[str, object] = {"file": str(path), "lookups": len(measured), "embedder": engine.name}
+    result["duplicates"] = sum(pair.duplicate for pair in measured)
     result["decided_by"] = str(settings.verdict) if settings.verdict else f"cosine of {settings.similarity_threshold}"
     for name, apart in (("alone", True), ("together", False)):
-        mode = _Mode(name, given, apart, progress)
+        mode = Mode(name, measured, apart, progress, Traffic(judged, verdicts))
         result[name] = await mode.measure(settings, engine)
         progress(f"{name}: {result[name]}")
     return result
 
 
-class _Mode:
-    """Each pair in a partition of its own, or all in one."""
+class Mode:
+    """Each pair in a partition of its own, or all in one. `traffic` is looked up and judged before what is measured."""
 
-    def __init__(self, name: str, given: Sequence[Pair], apart: bool, progress: Progress):
-        self._name, self._progress, self._apart = name, progress, apart
-        self._stored = [_keyed(pair.a, number if apart else 0) for number, pair in enumerate(given)]
-        self._asked = [_keyed(pair.b, number if apart else 0) for number, pair in enumerate(given)]
-        compared = zip(self._stored, self._asked, given, strict=True)
-        self._pairs = [Pair(a.asked, b.asked, pair.duplicate) for a, b, pair in compared]
-        self._labels = Labels(self._pairs)
+    def __init__(self, name: str, given: Sequence[Pair], apart: bool, progress: Progress, traffic: Traffic):
+        self._name, self._progress, self._apart, self._traffic = name, progress, apart, traffic
+        all_pairs = [*given, *traffic.pairs]
+        self._stored = [_keyed(pair.a, number if apart else 0) for number, pair in enumerate(all_pairs)]
+        asked = [_keyed(pair.b, number if apart else 0) for number, pair in enumerate(all_pairs)]
+        compared = zip(self._stored, asked, all_pairs, strict=True)
+        labelled = [Pair(a.asked, b.asked, pair.duplicate) for a, b, pair in compared]
+        self._asked, self._before = asked[: len(given)], asked[len(given) :]
+        self._pairs, self._labels = labelled[: len(given)], Labels(labelled)
         self._ms: dict[str, list[float]] = {"embed": [], "search": [], "verdict": [], "whole": []}
 
     async def measure(self, settings: CacheSettings, engine: Engine) -> dict[str, object]:
         embedder, memory = parts.TimedEmbedder(engine, settings), parts.TimedMemory(settings)
+        learnt: dict[str, object] = {}
         async with parts.running(settings, engine, embedder, memory) as (answers, _):
             await self._store(answers)
             hits = await self._look_up(answers, embedder, memory)
+            times = {part: percentiles(taken, 2) for part, taken in self._ms.items() if len(taken) > 1}
+            if self._before:
+                learnt["before"] = self._told(hits)
+                self._progress(
+                    f"{self._name}: {self._traffic.verdicts} verdicts on {len(self._before)} lookups at most"
+                )
+                learnt |= await self._traffic.judge(answers, self._before, self._labels)
+                hits = await self._look_up(answers, embedder, memory)
         self._progress(f"{self._name}: cosine alone")
         told = self._told(hits)
         nearest = await asyncio.to_thread(self._nearest, embedder.vectors)
         oracles = {"at_1_percent_wrong": _ORACLE, "at_the_same_error": told["wrong"] / len(hits)}
         cosine = {name: calibrated(nearest, share) for name, share in oracles.items()}
-        times = {part: percentiles(taken, 2) for part, taken in self._ms.items() if len(taken) > 1}
-        return {**told, "ms": times, "cosine_alone_oracle": cosine}
+        return {**told, **learnt, "ms": times, "cosine_alone_oracle": cosine}
 
     async def _store(self, answers: Answers) -> None:
         self._progress(f"{self._name}: storing {len(self._stored)} questions")
@@ -124,7 +139,7 @@ class _Mode:
         given = [(rows.get(pair.a, none), rows.get(pair.b, none)) for pair in self._pairs]
         if self._apart:
             return [self._judged(pair, pair.a, float(a @ b)) for pair, (a, b) in zip(self._pairs, given, strict=True)]
-        texts = list(dict.fromkeys(pair.a for pair in self._pairs))
+        texts = list(dict.fromkeys(question.asked for question in self._stored))
         stored = np.stack([rows.get(text, none) for text in texts])
         found = []
         for start in range(0, len(given), _AT_ONCE):

@@ -24,6 +24,12 @@ def bench(
         Path | None,
         typer.Option(exists=True, dir_okay=False, metavar="FILE", help="For `cache`: labelled pairs, .jsonl.gz."),
     ] = None,
+    verdicts: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="For `cache` with --pairs: measure what it has learnt of so many verdicts."
+        ),
+    ] = None,
 ) -> None:
     """Measure something, and print the figures. Progress goes to stderr.
 
@@ -32,6 +38,7 @@ def bench(
       hedgerow bench
       hedgerow bench overhead --json
       hedgerow bench cache --entries 1000000
+      hedgerow bench cache --pairs pairs.jsonl.gz --verdicts 2000
     """
     from hedgerow.cli.failures import fail
 
@@ -44,7 +51,7 @@ def bench(
     elif name not in known:
         fail(f"no bench {name}; there are: {', '.join(known)}")
     else:
-        given = {"entries": entries, "pairs": pairs}
+        given = {"entries": entries, "pairs": pairs, "verdicts": verdicts}
         _run(name, as_json, {option: value for option, value in given.items() if value is not None})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -40,7 +40,7 @@ class Verdict(Enum):
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a lookup found. `similarity` is that of the nearest question, None where none was compared. `candidate`:
-    whether one was near that nothing speaks against, given or not; `sample`: it is to be judged.
+    whether one was near that no difference refuses, given or not; `sample`: it is to be judged.
 
     `stale`, with a miss: the entry for this very question, whose time is over. `local`: this process's memory was all
     that could be asked.
@@ -55,6 +55,21 @@ class Found:
     local: bool = False
     candidate: bool = False
     sample: Sample | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """Of the candidates, the one that is given, or would be first if less were asked for."""
+
+    passes: bool = False
+    score: float = -1.0
+    similarity: float = 0.0
+    entry: Entry | None = None
+    judged: Judged = Judged()  # noqa: RUF009
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        return self.passes, self.score
 
 
 class Answers:
@@ -166,10 +181,12 @@ class Answers:
         judged = await self._verdicts.judge(asked, stored, tenant, float(a @ b), deadline)
         return NEVER if judged.refused == UNVERIFIED else judged.score + self._verdicts.margin
 
-    async def verified(self, tenant: str, key: str, score: float, accepted: bool, right: bool) -> bool:
+    async def verified(
+        self, tenant: str, key: str, score: float, accepted: bool, right: bool, doubts: Collection[str] = ()
+    ) -> bool:
         """A sample is judged: it counts for the tenant's threshold, and a wrong one that was given is given no more.
         Returns whether an entry was tightened. Raises what `Store.tighten` does."""
-        self.verification.thresholds.verify(tenant, score, accepted, right)
+        await self.verification.verify(tenant, score, accepted, right, key, doubts)
         tightened = accepted and not right and await self._store.tighten(key, tenant, score + self._verdicts.margin)
         self.stats.tightened += tightened
         return tightened
@@ -196,26 +213,38 @@ class Answers:
         if vector is None:
             return Found(Verdict.MISS)
         near = await self._memory.nearest(question, vector, _CANDIDATES)
-        missed, best = Found(Verdict.MISS, similarity=near[0][1] if near else None), None
+        missed, best = Found(Verdict.MISS, similarity=near[0][1] if near else None), _Best()
         for key, similarity in near[: self._verdicts.most]:
             entry = self.entries.get(key, self._now_ms())
-            if similarity < self.verification.least(least.similarity):
+            farther = best.passes and similarity <= best.score  # so that nothing from here on scores more
+            if similarity < self.verification.least(least.similarity) or farther:
                 break
             if entry is None:  # gone since it was found
                 continue
-            judged, is_near = await self._judge(question, entry, similarity, deadline), similarity >= least.similarity
-            refused = judged.refused
-            if not refused and is_near and judged.score >= least.score:
-                if self.entries.held(key) is not entry:  # gone meanwhile
-                    continue
-                sample = self._draw(entry, judged.score, accepted=True)
-                return replace(self._serve(Verdict.SEMANTIC, entry, similarity), candidate=True, sample=sample)
-            if not refused:
-                refused = f"a score of {judged.score:.3f}, below {least.score:.3f}"
-                best = max(best or (judged.score, entry), (judged.score, entry), key=lambda each: each[0])
+            judged = await self._judge(question, entry, similarity, deadline)
+            is_near, score = similarity >= least.similarity, self._score(entry, judged)
+            passes = is_near and not judged.refused and score >= self._least_score(entry, judged, least)
+            if passes and self.entries.held(key) is not entry:  # gone meanwhile
+                continue
+            if not judged.refused and (self.verification.on or not judged.doubts):
+                best = max(best, _Best(passes, score, similarity, entry, judged), key=lambda each: each.rank)
+            if passes and not judged.doubts:
+                break
             if is_near and not missed.refused:
-                missed = replace(missed, refused=refused)
-        return replace(missed, candidate=True, sample=self._draw(best[1], best[0], accepted=False)) if best else missed
+                missed = replace(missed, refused=_why(judged, score, least))
+        if best.entry is None:
+            return missed
+        found = self._serve(Verdict.SEMANTIC, best.entry, best.similarity) if best.passes else missed
+        return replace(found, candidate=True, sample=self._draw(best.entry, best.judged, best.passes))
+
+    def _score(self, entry: Entry, judged: Judged) -> float:
+        """What its doubts leave of it."""
+        return self.verification.thresholds.scored(entry.tenant, entry.key, judged.score, judged.doubts)
+
+    def _least_score(self, entry: Entry, judged: Judged, least: Least) -> float:
+        """What it needs. With doubts no request loosens what was certified."""
+        own = self.verification.thresholds.of(entry.tenant) if judged.doubts else least.score
+        return max(least.score, own)
 
     async def _judge(self, question: KeyedQuestion, entry: Entry, similarity: float, deadline: Deadline) -> Judged:
         stored = entry.asked.decode()
@@ -224,10 +253,10 @@ class Answers:
             return replace(judged, refused="reported as wrong")
         return judged
 
-    def _draw(self, entry: Entry, score: float, accepted: bool) -> Sample | None:
+    def _draw(self, entry: Entry, judged: Judged, accepted: bool) -> Sample | None:
         if not self.verification.draws():
             return None
-        return Sample(entry.key, score, accepted, entry.asked.decode(), entry.answer)
+        return Sample(entry.key, judged.score, accepted, entry.asked.decode(), entry.answer, judged.doubts)
 
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
         now_ms = self._now_ms()
@@ -243,3 +272,9 @@ class Answers:
                 return await self.embedder.embed(text, tenant)
         except TimeoutError:
             raise EmbeddingTooLate("the time was over before the question was embedded") from None
+
+
+def _why(judged: Judged, score: float, least: Least) -> str:
+    """Why it was not given, for people."""
+    doubt = "".join(judged.doubts[:1])
+    return judged.refused or doubt or f"a score of {score:.3f}, below {least.score:.3f}"

@@ -124,7 +124,7 @@ class FileStore:
         self._delete(evicted)
         if made_by := self._memory.thresholds.made_by:
             for tenant, row in await asyncio.to_thread(self._file.verified, made_by):
-                self._memory.thresholds.learn(tenant, row)
+                self._memory.thresholds.resume(tenant, row)
 
     async def run(self) -> None:
         await self._commits.run()

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from services.cache.redis_scripts import TOMBSTONES, VERIFIED, WATERMARK
-from services.cache.verdict.record import SAMPLES, Counts, Record
+from services.cache.verdict.record import SAMPLE_BYTES, SAMPLES, Counts, Record
 from services.cache.verdict.thresholds import TENANTS, Thresholds
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 _KEPT_MS = 30 * 24 * 60 * 60 * 1000  # without news
-_AT_ONCE = 100  # tenants, of 5 KB each
+_AT_ONCE = 100  # tenants, of 10 KB each
 _FIELDS = (
     "samples", "lookups", "candidates", "recent_lookups", "recent_candidates", "threshold", "certified", "alarmed",
 )  # fmt: skip
 
-# ARGV: made by, tenant, epoch, now (ms), how long to keep it (ms), most tenants, most samples, samples, what is left of
-# each share's counts, lookups and candidates of each, threshold, certified, alarmed.
+# ARGV: made by, tenant, epoch, now (ms), how long to keep it (ms), most tenants, most bytes of samples, samples, what
+# is left of each share's counts, lookups and candidates of each, threshold, certified, alarmed.
 # Returns the sum as `_FIELDS` has it; nothing where the tenant was removed after the epoch.
 ADD = f"""
 local index, tenant, epoch = '{VERIFIED}' .. ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -31,7 +31,7 @@ local key = index .. ':' .. tenant
 if tonumber(redis.call('ZSCORE', '{TOMBSTONES}', 't:' .. tenant) or '0') > epoch
   or tonumber(redis.call('GET', '{WATERMARK}') or '0') > epoch then return {{}} end
 local samples = (redis.call('HGET', key, 'samples') or '') .. ARGV[8]
-if #samples > tonumber(ARGV[7]) then samples = string.sub(samples, math.floor(#samples / 2) + 1) end
+if #samples > tonumber(ARGV[7]) then samples = string.sub(samples, math.floor(#samples / 4) * 2 + 1) end
 redis.call('HSET', key, 'samples', samples, 'threshold', ARGV[15], 'certified', ARGV[16], 'alarmed', ARGV[17])
 for place, field in ipairs({{'lookups', 'candidates', 'recent_lookups', 'recent_candidates'}}) do
   local left = ARGV[place < 3 and 9 or 10]
@@ -69,7 +69,7 @@ class RedisVerified:
             for tenant in some:
                 pipeline.hmget(self._key(tenant), _FIELDS)
             for tenant, row in zip(some, await pipeline.execute(), strict=True):
-                if row[0] is not None and not self.thresholds.learn(tenant, row):
+                if row[0] is not None and not self.thresholds.resume(tenant, row):
                     await client.unlink(self._key(tenant))
 
     async def add(self, client: Redis, epoch: int, now_ms: int) -> None:
@@ -81,13 +81,13 @@ class RedisVerified:
             for tenant, record in some:
                 pipeline.eval(ADD, 0, *self._arguments(tenant, record, record.take(), epoch, now_ms))
             for (tenant, record), row in zip(some, await pipeline.execute(), strict=True):
-                if row and not self.thresholds.learn(tenant, row, since=record):
+                if row and not self.thresholds.resume(tenant, row, since=record):
                     await client.unlink(self._key(tenant))
 
     def _arguments(self, tenant: str, record: Record, new: Counts, epoch: int, now_ms: int) -> tuple[object, ...]:
-        limits = (epoch, now_ms, _KEPT_MS, TENANTS + 1, SAMPLES)  # one of them is everyone
+        limits = (epoch, now_ms, _KEPT_MS, TENANTS + 1, SAMPLES * SAMPLE_BYTES)  # one of them is everyone
         came_of_it = (record.threshold, int(record.certified), int(record.alarmed))
-        return (self.thresholds.made_by, tenant, *limits, bytes(new.samples), *new.kept, *new.faded, *came_of_it)
+        return (self.thresholds.made_by, tenant, *limits, new.samples.tobytes(), *new.kept, *new.faded, *came_of_it)
 
     @property
     def _index(self) -> str:

@@ -1,4 +1,5 @@
-"""What was verified of one tenant: its samples, and how many of its lookups have a candidate.
+"""What is known of one tenant's candidates: how many of its lookups have one, and what was said of those that were
+judged. Plain numbers, 20 KB at the most.
 
 It can be added up: of what came since it was last written a record keeps an account of its own, so that replicas which
 share a record add theirs to it. Samples are appended, and a count that fades is linear in what it was.
@@ -7,17 +8,28 @@ share a record add theirs to it. Samples are appended, and a count that fades is
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+import numpy as np
+
+from services.cache.verdict import penalties
+from services.cache.verdict.gates import DOUBTS
+from services.cache.verdict.penalties import REFUSES, Array, Penalties
 from services.cache.verdict.tightening import NEVER
 
 FLOOR = 0.75  # who scores less is no candidate
-GRID = [*(round(FLOOR + 0.005 * step, 3) for step in range(51)), NEVER]
+GRID = (*(round(FLOOR + 0.001 * step, 3) for step in range(251)), NEVER)  # of thresholds
 SAMPLES = 5_000  # of a tenant; then the older half leaves, so that each bound is one of a sample that only grows
+SAMPLE_BYTES = 2
 FADES = tuple(1 - 1 / lookups for lookups in (20_000, 1_000))  # lookups that the share of candidates is about
+_FIRST, _AGAIN = 100, 1.5  # samples when doubts are learnt of first, and by how much there are more the next time
+# A sample: the level its score reaches, the doubts raised, its half, whether it was wrong, whether it was given.
+_GIVEN, _WRONG, _HALF, _DOUBTS, _LEVEL = 0, 1, 2, 3, 3 + len(DOUBTS)
+_ALL_DOUBTS = (1 << len(DOUBTS)) - 1
 _COLUMNS = 8
 _MANY_LOOKUPS = 100  # are news by themselves
 Row = tuple[bytes, float, float, float, float, float, bool, bool]  # as it is kept: see `Record.row`
@@ -25,10 +37,10 @@ Row = tuple[bytes, float, float, float, float, float, bool, bool]  # as it is ke
 
 @dataclass(slots=True)
 class Counts:
-    """`samples`: a byte each, the level that its score reaches, times 4; and 2: wrong; and 1: given. `faded`: for each
-    of `FADES` the lookups, and those of them with a candidate."""
+    """`samples`: a number of 16 bits each. `faded`: for each of `FADES` the lookups, and those of them with a
+    candidate."""
 
-    samples: bytearray = field(default_factory=bytearray)
+    samples: array[int] = field(default_factory=lambda: array("H"))
     lookups: int = 0
     faded: list[float] = field(default_factory=lambda: [0.0] * (2 * len(FADES)))
 
@@ -51,60 +63,91 @@ class Counts:
         """What is left, after these lookups, of what was counted before them."""
         return [fade**self.lookups for fade in FADES]
 
-    def trim(self) -> bytes:
-        """Let the older half go where there are too many samples. Returns those."""
-        if len(self.samples) <= SAMPLES:
-            return b""
-        older = bytes(self.samples[: len(self.samples) // 2])
-        del self.samples[: len(older)]
-        return older
+    def trim(self) -> bool:
+        """Let the older half go where there are too many samples. Returns whether there were."""
+        too_many = len(self.samples) > SAMPLES
+        if too_many:
+            del self.samples[: len(self.samples) // 2]
+        return too_many
 
 
 @dataclass(slots=True)
 class Record:
     """Of one tenant, or of all together. `threshold` is the one in force, and `alarmed`: the service's own is beyond
-    what is allowed, or was certified and is not any more."""
+    what is allowed, or was certified and is not any more.
+
+    Entries are in one of two halves, by their keys. What doubts cost in one half is learnt from the verdicts on the
+    other, so no verdict speaks for what was fitted to it (cross-fitting: Chernozhukov et al., arXiv 1608.00060).
+    """
 
     threshold: float
     certified: bool = False
     alarmed: bool = False
+    learnt: list[Penalties] = field(default_factory=lambda: [REFUSES, REFUSES])  # for each half; not kept: samples are
+    learnt_of: int = 0  # samples, the last time
     _all: Counts = field(default_factory=Counts)
     _news: Counts = field(default_factory=Counts)  # of them, what came since `take`
-    _wrong: list[int] = field(default_factory=lambda: [0] * (len(GRID) + 1))  # samples by the level they reach
+    _wrong: list[int] = field(default_factory=lambda: [0] * (len(GRID) + 1))  # by the level that doubts leave
+    _plainly_wrong: list[int] = field(default_factory=lambda: [0] * (len(GRID) + 1))  # those without a doubt
 
     @classmethod
     def of(cls, row: Sequence[object]) -> Record:
         """What `row` was, with nothing new. Raises ValueError for what is none."""
         if len(row) != _COLUMNS:
             raise ValueError(f"{_COLUMNS} columns, got {len(row)}")
-        samples, threshold, certified, alarmed = bytearray(_bytes(row[0])), *map(_number, row[5:8])
+        samples, threshold, certified, alarmed = _samples(row[0]), *map(_number, row[5:8])
         faded = [_number(each) for each in row[1:5]]
-        if len(samples) > SAMPLES or any(each >> 2 > len(GRID) for each in samples):
-            raise ValueError(f"{len(samples)} samples, of which some are none, or more than {SAMPLES}")
         if any(candidates > lookups for lookups, candidates in zip(faded[::2], faded[1::2], strict=True)):
             raise ValueError("more candidates than lookups")
-        record = cls(min(threshold, NEVER), bool(certified), bool(alarmed), Counts(samples, 0, faded))
-        record._recount()
+        record = cls(min(threshold, NEVER), bool(certified), bool(alarmed), _all=Counts(samples, 0, faded))
+        record._count()
         return record
 
     @property
     def row(self) -> Row:
         """As it is kept: samples, lookups and candidates of each of `FADES`, and what came of them."""
-        (a, b, c, d), all_ = self._all.faded, self._all
-        return bytes(all_.samples), a, b, c, d, self.threshold, self.certified, self.alarmed
+        (a, b, c, d), samples = self._all.faded, self._all.samples.tobytes()
+        return samples, a, b, c, d, self.threshold, self.certified, self.alarmed
 
     def look_up(self, candidate: bool) -> None:
         self._all.look_up(candidate)
         self._news.look_up(candidate)
 
-    def verify(self, score: float, accepted: bool, right: bool) -> None:
-        level = bisect_right(GRID, score)
+    def verify(self, key: str, score: float, doubts: Collection[str], accepted: bool, right: bool) -> None:
+        raised = sum(1 << number for number, doubt in enumerate(DOUBTS) if doubt in doubts)
+        flags = accepted << _GIVEN | (not right) << _WRONG | half(key) << _HALF | raised << _DOUBTS
+        sample = bisect_right(GRID, score) << _LEVEL | flags
         for counts in (self._all, self._news):
-            counts.samples.append(4 * level + 2 * (not right) + accepted)
-        self._wrong[level] += not right
+            counts.samples.append(sample)
         self._news.trim()
-        for each in self._all.trim():
-            self._wrong[each >> 2] -= each >> 1 & 1
+        if self._all.trim():
+            self._count()
+        elif not right:
+            self._add(sample)
+
+    def scored(self, key: str, score: float, doubts: Collection[str]) -> float:
+        """What doubts leave of a candidate's score; 0 where they refuse it."""
+        costs = dict(zip(DOUBTS, self.learnt[half(key)], strict=True))
+        return _left(bisect_right(GRID, score), math.fsum(costs[doubt] for doubt in doubts)) if doubts else score
+
+    def due(self) -> bool:
+        """Whether what doubts cost should be learnt anew. Says so once."""
+        due = self.count >= _FIRST and not self.learnt_of <= self.count < _AGAIN * self.learnt_of
+        if due:
+            self.learnt_of = self.count
+        return due
+
+    def lesson(self, of: int) -> tuple[Array, Array, Array]:
+        """Cosines, doubts and whether it was right, of the samples of a half: what `penalties.fitted` takes."""
+        samples = np.array(self._all.samples, np.int64)
+        samples = samples[(samples >> _HALF & 1) == of]
+        cosines = np.array([0.0, *GRID])[samples >> _LEVEL]
+        doubts = (samples[:, None] >> (_DOUBTS + np.arange(len(DOUBTS)))) & 1
+        return cosines, doubts.astype(float), (1.0 - (samples >> _WRONG & 1)).astype(float)
+
+    def learn(self, learnt: list[Penalties]) -> None:
+        self.learnt = learnt
+        self._count()
 
     @property
     def has_news(self) -> bool:
@@ -121,7 +164,7 @@ class Record:
         self._all = shared._all
         self._all.add(self._news)
         self._all.trim()
-        self._recount()
+        self._count()
 
     @property
     def count(self) -> int:
@@ -129,7 +172,7 @@ class Record:
 
     @property
     def wrong_hits(self) -> int:
-        return sum(each & 3 == 3 for each in self._all.samples)
+        return sum(each >> _GIVEN & each >> _WRONG & 1 for each in self._all.samples)
 
     @property
     def share(self) -> float:
@@ -141,18 +184,49 @@ class Record:
 
     def wrong(self) -> list[int]:
         """For each threshold of the grid, how many wrong candidates would be given."""
-        return list(accumulate(self._wrong[:0:-1]))[::-1]
+        return _at_least(self._wrong)
 
-    def _recount(self) -> None:
-        self._wrong = [0] * (len(GRID) + 1)
+    def plainly_wrong(self) -> list[int]:
+        """The same where every doubt refuses."""
+        return _at_least(self._plainly_wrong)
+
+    def _count(self) -> None:
+        self._wrong, self._plainly_wrong = [0] * (len(GRID) + 1), [0] * (len(GRID) + 1)
         for each in self._all.samples:
-            self._wrong[each >> 2] += each >> 1 & 1
+            if each >> _WRONG & 1:
+                self._add(each)
+
+    def _add(self, sample: int) -> None:
+        """A wrong one."""
+        level, raised = sample >> _LEVEL, sample >> _DOUBTS & _ALL_DOUBTS
+        self._plainly_wrong[level] += not raised
+        if raised:
+            costs = self.learnt[sample >> _HALF & 1]
+            level = bisect_right(GRID, _left(level, math.fsum(c for n, c in enumerate(costs) if raised >> n & 1)))
+        self._wrong[level] += 1
 
 
-def _bytes(value: object) -> bytes:
-    if not isinstance(value, bytes):
-        raise ValueError(f"samples: bytes, got {type(value).__name__}")
-    return value
+def half(key: str) -> int:
+    """Which half an entry is in, 0 or 1."""
+    return int(key[-1:] or "0", 16) & 1
+
+
+def _left(level: int, cost: float) -> float:
+    """Of the least score of a level, so that a candidate and its sample are the same."""
+    return penalties.left(GRID[level - 1], cost) if level and GRID[level - 1] <= 1 else 0.0
+
+
+def _at_least(counts: list[int]) -> list[int]:
+    return list(accumulate(counts[:0:-1]))[::-1]
+
+
+def _samples(value: object) -> array[int]:
+    if not isinstance(value, bytes) or len(value) % SAMPLE_BYTES:
+        raise ValueError(f"samples: an even number of bytes, got {type(value).__name__}")
+    samples = array("H", value)
+    if len(samples) > SAMPLES or any(each >> _LEVEL > len(GRID) for each in samples):
+        raise ValueError(f"{len(samples)} samples, of which some are none, or more than {SAMPLES}")
+    return samples
 
 
 def _number(value: object) -> float:

@@ -1,7 +1,8 @@
 """The layers between a near question and a hit: gates, a verifier, a score, and the least score that is accepted.
 
-Without a folder of `hedgerow cache train` or `calibrate` the score of a pair is its cosine, and whatever raises a doubt
-is refused. With one, a verifier reads both texts, and the score is the share of such pairs that ask the same.
+Without a folder of `hedgerow cache train` or `calibrate` the score of a pair is its cosine. Whatever raises a doubt is
+refused, until verdicts say what that costs. With one, a verifier reads both texts, and the score is the share of such
+pairs that ask the same.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ _UNVERIFIED = Counter(
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A near question. `refused`: why it is no hit whatever its score, for people; empty otherwise."""
+    """A near question. `refused`: why it is no hit whatever its score, for people; empty otherwise. `doubts`: what
+    refuses it unless a tenant's own verdicts say what that costs, in the words of `gates.DOUBTS`."""
 
     score: float = 0.0
     refused: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,8 @@ class ByCosine:
 
     async def judge(self, asked: str, stored: str, tenant: str, similarity: float, deadline: Deadline) -> Judged:
         refused = _difference(asked, stored, tenant, self._unseen)
-        doubts = gates.doubts(asked, stored, tenant, similarity)
-        return Judged(similarity, refused or "".join(doubts[:1]))
+        doubts = () if refused else tuple(gates.doubts(asked, stored, tenant, similarity))
+        return Judged(similarity, refused, doubts)
 
     def close(self) -> None:
         """Nothing runs."""

@@ -89,7 +89,7 @@ class Judging:
             if right is None:
                 outcome = "unclear"
                 return
-            drawn = cache_pb2.Sample(key=sample.key, score=sample.score, accepted=sample.accepted)
+            drawn = cache_pb2.Sample(key=sample.key, score=sample.score, accepted=sample.accepted, doubts=sample.doubts)
             report = cache_pb2.ReportVerdictRequest(tenant=tenant.name, sample=drawn, right=right)
             await self._cache.report(report, _REPORT_S, (*telemetry.propagate(span), whose(tenant.name)))
             outcome = "right" if right else "wrong"

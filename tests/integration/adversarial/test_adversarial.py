@@ -43,7 +43,8 @@ class Lookups:
         similarity = float(a @ b)
         least = self._verdicts.least(None, self._verdicts.threshold)
         judged = await self._verdicts.judge(asked, stored, "acme", similarity, Deadline.never())
-        return not judged.refused and similarity >= least.similarity and judged.score >= least.score
+        refused = judged.refused or judged.doubts
+        return not refused and similarity >= least.similarity and judged.score >= least.score
 
 
 @pytest.fixture(scope="module")

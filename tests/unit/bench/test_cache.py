@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bench import cache
 from bench.cache import synthetic
 from bench.cache.labels import Judged, Labels
-from bench.cache.quality import _Mode
+from bench.cache.quality import Mode
 from bench.cache.rates import Nearest, calibrated
+from bench.cache.traffic import Traffic, divided
 from services.cache.config import CacheSettings
+from services.cache.engines import DIMENSION
 from services.cache.training.pairs import Pair
 from services.cache.vectors import Vector
 from tests.unit.cache.conftest import BagOfWords
@@ -36,18 +43,53 @@ def test_the_loosest_threshold_within_the_limit_is_taken_and_equal_similarities_
 @pytest.mark.parametrize("apart", [True, False])
 async def test_hits_are_counted_over_all_lookups_and_judged_by_the_labels(apart: bool) -> None:
     """The second `b` is the first `a`, word by word, which only the second mode can find."""
-    given = [
+    pairs = [
         Pair("how tall is the tower", "how tall is the tower", True),
         Pair("zebra", "how tall is the tower", True),
         Pair("where is the station", "where is the station", False),
         Pair("apples", "pears and plums", False),
     ]
-    mode = _Mode("pairs", given, apart, lambda line: None)
+    mode = Mode("pairs", pairs, apart, lambda line: None, Traffic())
     told = await mode.measure(CacheSettings(), BagOfWords())
     assert told["found"] == (0.5 if apart else 1)
     assert (told["right"], told["wrong"], told["unlabelled"]) == ((1, 1, 0) if apart else (2, 1, 0))
     assert told["wrong_of_lookups"] == 0.25
     assert told["precision"] == pytest.approx(0.5 if apart else 2 / 3, abs=1e-4)
+
+
+class WideBagOfWords(BagOfWords):
+    """Its vectors have as many numbers as the bench's index."""
+
+    def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
+        rows = super().embed_batch(texts)
+        return [None if row is None else np.pad(row, (0, DIMENSION - len(row))) for row in rows]
+
+
+async def test_what_was_judged_is_in_force_for_what_is_measured() -> None:
+    """Near misses of the default, all of them right: the threshold becomes as loose as it may."""
+    asked = ["how do i", "where can i", "may anybody", "when should people", "who would"]
+    texts = [f"{how} find the {number}th of all keys" for how in asked for number in range(150)]
+    judged = [Pair(text, f"{text} please", True) for text in texts]
+    measured = [Pair(f"{text} here", f"{text} here please", True) for text in texts[:50]]
+    mode = Mode("pairs", measured, True, lambda line: None, Traffic(judged, 600))
+    told = await mode.measure(CacheSettings(similarity_threshold=0.99, verify_share=1), WideBagOfWords())
+    assert isinstance(before := told["before"], dict)
+    assert (before["found"], told["found"]) == (0, 1)
+    assert (told["verdicts"], told["traffic"], told["threshold"]) == (600, 600, 0.75)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=80), st.integers(0, 5))
+def test_no_question_is_both_judged_and_measured(ends: list[tuple[int, int]], seed: int) -> None:
+    given_pairs = [Pair(str(a), str(b), False) for a, b in ends]
+    parts = divided(given_pairs, seed)
+    judged, measured = ({text for pair in part for text in pair[:2]} for part in parts)
+    assert not judged & measured
+    assert sorted([*parts[0], *parts[1]]) == sorted(given_pairs)
+
+
+async def test_verdicts_without_pairs_are_refused() -> None:
+    with pytest.raises(cache.REFUSED, match="verdicts: needs labelled pairs"):
+        await cache.run(lambda line: None, verdicts=5)
 
 
 def test_what_is_drawn_is_the_same_each_time_and_has_neighbours() -> None:

@@ -25,7 +25,7 @@ def told(steps: list[bool | tuple[float, bool, bool]]) -> Record:
 
 def tell(kept: Record, steps: list[bool | tuple[float, bool, bool]]) -> None:
     for step in steps:
-        kept.look_up(step) if isinstance(step, bool) else kept.verify(*step)
+        kept.look_up(step) if isinstance(step, bool) else kept.verify("0", step[0], (), *step[1:])
 
 
 @settings(deadline=None)
@@ -89,7 +89,8 @@ GOOD = told([True, (0.9, True, False)]).row
     [
         ("text", *GOOD[1:]),
         (b"\xff", *GOOD[1:]),
-        (bytes(5_001), *GOOD[1:]),
+        (b"\xff\xff", *GOOD[1:]),
+        (bytes(10_002), *GOOD[1:]),
         (GOOD[0], math.nan, *GOOD[2:]),
         (GOOD[0], b"many", *GOOD[2:]),
         (GOOD[0], 1.0, 2.0, *GOOD[3:]),

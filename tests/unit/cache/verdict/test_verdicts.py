@@ -56,10 +56,11 @@ async def test_by_cosine_the_score_is_the_similarity() -> None:
     assert await judge(verdicts, similarity=0.97) == Judged(0.97)
 
 
-async def test_by_cosine_a_doubt_is_enough() -> None:
+async def test_by_cosine_a_doubt_is_told_beside_the_similarity_and_a_difference_refuses() -> None:
     verdicts = ByCosine(0.9, lambda a, b: "")
     judged = await judge(verdicts, "Who leads Acme in Rome?", "Who leads Acme in Oslo?", 0.97)
-    assert judged.refused == "names differ"
+    assert judged == Judged(0.97, "", ("names differ",))
+    assert (await judge(verdicts, "Who leads Acme 7?", "Who leads Globex 8?", 0.97)).refused == "numbers differ"
 
 
 async def test_by_cosine_a_request_may_have_its_own_threshold() -> None:
