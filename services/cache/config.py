@@ -70,7 +70,7 @@ class CacheSettings(ServiceSettings):
         "tokens that its answer took, how often and how long ago it was used, and its size.",
     )
     max_bytes: int = Field(
-        256 * 1024 * 1024, ge=1, description="Memory of the entries held, in bytes; a small one takes 3.5 KB."
+        256 * 1024 * 1024, ge=1, description="Memory of the entries held, in bytes; a small one takes 3.7 KB."
     )
     max_question_bytes: int = Field(
         limits.QUESTION_BYTES,

@@ -19,7 +19,7 @@ from services.runtime.policy.fair_lru import FairLru
 
 # Of one entry in resident memory, measured where it is dearest, alone in its tenant and its partition: its embedding,
 # an index of its own, its bookkeeping.
-OVERHEAD_BYTES = 3_072
+OVERHEAD_BYTES = 3_328
 
 
 @dataclass(slots=True)

@@ -33,6 +33,9 @@ class Valued(Protocol):
     def size(self) -> int: ...
 
 
+_Place = tuple[float, int, str]  # priority, when it was given, key
+
+
 class GreedyDual:
     """The order of one tenant's values. One that comes with a priority keeps it, and the clock goes on from the lowest
     such: after a restart all is as it was."""
@@ -40,8 +43,8 @@ class GreedyDual:
     def __init__(self) -> None:
         self._clock: float | None = None  # None: nothing has gone, and none came with a priority
         self._ticks = 0
-        self._places: dict[str, tuple[float, int]] = {}
-        self._heap: list[tuple[float, int, str]] = []  # has places of some that are gone, or elsewhere by now
+        self._places: dict[str, _Place] = {}
+        self._heap: list[_Place] = []  # has those of some that are gone, or elsewhere by now
 
     def __len__(self) -> int:
         return len(self._places)
@@ -67,17 +70,17 @@ class GreedyDual:
 
     def next_to_go(self) -> str:
         """The one with the lowest priority: the clock goes on as if it went."""
-        while self._places.get(self._heap[0][2]) != self._heap[0][:2]:
+        while self._places.get(self._heap[0][2]) is not self._heap[0]:
             heapq.heappop(self._heap)
         self._clock, _, key = self._heap[0]
         return key
 
     def _place(self, key: str, priority: float) -> None:
         self._ticks += 1  # of those with the same priority, the least recently used goes
-        place = self._places[key] = priority, self._ticks
-        heapq.heappush(self._heap, (*place, key))
-        if len(self._heap) > 2 * len(self._places) + 16:
-            self._heap = [(*place, key) for key, place in self._places.items()]
+        place = self._places[key] = priority, self._ticks, key
+        heapq.heappush(self._heap, place)
+        if len(self._heap) > 2 * len(self._places):
+            self._heap = list(self._places.values())
             heapq.heapify(self._heap)
 
 

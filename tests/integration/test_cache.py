@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import sqlite3
 from pathlib import Path
@@ -18,6 +19,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.cache import conversion, engines
 from services.cache.database import Database
 from tests.integration.cache_process import StartCache, failing_start, lookup, store
+from tests.waiting import until
 
 CAPITAL = "What is the capital of France?"
 REWORDED = "Tell me the capital of France."
@@ -109,7 +111,8 @@ async def test_invalidations_are_seen_by_lookups_and_by_watchers(start_cache: St
 async def test_what_was_verified_of_a_tenant_is_known_after_a_restart_and_not_where_another_default_is_set(
     start_cache: StartCache, tmp_path: Path
 ) -> None:
-    settings = {"database": tmp_path / "cache.db", "verify_share": 1}
+    folder = tmp_path / "kept"
+    settings = {"database": folder / "cache.db", "verify_share": 1, "sweep_interval_ms": 10}
 
     async def threshold(cache: cache_pb2_grpc.CacheServiceStub, tenant: str) -> float:
         return (await cache.GetStats(cache_pb2.GetStatsRequest(tenant=tenant))).threshold
@@ -120,14 +123,30 @@ async def test_what_was_verified_of_a_tenant_is_known_after_a_restart_and_not_wh
         await cache.ReportVerdict(cache_pb2.ReportVerdictRequest(tenant="acme", sample=sample))
     known = await threshold(cache, "acme")
     assert known > await threshold(cache, "globex")
-    assert await process.stop() == 0
+    await until(lambda: asyncio.to_thread(samples_on_disk, folder, tmp_path / "copy", "acme"), holds=lambda n: n == 60)
+    process.signal(signal.SIGKILL)
+    await process.stop()
     process, cache = await start_cache(**settings)
     assert await threshold(cache, "acme") == known
     assert await threshold(cache, "globex") < known
     assert (await cache.GetStats(cache_pb2.GetStatsRequest())).verified_wrong == 60
-    await process.stop()
+    assert await process.stop() == 0
     _, cache = await start_cache(**settings, similarity_threshold=0.9)
     assert await threshold(cache, "acme") == 0.9
+
+
+def samples_on_disk(folder: Path, copy: Path, tenant: str) -> int:
+    """How many samples of a tenant a copy of the disk has."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy)
+    file = sqlite3.connect(copy / "cache.db")
+    try:
+        row = file.execute("SELECT length(samples) FROM verified WHERE tenant = ?", (tenant,)).fetchone()
+    except sqlite3.Error:  # copied while it was written
+        return 0
+    finally:
+        file.close()
+    return int(row[0]) if row else 0
 
 
 async def test_an_answer_that_was_begun_before_an_invalidation_never_comes_back(
