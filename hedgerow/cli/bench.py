@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Mapping
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,12 @@ from hedgerow.cli import options
 _ROOT = Path(__file__).parents[2]
 
 
+class Peer(StrEnum):
+    """Other people's caches."""
+
+    GPTCACHE = "gptcache"
+
+
 def bench(
     name: Annotated[str, typer.Argument(help="Which one. Without it, the names are listed.")] = "",
     as_json: options.AsJson = False,
@@ -23,6 +30,12 @@ def bench(
     pairs: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, metavar="FILE", help="For `cache`: labelled pairs, .jsonl.gz."),
+    ] = None,
+    lookups: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --pairs: so many of them, drawn the same each time.")
+    ] = None,
+    peer: Annotated[
+        Peer | None, typer.Option(help="With --pairs: who looks the same questions up, beside the cache.")
     ] = None,
 ) -> None:
     """Measure something, and print the figures. Progress goes to stderr.
@@ -32,6 +45,7 @@ def bench(
       hedgerow bench
       hedgerow bench overhead --json
       hedgerow bench cache --entries 1000000
+      hedgerow bench cache --pairs pairs.jsonl.gz --lookups 2000 --peer gptcache
     """
     from hedgerow.cli.failures import fail
 
@@ -44,7 +58,7 @@ def bench(
     elif name not in known:
         fail(f"no bench {name}; there are: {', '.join(known)}")
     else:
-        given = {"entries": entries, "pairs": pairs}
+        given = {"entries": entries, "pairs": pairs, "lookups": lookups, "peer": peer and peer.value}
         _run(name, as_json, {option: value for option, value in given.items() if value is not None})
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from bench.cache import synthetic
+from bench import cache as cache_bench
+from bench.cache import gptcache, synthetic
 from bench.cache.labels import Judged, Labels
-from bench.cache.quality import _Mode
+from bench.cache.quality import _Mode, _some
 from bench.cache.rates import Nearest, calibrated
 from services.cache.config import CacheSettings
-from services.cache.training.pairs import Pair
+from services.cache.training.pairs import BadPairs, Pair
 from services.cache.vectors import Vector
 from tests.unit.cache.conftest import BagOfWords
 
@@ -48,6 +51,31 @@ async def test_hits_are_counted_over_all_lookups_and_judged_by_the_labels(apart:
     assert (told["right"], told["wrong"], told["unlabelled"]) == ((1, 1, 0) if apart else (2, 1, 0))
     assert told["wrong_of_lookups"] == 0.25
     assert told["precision"] == pytest.approx(0.5 if apart else 2 / 3, abs=1e-4)
+
+
+async def test_a_peer_is_judged_by_the_same_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look_up(stored: Sequence[str], asked: Sequence[str], *_: object) -> gptcache.Looked:
+        assert (list(stored), list(asked)) == (["a", "b", "c"], ["x", "y", "z"])
+        return gptcache.Looked([0, 2, None], [1.0, 2.0, 3.0])
+
+    monkeypatch.setattr(gptcache, "look_up", look_up)
+    given = [Pair("a", "x", True), Pair("b", "y", True), Pair("c", "z", False)]
+    told = await _Mode("gptcache", given, False, lambda line: None).measure_peer(CacheSettings())
+    assert (told["found"], told["right"], told["wrong"], told["unlabelled"]) == (0.5, 1, 0, 1)
+    assert told["ms"] == {"whole": {"p50": 2.0, "p95": 2.9, "p99": 2.98}}
+
+
+def test_lookups_are_drawn_the_same_each_time_and_in_their_order() -> None:
+    given = [Pair(str(number), "b", False) for number in range(100)]
+    some = _some(given, 10)
+    assert some == _some(given, 10) == sorted(some, key=lambda pair: int(pair.a))
+    assert len(some) == 10
+    assert _some(given, None) == _some(given, 1_000) == given
+
+
+async def test_options_that_need_pairs_are_refused_without() -> None:
+    with pytest.raises(BadPairs, match="--lookups and --peer: with --pairs"):
+        await cache_bench.run(lambda line: None, peer="gptcache")
 
 
 def test_what_is_drawn_is_the_same_each_time_and_has_neighbours() -> None:
