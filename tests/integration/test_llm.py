@@ -445,6 +445,16 @@ async def test_an_answer_whose_grammar_breaks_on_the_way_is_not_called_whole(ser
     assert chat_pb2.FINISH_REASON_INTERRUPTED in reasons
 
 
+async def test_a_grammar_that_keeps_too_much_open_ends_the_answer_before_it_holds_up_the_engine(
+    service: Service,
+) -> None:
+    ambiguous = chat_pb2.ResponseFormat(grammar="start: a\na: a a | /[a-zA-Z .,]/\n")
+    text, finish = await service.answer(ask(STORY, ambiguous, max_tokens=1_000))
+    assert finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
+    assert 0 < len(text) <= 600  # each letter may belong to as many readings as there were before it
+    assert (await service.ask(FRANCE))[1].reason == chat_pb2.FINISH_REASON_STOP
+
+
 async def test_one_tenants_constraints_hold_up_nobody_else(service: Service) -> None:
     async with flooding(service, "a") as codes:
         beside = [await first_text_s(service, "b") for _ in range(40)]
