@@ -43,8 +43,10 @@ class Options(TypedDict, total=False):
     top_p: float | None
     stop: str | Sequence[str]  # strings that end the answer and are not part of it
     seed: int | None
-    json_schema: str | Mapping[str, Any] | None  # the answer is made to match; excludes `regex`
+    json_schema: str | Mapping[str, Any] | None  # the answer is made to match; one at most of these four
     regex: str | None  # the whole answer is made to match
+    choice: Sequence[str] | None  # the answer is one of these texts
+    grammar: str | None  # the whole answer is made to be of it; in Lark's notation, or GBNF
     cache: Literal["use", "bypass"]
     min_similarity: float | None  # the least cosine similarity for a semantic hit, 0.5 to 1; 1 turns them off
     first_token_budget_ms: int | None  # the most time to the first text

@@ -68,6 +68,8 @@ def generate_request(
     seed: int | None = None,
     json_schema: str | Mapping[str, Any] | None = None,
     regex: str | None = None,
+    choice: Sequence[str] | None = None,
+    grammar: str | None = None,
     cache: str = "use",
     min_similarity: float | None = None,
     first_token_budget_ms: int | None = None,
@@ -95,8 +97,6 @@ def generate_request(
     guard: Mapping[GuardedThing, str] = MappingProxyType({}),
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
-    if json_schema is not None and regex is not None:
-        raise invalid("response_format", "one of json_schema and regex", "both")
     request = pb.GenerateRequest(tier=_TIERS[one_of("tier", tier, _TIERS)] if tier else None)
     for index, message in enumerate(_turns(messages, system, spoken or audio is not None)):
         role = _ROLES[one_of(f"messages[{index}].role", message.role, _ROLES)]
@@ -118,7 +118,7 @@ def generate_request(
         set_fields(request.sampling.logit_bias.add(), f"logit_bias[{token}].", token=token, bias=bias)
     with _field("stop"):
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
-    set_fields(request.response_format, "", json_schema=_as_json(json_schema), regex=regex)
+    _set_format(request, choice, json_schema=_as_json(json_schema), regex=regex, grammar=grammar)
     request.cache.bypass = _CACHE[one_of("cache", cache, _CACHE)]
     set_fields(request.cache, "", min_similarity=min_similarity)
     if cascade is not None:
@@ -133,6 +133,17 @@ def generate_request(
         set_fields(request.guard, "guard.", **{one_of("guard", thing, _GUARDED): chosen})
     _set_prompt(request, diet, whole=whole, system=system_prompt)
     return request
+
+
+def _set_format(request: pb.GenerateRequest, choice: Sequence[str] | None, **texts: str | None) -> None:
+    named = [name for name, value in {**texts, "choice": choice}.items() if value is not None]
+    if len(named) > 1:
+        raise invalid("response_format", "one of json_schema, regex, choice and grammar", " and ".join(named))
+    set_fields(request.response_format, "", **texts)
+    if choice is not None:
+        with _field("choice"):
+            request.response_format.choice.values.extend([choice] if isinstance(choice, str) else choice)
+            request.response_format.choice.SetInParent()
 
 
 def _set_turn(turn: chat_pb2.Message, path: str, message: Message) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from hedgerow.chat.v1.chat_pb2 import ResponseFormat
+from hedgerow.chat.v1.chat_pb2 import Choice, ResponseFormat
 
 STRING = {"type": "string"}
 
@@ -35,6 +35,10 @@ COSTLY: tuple[Callable[[int], ResponseFormat], ...] = (
     lambda number: ResponseFormat(regex=rf"((((\w+)+)+)+)+{number}"),
     lambda number: ResponseFormat(regex=f"((([a-z]{{0,9}}){{0,9}}){{0,9}}){{0,9}}{number}"),
     lambda number: ResponseFormat(regex=f"([a-z]{{1,{40 + number % 30}}}){{1,70}}"),
+    lambda number: ResponseFormat(grammar=f'start: a\na: a a | /[a-z]/ | "{number}"\n'),
+    lambda number: ResponseFormat(grammar=f'start: s\ns: s s s | s s | /[a-z]/ | "{number}" |\n'),
+    lambda number: ResponseFormat(grammar=f'start: %json {{"multipleOf": {1_000_003 + number}}}\n'),
+    lambda number: ResponseFormat(grammar=f'start: (("a" | "{number}"){{1,1000}}){{1,1000}}\n'),
 )
 
 # What it refuses.
@@ -50,6 +54,8 @@ WRONG: tuple[Callable[[int], ResponseFormat], ...] = (
     lambda number: as_schema({"$ref": f"http://127.0.0.1/{number}"}),
     lambda number: ResponseFormat(regex=f"(((a{{99}}){{99}}){{99}}){{{number + 99}}}"),
     lambda number: ResponseFormat(regex="(" * 100_000 + str(number)),
+    lambda number: ResponseFormat(grammar=f"start: {number}" + "x" * 1_000_000),
+    lambda number: ResponseFormat(choice=Choice(values=[str(number)] * 2)),
 )
 
 

@@ -3,6 +3,7 @@
 `--pairs FILE.jsonl.gz`: hits of the cache as it ships, alone and in the presence of all others, beside cosine alone.
 `--verdicts N` besides: half of the pairs are traffic of which N candidates are judged by their labels, and the other
 half is measured before and after.
+`--lookups N` takes so many of them, and `--peer gptcache` has GPTCache look the same ones up, with all others present.
 `--entries N` (100,000 where nothing is said): building, searching, changing and restarting with so many entries. Their
 vectors are synthetic: clusters drawn around real embeddings of generated questions.
 """
@@ -17,21 +18,29 @@ from rich.console import Group
 from rich.table import Table
 
 from bench.cache import quality, scale
+from bench.cache.gptcache import GptCacheFailed
+from bench.environments import NotInstalled
+from services.cache.conversion import NoModel
 from services.cache.training.pairs import BadPairs
 
-REFUSED = BadPairs  # what is wrong with what was asked for, to be told without a traceback
+REFUSED = (BadPairs, NoModel, NotInstalled, GptCacheFailed)  # to be told without a traceback
 Progress = Callable[[str], None]
 
 
 async def run(
-    progress: Progress, entries: int | None = None, pairs: Path | None = None, verdicts: int = 0
+    progress: Progress,
+    entries: int | None = None,
+    pairs: Path | None = None,
+    verdicts: int = 0,
+    lookups: int | None = None,
+    peer: str | None = None,
 ) -> dict[str, object]:
-    """Measure one or both, in this process. Raises `BadPairs`."""
-    if verdicts and not pairs:
-        raise BadPairs("verdicts: needs labelled pairs to be judged by, got none")
+    """Measure one or both, in this process; a `peer` in one of its own. Raises `REFUSED`."""
     result: dict[str, object] = {}
+    if (given := verdicts or lookups or peer) and not pairs:
+        raise BadPairs(f"--verdicts, --lookups and --peer: with --pairs FILE.jsonl.gz, got {given} without")
     if pairs:
-        result["pairs"] = await quality.measure(pairs, progress, verdicts)
+        result["pairs"] = await quality.measure(pairs, progress, verdicts, lookups, peer)
     if entries or not pairs:
         result["entries"] = await scale.measure(entries or 100_000, progress)
     return result
@@ -50,14 +59,14 @@ def _pairs(told: Mapping[str, Any]) -> Table:
     table = Table(title=title)
     for column in ("", "found", "wrong of lookups", "95%", "precision", "unlabelled", "p50 ms", "p99 ms"):
         table.add_column(column, justify="right" if column else "left")
-    for name in ("alone", "together"):
+    for name in filter(told.__contains__, ("alone", "together", "gptcache")):
         row = told[name]
         if "before" in row:
             table.add_row(f"{name}, before", *_rates(row["before"]))
         after = f" after {row['verdicts']:,} verdicts, at {row['threshold']:.3f}" if "before" in row else ""
         times = (f"{row['ms']['whole'][key]:.1f}" for key in ("p50", "p99"))
         table.add_row(name + after, *_rates(row), *times)
-        for oracle, best in row["cosine_alone_oracle"].items():
+        for oracle, best in row.get("cosine_alone_oracle", {}).items():
             cells = (f"{best['found']:.3f}", f"{best['wrong_of_lookups']:.2%}")
             table.add_row(f"  cosine alone from {best['threshold']:.3f}, oracle {oracle.replace('_', ' ')}", *cells)
     return table

@@ -8,6 +8,7 @@ before and after it.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.cache import parts
+from bench.cache import gptcache, parts
 from bench.cache.labels import Judged, Labels
 from bench.cache.rates import Nearest, calibrated
 from bench.cache.traffic import Traffic, divided
@@ -36,13 +37,23 @@ _AT_ONCE = 64  # stores, and questions that are compared with all others
 _TTL_MS = 24 * 60 * 60 * 1000
 _ORACLE = 0.01  # wrong hits of all lookups
 _TENANT = "bench"
+_SEED = 5
 Progress = Callable[[str], None]
 
 
-async def measure(path: Path, progress: Progress, verdicts: int = 0, seed: int = 0) -> dict[str, object]:
-    """What is found and what of it is wrong, alone and together; with `verdicts`, of the pairs that are no traffic,
-    before and after at most so many verdicts on those that are. Raises `BadPairs`. Two minutes for 20,000 pairs."""
-    given = pairs.read(path)
+async def measure(
+    path: Path,
+    progress: Progress,
+    verdicts: int = 0,
+    lookups: int | None = None,
+    peer: str | None = None,
+    seed: int = 0,
+) -> dict[str, object]:
+    """What is found and what of it is wrong, alone and together, and by GPTCache where that is the `peer`; with
+    `verdicts`, of the pairs that are no traffic, before and after at most so many verdicts on those that are. Raises
+    `BadPairs`, and for a peer what `gptcache.look_up` raises. Two minutes for 20,000 pairs; `lookups` takes so many of
+    them."""
+    given = _some(pairs.read(path), lookups)
     share = 1.0 if verdicts else 0.0
     settings = CacheSettings(database="", max_entries=max(len(given), CacheSettings().max_entries), verify_share=share)
     engine = await asyncio.to_thread(parts.load, settings)
@@ -54,7 +65,17 @@ async def measure(path: Path, progress: Progress, verdicts: int = 0, seed: int =
         mode = Mode(name, measured, apart, progress, Traffic(judged, verdicts))
         result[name] = await mode.measure(settings, engine)
         progress(f"{name}: {result[name]}")
+    if peer:
+        result[peer] = await Mode(peer, measured, False, progress, Traffic()).measure_peer(settings)
+        progress(f"{peer}: {result[peer]}")
     return result
+
+
+def _some(given: list[Pair], lookups: int | None) -> list[Pair]:
+    """So many of them, the same each time."""
+    if lookups is None or lookups >= len(given):
+        return given
+    return [given[number] for number in sorted(random.Random(_SEED).sample(range(len(given)), lookups))]
 
 
 class Mode:
@@ -91,6 +112,14 @@ class Mode:
         oracles = {"at_1_percent_wrong": _ORACLE, "at_the_same_error": told["wrong"] / len(hits)}
         cosine = {name: calibrated(nearest, share) for name, share in oracles.items()}
         return {**told, **learnt, "ms": times, "cosine_alone_oracle": cosine}
+
+    async def measure_peer(self, settings: CacheSettings) -> dict[str, object]:
+        """The same for GPTCache, which has no partitions."""
+        stored, asked = [pair.a for pair in self._pairs], [pair.b for pair in self._pairs]
+        looked = await gptcache.look_up(stored, asked, settings, self._progress)
+        found = zip(looked.hits, asked, strict=True)
+        hits = [None if hit is None else self._labels.judge(stored[hit], each) for hit, each in found]
+        return {**self._told(hits), "ms": {"whole": percentiles(looked.ms, 2)}}
 
     async def _store(self, answers: Answers) -> None:
         self._progress(f"{self._name}: storing {len(self._stored)} questions")

@@ -56,6 +56,8 @@ def ask(
     whole: options.Whole = False,
     system_prompt: options.SystemPrompt = None,
     schema: options.Schema = None,
+    choice: options.Choice = None,
+    grammar: options.Grammar = None,
     repair: options.Repair = False,
     tool: options.Tools = None,
     tool_choice: options.ToolChoice = None,
@@ -76,9 +78,9 @@ def ask(
     of its slice of the budget. Then comes what was heard and seen, and what the gateway's policies did, if anything.
     Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
 
-    With --schema, the answer is JSON that matches, or an error; with --repair the model is asked once more where it
-    does not. An answer that is replaced, by that or by --at-once, is followed by the other one; in a file there is the
-    last one alone.
+    With --schema, the answer is JSON that matches, or an error, and with --choice one of the texts; with --repair the
+    model is asked once more where it is not. With --grammar, the engine writes nothing else. An answer that is
+    replaced, by --repair or by --at-once, is followed by the other one; in a file there is the last one alone.
 
     With --tool FILE, the model may call what you offer: the calls are shown below the answer, and are in the object of
     --json.
@@ -97,6 +99,7 @@ def ask(
       hedgerow ask --json - < question.txt | jq .finish_reason
       hedgerow ask --image shape.png "Which shape is in the image?"
       hedgerow ask --schema '{"type": "object", "properties": {"sum": {"type": "integer"}}}' "What is 2 plus 3?"
+      hedgerow ask --choice yes --choice no "Is Paris in France?"
       hedgerow ask --tool clock.json --tool-choice required "What time is it in Oslo?"
       hedgerow ask --tool 'weather={"city": "Oslo"}' --collection manual "Do I need the winter tyres?"
       hedgerow ask --mcp files --tool weather --agent "What changed since yesterday?"
@@ -126,6 +129,8 @@ def ask(
         "whole": whole,
         "system_prompt": system_prompt,
         "json_schema": options.json_text(schema, "--schema") if schema else None,
+        "choice": choice or None,
+        "grammar": options.text_of(grammar, "--grammar") if grammar else None,
         "tools": options.own_tools(tool),
         "mesh_tools": options.mesh_tools(tool, mcp, collection, agent=agent),
         "tool_choice": tool_choice,

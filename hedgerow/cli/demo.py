@@ -189,6 +189,7 @@ async def _run(folder: Path, console: Console) -> list[str] | None:
 async def _play(specs: list[ServiceSpec], folder: Path, base_url: str, console: Console) -> list[str]:
     """Start them, and ask. Returns what fell short."""
     from hedgerow import AsyncClient, AsyncCollectionClient
+    from hedgerow.cli.demo_agent import ask_an_agent
     from hedgerow.cli.demo_tools import GUIDE, GUIDE_NAME
     from launcher.progress import Progress, started
 
@@ -199,6 +200,7 @@ async def _play(specs: list[ServiceSpec], folder: Path, base_url: str, console: 
         async with AsyncCollectionClient(next(spec.address for spec in specs if spec.name == "cache")) as collections:
             await collections.put("guide", GUIDE_NAME, GUIDE)
         shortfalls = [await _ask(client, step, console) for step in STEPS]
+        shortfalls.append(await ask_an_agent(client, console))
         shortfalls.append(await _ask_as_others_do(base_url, console))
         return [shortfall for shortfall in shortfalls if shortfall]
 

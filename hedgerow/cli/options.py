@@ -106,6 +106,14 @@ Whole = Annotated[
 Schema = Annotated[
     str | None, typer.Option(metavar="JSON|FILE", help="A JSON Schema, or a file with one: the answer matches it.")
 ]
+Choice = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="A text that the answer may be, and it is one of them. Given several times."),
+]
+Grammar = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, metavar="FILE", help="A grammar, Lark's or GBNF: the answer is of it."),
+]
 Tools = Annotated[
     list[str] | None,
     typer.Option(
@@ -201,6 +209,14 @@ def json_text(given: str, option: str) -> str:
         wanted = "a JSON object, or a file with one"
         raise typer.BadParameter(f"{wanted}, got {given}: {error}", param_hint=option) from None
     return text
+
+
+def text_of(file: Path, option: str) -> str:
+    """The text of a file that an option names."""
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"a text file in UTF-8, got {file}: {error}", param_hint=option) from None
 
 
 def is_mesh_tool(given: str) -> bool:

@@ -13,7 +13,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.collection.v1 import collection_pb2
 from hedgerow.tool.v1 import tool_pb2
-from services.cache import engines, metrics, stores
+from services.cache import device, engines, metrics, stores
 from services.cache.answers import Answers
 from services.cache.collections.behind import EmbedderBehind
 from services.cache.collections.collections import Collections
@@ -23,6 +23,7 @@ from services.cache.collections.settings import MOST_TOKENS
 from services.cache.collections.tools import ToolServicer
 from services.cache.config import CacheSettings
 from services.cache.conversion import NoModel
+from services.cache.device import Device, NoDevice
 from services.cache.embedding import Embedder
 from services.cache.entries import Entries
 from services.cache.errors import DatabaseRefused
@@ -47,12 +48,14 @@ _log = logging.getLogger("services.cache")
 @asynccontextmanager
 async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDescriptor, Servicer]]:
     """A cache that is loaded from its store and warm."""
+    gathering = _device(settings)
     engine = await _engine(settings)
     judges = _verdicts(settings, engine)
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
     made_by = verdicts.made_by(settings.verdict, judges.threshold, engine) if settings.verify_share else ""
     thresholds = Thresholds(judges.threshold, settings.max_wrong, made_by)
-    memory = Memory(entries, VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue), thresholds)
+    index, watchers = VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue)
+    memory = Memory(entries, index, watchers, thresholds, gathering)
     open_store = stores.opener(settings.store_used)
     async with open_store(settings, memory, engine.name, _now_ms) as store:
         embedder = Embedder(engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
@@ -110,6 +113,15 @@ async def _engine(settings: CacheSettings) -> engines.Engine:
     try:
         return await asyncio.to_thread(_load, settings, settings.max_embedded_tokens)
     except NoModel as error:
+        _log.error("%s", error)
+        raise SystemExit(2) from None
+
+
+def _device(settings: CacheSettings) -> Device:
+    """What large partitions are gathered on. Ends the process with 2 where it is not there."""
+    try:
+        return device.load(settings.index_device)
+    except NoDevice as error:
         _log.error("%s", error)
         raise SystemExit(2) from None
 

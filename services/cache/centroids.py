@@ -9,15 +9,16 @@ from __future__ import annotations
 import faiss
 import numpy as np
 
+from services.cache.device import CPU, Device
 from services.cache.lists import Rows
 
 _ROUNDS = 10
 
 
-def centroids(sample: Rows, count: int) -> Rows:
+def centroids(sample: Rows, count: int, device: Device = CPU) -> Rows:
     """At most `count` centroids of unit length, of as many vectors or more."""
     coarse = faiss.IndexFlatIP(sample.shape[1])
-    coarse.add(_clusters(sample, max(1, round(count**0.5))))
+    coarse.add(_clusters(sample, max(1, round(count**0.5)), device))
     _, nearest = coarse.search(sample, 1)
     found: list[Rows] = []
     seen = made = 0
@@ -26,13 +27,14 @@ def centroids(sample: Rows, count: int) -> Rows:
         seen += len(part)
         wanted = min(round(count * seen / len(sample)) - made, len(part))
         if wanted > 0:
-            found.append(_clusters(part, wanted))
+            found.append(_clusters(part, wanted, device))
             made += wanted
     return np.concatenate(found)
 
 
-def _clusters(rows: Rows, count: int) -> Rows:
-    kmeans = faiss.Kmeans(rows.shape[1], count, niter=_ROUNDS, spherical=True, min_points_per_centroid=1)
+def _clusters(rows: Rows, count: int, device: Device) -> Rows:
+    how = {"niter": _ROUNDS, "spherical": True, "min_points_per_centroid": 1, "gpu": int(device.gpu)}
+    kmeans = faiss.Kmeans(rows.shape[1], count, **how)
     kmeans.train(rows)
     assert kmeans.centroids is not None
     return kmeans.centroids

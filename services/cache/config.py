@@ -117,6 +117,11 @@ class CacheSettings(ServiceSettings):
     model_cache: Path = Field(
         Path("~/.cache/hedgerow"), description="Without a `model`: folder that keeps the one made between starts."
     )
+    index_device: Literal["cpu", "cuda"] = Field(
+        "cpu",
+        description="What gathers the vectors of a large partition around centroids: this machine's cores, or its "
+        "first NVIDIA GPU, with `hedgerow[cache-cuda]` in the place of `[cache]`. Searches run on one core either way.",
+    )
     max_embedded_tokens: int = Field(
         128,
         ge=8,

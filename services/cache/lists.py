@@ -15,6 +15,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from services.cache.device import CPU, Device
+
 Vector = NDArray[np.float32]  # shape (dimension,), unit length
 Ids = NDArray[np.int64]
 Rows = NDArray[np.float32]  # shape (count, dimension)
@@ -30,10 +32,10 @@ _AT_ONCE = 2_048  # vectors of a block: copying them takes less than a milliseco
 class Lists:
     """Vectors by id. Used by one thread at a time."""
 
-    def __init__(self, dimension: int, centroids: Rows | None = None):
-        """One list, or one for each centroid; centroids have unit length."""
+    def __init__(self, dimension: int, centroids: Rows | None = None, device: Device = CPU):
+        """One list, or one for each centroid, which `device` compares vectors with; centroids have unit length."""
         self._dimension = dimension
-        around = _origin(dimension) if centroids is None else _around(centroids)
+        around = _origin(dimension) if centroids is None else device.placed(_around(centroids))
         kind, metric = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
         # FAISS's Python layer keeps a reference from the index to the centroids, so both live equally long.
         self._index = faiss.IndexIVFScalarQuantizer(around, dimension, around.ntotal, kind, metric, False)

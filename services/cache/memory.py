@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from services.cache.device import CPU, Device
 from services.cache.entries import Entries, Entry
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.rebuild import Rebuilds
@@ -56,11 +57,18 @@ class Arriving:
 class Memory:
     """The entries held, which may be searched by meaning, and what was verified. `close` ends its threads."""
 
-    def __init__(self, entries: Entries, vectors: VectorIndex, watchers: Watchers, thresholds: Thresholds):
+    def __init__(
+        self,
+        entries: Entries,
+        vectors: VectorIndex,
+        watchers: Watchers,
+        thresholds: Thresholds,
+        device: Device = CPU,
+    ):
         self.entries, self.watchers, self.thresholds, self.stats = entries, watchers, thresholds, Stats()
         self._vectors = vectors
         self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=scan_on_one_core)
-        self._rebuilds = Rebuilds(self._vectors_thread)
+        self._rebuilds = Rebuilds(self._vectors_thread, device)
         self._arriving: set[Arriving] = set()
         self.overflowed = False  # something had to leave for lack of room
 

@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from services.cache.centroids import centroids
+from services.cache.device import CPU, Device
 from services.cache.lists import Block, Lists
 from services.cache.partition import Partition
 from services.cache.priority import give_way
@@ -33,8 +34,8 @@ _REMOVED_AT_ONCE = 500  # in a step
 class Rebuilds:
     """Makes lists anew for one partition after the other. `vectors_thread` has one thread."""
 
-    def __init__(self, vectors_thread: Executor):
-        self._vectors_thread = vectors_thread
+    def __init__(self, vectors_thread: Executor, device: Device = CPU):
+        self._vectors_thread, self._device = vectors_thread, device
         self._thread = ThreadPoolExecutor(1, "rebuild", initializer=_begin)
         self._closing = False
 
@@ -82,7 +83,7 @@ class Rebuilds:
             return Lists(partition.dimension)
         every = max(1, held // (_PER_LIST * count))
         sample = np.concatenate([rows for _, rows in self._blocks(sealed, every)]).astype(np.float32)
-        return Lists(partition.dimension, centroids(sample, count))
+        return Lists(partition.dimension, centroids(sample, count, self._device), self._device)
 
     def _blocks(self, sealed: Sequence[Lists], every: int = 1) -> Iterator[Block]:
         return self._steps(lambda: chain.from_iterable(lists.blocks(every) for lists in sealed))

@@ -191,6 +191,9 @@ class Act(Enum):
         Policy.CASCADE, "kept", "It was streamed at once, and stays: the better model's did not come.", "`cascade`"
     )
     FORM_VALID = Said(Policy.FORM, "valid", "The answer matches `response_format`.", "`response_format.check_ms`")
+    FORM_HELD = Said(
+        Policy.FORM, "held", "Its engine has held it to a grammar, which nobody checks afterwards.", "`response_format`"
+    )
     FORM_REPAIRED = Said(
         Policy.FORM,
         "repaired",

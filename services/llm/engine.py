@@ -81,10 +81,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What the whole answer must match. `value` is a JSON Schema, as text, or a regular expression; or a grammar, which
-    no request has."""
+    """What the whole answer must match. `value` is a JSON Schema, as text, a regular expression, the texts of a choice
+    as a JSON array, or a grammar."""
 
-    kind: Literal["json_schema", "regex", "json_object", "grammar"]
+    kind: Literal["json_schema", "regex", "json_object", "choice", "grammar"]
     value: str = ""
     field: str = "response_format"  # of the request
 
@@ -175,6 +175,8 @@ class Feature(Enum):
     LOGIT_BIAS = "logit_bias"
     IMAGES = "images"
     AUDIO = "audio"
+    CHOICE = "choice"
+    GRAMMAR = "grammar"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from services.llm.engine import Feature, Message, Model, Request
 from services.runtime.errors import NotSupported
 
 _PARTS = {"image": Feature.IMAGES, "audio": Feature.AUDIO}
+_CONSTRAINTS = {"choice": Feature.CHOICE, "grammar": Feature.GRAMMAR}
 
 
 def check(request: Request, model: Model) -> None:
@@ -31,6 +32,8 @@ def _of_request(request: Request) -> Iterator[tuple[str, Feature]]:
         yield "sampling.top_logprobs", Feature.LOGPROBS
     if request.sampling.logit_bias:
         yield "sampling.logit_bias", Feature.LOGIT_BIAS
+    if request.constraint and request.constraint.kind in _CONSTRAINTS:
+        yield f"response_format.{request.constraint.kind}", _CONSTRAINTS[request.constraint.kind]
 
 
 def _of_message(message: Message) -> Iterator[tuple[str, Feature]]:

@@ -6,6 +6,7 @@ Source: https://platform.openai.com/docs/api-reference/chat/create
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,7 +61,7 @@ def to_body(
         "logit_bias": {str(token): bias for token, bias in sampling.logit_bias} or None,
         "logprobs": sampling.top_logprobs is not None or None,
         "top_logprobs": sampling.top_logprobs,
-        "response_format": _to_response_format(request.constraint) if request.constraint else None,
+        **(_to_format(request.constraint) if request.constraint else {}),
     }
     return {
         "model": model,
@@ -141,12 +142,17 @@ def _to_choice(choice: ToolChoice) -> Any:
     return {"type": "function", "function": {"name": choice.name}} if choice.mode == "named" else choice.mode
 
 
-def _to_response_format(constraint: Constraint) -> dict[str, Any]:
+def _to_format(constraint: Constraint) -> dict[str, Any]:
+    """The field that has it. A choice and a grammar, which a provider has only by its settings, are in vLLM's own."""
     match constraint.kind:
         case "json_object":
-            return {"type": "json_object"}
+            return {"response_format": {"type": "json_object"}}
         case "json_schema":
-            schema = read_schema(constraint.value)
-            return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+            named = {"name": "answer", "strict": True, "schema": read_schema(constraint.value)}
+            return {"response_format": {"type": "json_schema", "json_schema": named}}
+        case "choice":
+            return {"structured_outputs": {"choice": json.loads(constraint.value)}}
+        case "grammar":
+            return {"structured_outputs": {"grammar": constraint.value}}
         case other:
             raise InvalidInput("response_format", "json_schema or json_object, with this engine", other)

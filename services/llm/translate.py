@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Literal
 
@@ -50,6 +51,8 @@ FEATURES = {
     Feature.LOGIT_BIAS: llm_pb2.FEATURE_LOGIT_BIAS,
     Feature.IMAGES: llm_pb2.FEATURE_IMAGES,
     Feature.AUDIO: llm_pb2.FEATURE_AUDIO,
+    Feature.CHOICE: llm_pb2.FEATURE_CHOICE,
+    Feature.GRAMMAR: llm_pb2.FEATURE_GRAMMAR,
 }
 
 
@@ -124,6 +127,10 @@ def _to_constraint(response_format: chat_pb2.ResponseFormat) -> Constraint | Non
             return Constraint("regex", response_format.regex)
         case "json_object" if response_format.json_object:
             return Constraint("json_object")
+        case "choice":
+            return Constraint("choice", json.dumps(list(response_format.choice.values), ensure_ascii=False))
+        case "grammar":
+            return Constraint("grammar", response_format.grammar)
     return None
 
 

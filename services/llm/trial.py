@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 _STEPS = 16  # tokens that a grammar is followed for: what is too much for the parser shows at the first choices
+ROW_ITEMS = 500  # ways to read on that a grammar may keep open at once; a token takes up to the square of them
 _MORE_BYTES = 512 * 1024 * 1024  # that a fork may have beyond what it began with
 
 
@@ -98,19 +99,19 @@ def _limit(cpu_s: float) -> None:
 
 def _make(constraint: dict[str, str], terms: Terms, tokenizer: Any) -> tuple[Any, str]:
     """As vLLM's `guidance` backend makes it; else the reason why not."""
-    from llguidance import LLMatcher, grammar_from
+    from llguidance import LLMatcher, LLParserLimits, grammar_from
 
     try:
-        if constraint["kind"] == "regex":
-            grammar = grammar_from("regex", constraint["value"])
-        elif constraint["kind"] == "grammar":
-            grammar = grammar_from("grammar", constraint["value"])
+        kind: Any = constraint["kind"]
+        if kind in ("regex", "choice", "grammar"):
+            grammar = grammar_from(kind, constraint["value"])
         else:
             options: Any = {"whitespace_flexible": terms.whitespace}
             grammar = LLMatcher.grammar_from_json_schema(constraint["value"], defaults=options)
     except ValueError as error:
         return None, str(error)
-    matcher = LLMatcher(tokenizer, grammar, log_level=0)
+    limits = LLParserLimits(max_items_in_row=ROW_ITEMS) if kind == "grammar" else None
+    matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
     return (None, matcher.get_error()) if matcher.is_error() else (matcher, "")
 
 

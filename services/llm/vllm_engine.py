@@ -196,7 +196,7 @@ def _describe(engine: Any, settings: LlmSettings) -> Model:
 
 
 def _features(engine: Any) -> frozenset[Feature]:
-    features = {Feature.TOOLS, Feature.LOGPROBS}
+    features = {Feature.TOOLS, Feature.LOGPROBS, Feature.CHOICE, Feature.GRAMMAR}
     if engine.vllm_config.speculative_config is None:  # with which vLLM has none
         features.add(Feature.LOGIT_BIAS)
     processor = engine.renderer.mm_processor

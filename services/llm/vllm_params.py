@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -69,6 +70,8 @@ def structured_outputs(constraint: Constraint, config: Any, tokenizer: Any) -> A
             structured = StructuredOutputsParams(regex=constraint.value)
         case "json_object":
             structured = StructuredOutputsParams(json_object=True)
+        case "choice":
+            structured = StructuredOutputsParams(choice=json.loads(constraint.value))
         case "grammar":
             structured = StructuredOutputsParams(grammar=constraint.value)
     try:

@@ -268,6 +268,12 @@ async def test_a_model_that_is_not_whole_ends_the_start(tmp_path: Path) -> None:
     assert f"model: {tmp_path} has no tokenizer.json" in ended.stderr
 
 
+async def test_a_gpu_that_is_not_there_ends_the_start_and_says_what_is_missing() -> None:
+    ended = await asyncio.to_thread(failing_start, index_device="cuda")
+    assert ended.returncode == 2
+    assert "index_device: cuda needs a" in ended.stderr
+
+
 def test_where_the_packages_of_the_embedder_are_missing_it_says_how_to_get_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -110,6 +111,54 @@ async def test_openais_client_gets_a_repaired_answer_or_an_error_that_is_not_rep
         provider.says(CUT)
         with pytest.raises(openai.LengthFinishReasonError):
             await client.chat.completions.parse(**ASKED, response_format=Sum)
+
+
+YES_OR_NO: Any = {"structured_outputs": {"choice": ["yes", "no"]}}
+GRAMMAR = 'start: "yes" | "no"'
+
+
+async def test_openais_client_is_told_by_name_that_a_provider_has_no_choices_and_no_grammars(
+    gateway: HttpGateway, provider: CarelessProvider
+) -> None:
+    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0) as client:
+        for name, value in (("choice", ["yes", "no"]), ("grammar", GRAMMAR)):
+            with pytest.raises(openai.InternalServerError) as refused:
+                await client.chat.completions.create(**ASKED, extra_body={"structured_outputs": {name: value}})
+            assert (refused.value.status_code, refused.value.code) == (501, "not_supported")
+            assert f"response_format.{name}" in str(refused.value)
+    assert provider.asked == []
+
+
+async def test_a_server_that_has_choices_and_grammars_is_asked_for_them_and_a_choice_is_checked(
+    start: Start, provider: CarelessProvider, llm: ScriptedLlm, tmp_path: Path
+) -> None:
+    own = {"openai__base_url": provider.url, "openai__model": "careless", "openai__features": '["choice", "grammar"]'}
+    service = await start("llm", engine="openai", model_name="m", **own)
+    gateway = await start_http_gateway(start, llm, llm_addresses=json.dumps({"m": service.spec.address}))
+    async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0) as client:
+        provider.says(("Yes!", "stop"), ("yes", "stop"))
+        answer = await client.chat.completions.create(**ASKED, extra_body=YES_OR_NO)
+        assert answer.choices[0].message.content == "yes"
+        assert [asked["structured_outputs"] for asked in provider.asked] == [{"choice": ["yes", "no"]}] * 2
+        provider.says(("Yes!", "stop"))
+        with pytest.raises(openai.InternalServerError) as broken:
+            await client.chat.completions.create(**ASKED, extra_body=YES_OR_NO)
+        assert broken.value.code == "form_broken"
+    (file := tmp_path / "answer.lark").write_text(GRAMMAR)
+    asked = ("ask", "--gateway", gateway.process.spec.address, "--model", "m", "Is it?")
+    provider.says(("no", "stop"))
+    code, said, _ = await command.run(*asked, "--json", "--grammar", str(file))
+    assert (code, forms_of(said)) == (0, ["held"])
+    assert provider.asked[-1]["structured_outputs"] == {"grammar": GRAMMAR}
+    code, said, _ = await command.run(*asked, "--json", "--choice", "no", "--choice", "yes")
+    assert (code, forms_of(said)) == (0, ["valid"])
+    code, _, err = await command.run(*asked, "--choice", "no", "--grammar", str(file))
+    assert code != 0
+    assert "one of json_schema, regex, choice and grammar, got grammar and choice" in err
+
+
+def forms_of(account: str) -> list[str]:
+    return [made["action"] for made in json.loads(account)["decisions"] if made["policy"] == "form"]
 
 
 async def test_a_stream_of_openais_ends_with_an_error_and_is_never_replaced(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -248,8 +249,20 @@ async def test_the_same_beginning_is_not_computed_twice(service: Service) -> Non
             lambda text: json.loads(text) in ("red", "blue"),
         ),
         (chat_pb2.ResponseFormat(json_object=True), lambda text: isinstance(json.loads(text), dict)),
+        (
+            chat_pb2.ResponseFormat(choice=chat_pb2.Choice(values=["perhaps", "never"])),
+            ["perhaps", "never"].__contains__,
+        ),
+        (
+            chat_pb2.ResponseFormat(grammar='start: "at " HOUR " o\'clock"\nHOUR: /[1-9]/ | "1" /[0-2]/\n'),
+            lambda text: re.fullmatch("at ([1-9]|1[0-2]) o'clock", text) is not None,
+        ),
+        (
+            chat_pb2.ResponseFormat(grammar='root ::= "(" root ")" | "x"\n'),
+            lambda text: re.fullmatch(r"\(*x\)*", text) is not None and text.count("(") == text.count(")"),
+        ),
     ],
-    ids=["regex", "json_schema", "json_object"],
+    ids=["regex", "json_schema", "json_object", "choice", "grammar", "grammar in GBNF"],
 )
 async def test_a_constraint_is_kept(
     service: Service, constraint: chat_pb2.ResponseFormat, matches: Callable[[str], bool]
@@ -415,6 +428,7 @@ async def test_a_constraint_that_would_hold_up_the_engine_is_refused(service: Se
     for wanted in (
         chat_pb2.ResponseFormat(json_schema='{"type": "integer", "multipleOf": 1000003}'),
         chat_pb2.ResponseFormat(regex=".?" * 300),
+        chat_pb2.ResponseFormat(grammar='start: %json {"multipleOf": 1000003}\n'),
     ):
         code, _, text = await service.refusal(ask(FRANCE, wanted))
         assert code == grpc.StatusCode.INVALID_ARGUMENT
@@ -429,6 +443,16 @@ async def test_an_answer_whose_grammar_breaks_on_the_way_is_not_called_whole(ser
         assert finish.reason != chat_pb2.FINISH_REASON_STOP or text.endswith("Z")
         reasons.add(finish.reason)
     assert chat_pb2.FINISH_REASON_INTERRUPTED in reasons
+
+
+async def test_a_grammar_that_keeps_too_much_open_ends_the_answer_before_it_holds_up_the_engine(
+    service: Service,
+) -> None:
+    ambiguous = chat_pb2.ResponseFormat(grammar="start: a\na: a a | /[a-zA-Z .,]/\n")
+    text, finish = await service.answer(ask(STORY, ambiguous, max_tokens=1_000))
+    assert finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
+    assert 0 < len(text) <= 600  # each letter may belong to as many readings as there were before it
+    assert (await service.ask(FRANCE))[1].reason == chat_pb2.FINISH_REASON_STOP
 
 
 async def test_one_tenants_constraints_hold_up_nobody_else(service: Service) -> None:

@@ -12,7 +12,7 @@ import pytest_asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgerow.chat.v1.chat_pb2 import ResponseFormat
+from hedgerow.chat.v1.chat_pb2 import Choice, ResponseFormat
 from services.gateway.admission import constraint as gateway
 from services.gateway.config import ConstraintSettings
 from services.llm.constraints import Trial
@@ -24,9 +24,14 @@ from tests.hostile import COSTLY
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(120)
+ARITHMETIC = 'start: term ("+" term)*\nterm: NUMBER | "(" start ")"\nNUMBER: /[0-9]+/\n'
 TERMS = Terms(cpu_s=0.1)
 # llguidance 1.7.6 overruns its stack over it, and with it ends the process.
 _DEADLY = '{"type": "integer", "minimum": -9223372036854775296, "maximum": -9223372036854775296}'
+
+
+def choice(*values: str) -> ResponseFormat:
+    return ResponseFormat(choice=Choice(values=values))
 
 
 @pytest_asyncio.fixture
@@ -47,7 +52,7 @@ def process(trial: Trial) -> psutil.Process:
 async def tried(trial: Trial, wanted: ResponseFormat) -> str:
     """Why a response format is refused, or nothing."""
     kind = wanted.WhichOneof("constraint") or "json_object"
-    value = getattr(wanted, kind)
+    value = json.dumps(list(wanted.choice.values)) if kind == "choice" else getattr(wanted, kind)
     return (await trial.of(Constraint(kind, value if isinstance(value, str) else ""))).refused  # type: ignore[arg-type]
 
 
@@ -63,6 +68,15 @@ async def tried(trial: Trial, wanted: ResponseFormat) -> str:
         (ResponseFormat(json_schema='{"type": "integer", "multipleOf": 1000003}'), "more than 100 ms of work"),
         (ResponseFormat(json_schema='{"type": "array", "items": {}, "maxItems": 5000000}'), "more than 100 ms of work"),
         (ResponseFormat(regex=".?" * 300), "lexer"),
+        (ResponseFormat(grammar='start: "a" | "b"\n'), ""),
+        (ResponseFormat(grammar='root ::= "a" root | "b"\n'), ""),  # GBNF
+        (ResponseFormat(grammar=ARITHMETIC), ""),
+        (ResponseFormat(grammar="start: nothing\n"), "nothing"),
+        (ResponseFormat(grammar="(" * 8_000), "Failed to convert"),
+        (ResponseFormat(grammar='start: %json {"multipleOf": 1000003}\n'), "more than 100 ms of work"),
+        (ResponseFormat(grammar="start: " + " | ".join(f'"{number}"' for number in range(1_000, 1_600))), "max is 500"),
+        (choice("a", "ab", "😀", '"\\\n'), ""),
+        (choice(*map(str, range(1_000))), ""),
         (ResponseFormat(json_schema=_DEADLY), "the grammar cannot be made"),
     ],
 )

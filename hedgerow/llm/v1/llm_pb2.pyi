@@ -16,12 +16,16 @@ class Feature(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FEATURE_LOGIT_BIAS: _ClassVar[Feature]
     FEATURE_IMAGES: _ClassVar[Feature]
     FEATURE_AUDIO: _ClassVar[Feature]
+    FEATURE_CHOICE: _ClassVar[Feature]
+    FEATURE_GRAMMAR: _ClassVar[Feature]
 FEATURE_UNSPECIFIED: Feature
 FEATURE_TOOLS: Feature
 FEATURE_LOGPROBS: Feature
 FEATURE_LOGIT_BIAS: Feature
 FEATURE_IMAGES: Feature
 FEATURE_AUDIO: Feature
+FEATURE_CHOICE: Feature
+FEATURE_GRAMMAR: Feature
 
 class GenerateRequest(_message.Message):
     __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt", "tools", "tool_choice", "parallel_tool_calls")

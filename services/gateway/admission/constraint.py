@@ -7,7 +7,7 @@ cost was measured (docs/adr/0020-constraints-are-bounded-work.md); what it canno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from itertools import count
@@ -20,6 +20,7 @@ from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
 _SCHEMA, _REGEX = "response_format.json_schema", "response_format.regex"
+_CHOICE, _GRAMMAR = "response_format.choice", "response_format.grammar"
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")  # schemas by name
 _LISTED = ("enum", "anyOf", "oneOf", "allOf", "prefixItems", "items", "type", "examples")
 _COUNTED = ("minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains", "multipleOf")
@@ -36,6 +37,11 @@ def check(wanted: chat_pb2.ResponseFormat, limits: ConstraintSettings) -> None:
             check_schema(_SCHEMA, wanted.json_schema, limits)
         case "regex":
             _check_regex(wanted.regex, limits)
+        case "choice":
+            _check_choice(wanted.choice.values, limits)
+        case "grammar":
+            _check_bytes(_GRAMMAR, wanted.grammar, limits.max_grammar_bytes)
+            _check_written(_GRAMMAR, wanted.grammar)
 
 
 def check_schema(field: str, text: str, limits: ConstraintSettings) -> None:
@@ -46,10 +52,25 @@ def check_schema(field: str, text: str, limits: ConstraintSettings) -> None:
 
 def _check_regex(text: str, limits: ConstraintSettings) -> None:
     _check_bytes(_REGEX, text, limits.max_pattern_bytes)
-    if not text or "\0" in text:
-        raise InvalidInput(_REGEX, "1 or more characters, none of them NUL", repr(text))
+    _check_written(_REGEX, text)
     if (size := pattern.size(text)) > limits.max_repetition:
         raise InvalidInput(_REGEX, f"at most {limits.max_repetition} characters with its repetitions written out", size)
+
+
+def _check_written(field: str, text: str) -> None:
+    if not text or "\0" in text:
+        raise InvalidInput(field, "1 or more characters, none of them NUL", repr(text))
+
+
+def _check_choice(values: Sequence[str], limits: ConstraintSettings) -> None:
+    if not 1 <= len(values) <= limits.max_alternatives:
+        raise InvalidInput(_CHOICE, f"1 to {limits.max_alternatives} texts", len(values))
+    _check_bytes(_CHOICE, "".join(values), limits.max_bytes)
+    for index, value in enumerate(values):
+        if not value or "\0" in value:
+            raise InvalidInput(f"{_CHOICE}[{index}]", "1 or more characters, none of them NUL", repr(value))
+    if len(different := set(values)) < len(values):
+        raise InvalidInput(_CHOICE, "each text once", f"{len(values)}, of which {len(different)} are different")
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -77,6 +77,7 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
         _check_sampling(request.sampling)
     if request.HasField("response_format"):
         constraint.check(request.response_format, settings.response_format)
+        _check_end(request)
     for name, least in _LEAST.items():
         if request.HasField(name) and getattr(request, name) < least:
             raise InvalidInput(name, f"at least {least}", getattr(request, name))
@@ -167,6 +168,11 @@ def _check_audio(request: pb.GenerateRequest, settings: GatewaySettings) -> None
         raise InvalidInput("audio", "none while no audio service is configured", f"{len(request.audio.data)} bytes")
     if not request.audio.data:
         raise InvalidInput("audio.data", "an encoded recording", "0 bytes")
+
+
+def _check_end(request: pb.GenerateRequest) -> None:
+    if request.response_format.HasField("grammar") and (stops := len(request.sampling.stop)):
+        raise InvalidInput("sampling.stop", "none beside a grammar, which says where an answer ends", stops)
 
 
 def _check_sampling(sampling: chat_pb2.Sampling) -> None:

@@ -1,5 +1,5 @@
-"""Whether a text is what a response format asks for. Of each kind a function; one for a grammar, which nobody can tell
-from its text in little time, would be missing here, and the contract has none."""
+"""Whether a text is what a response format asks for. Of each kind a function, but for a grammar: what a stranger's
+takes cannot be told beforehand nor ended in a thread, so its engine alone holds an answer to it (ADR 52)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def mismatch(wanted: chat_pb2.ResponseFormat, text: str, most_s: float) -> Misma
             return _by_object(text)
         case "regex":
             return _by_regex(wanted.regex, text, most_s)
+        case "choice" if text not in wanted.choice.values:
+            return Mismatch("it is none of the choices", "it is none of the texts to choose from, letter for letter")
     return None
 
 

@@ -23,4 +23,6 @@ def _form(wanted: chat_pb2.ResponseFormat) -> str:
             return f"JSON that matches this JSON Schema, and no fence around it:\n{wanted.json_schema}"
         case "regex":
             return f"a text that matches this regular expression as a whole:\n{wanted.regex}"
+        case "choice":
+            return "one of these texts, letter for letter:\n" + "\n".join(wanted.choice.values)[:_MOST_SCHEMA]
     return "one JSON value, and no fence around it." if wanted.json_schema else "a JSON object, and no fence around it."

@@ -24,6 +24,7 @@ MODES = {
     "auto": chat_pb2.TOOL_MODE_AUTO,
     "required": chat_pb2.TOOL_MODE_REQUIRED,
 }
+_STRUCTURED = ("json", "json_object", "regex", "choice", "grammar")
 _REFUSED = ("functions", "function_call", "audio", "prediction", "web_search_options")
 
 
@@ -44,6 +45,8 @@ def read_chat(body: Fields, headers: Mapping[str, str], known: Collection[str]) 
     take_tools(request, body)
     if given_format := body.object("response_format"):
         take_format(request, given_format)
+    if given_outputs := body.object("structured_outputs"):
+        take_structured_outputs(request, given_outputs)
     take_options(order, headers, body)
     return order
 
@@ -144,8 +147,36 @@ def take_format(request: pb.GenerateRequest, given: Fields) -> None:
             request.response_format.json_schema = compact(inner.raw("schema")).decode()
         case "regex":
             request.response_format.regex = given.needed("regex")
+        case "choice":
+            _take_choice(request, given)
+        case "grammar":
+            request.response_format.grammar = given.needed("grammar")
         case _:
-            raise given.wrong("type", "one of text, json_object, json_schema, regex")
+            raise given.wrong("type", "one of text, json_object, json_schema, regex, choice, grammar")
+
+
+def take_structured_outputs(request: pb.GenerateRequest, given: Fields) -> None:
+    """The same, as vLLM's servers take it."""
+    named = [name for name in _STRUCTURED if name in given]
+    if len(named) != 1 or request.HasField("response_format"):
+        beside = "and no response_format" if request.HasField("response_format") else "alone"
+        at = given.at(named[0]) if named else given.at("")[:-1]
+        raise InvalidInput(at, f"one of {', '.join(_STRUCTURED)}, {beside}", " and ".join(named) or "none")
+    match named[0]:
+        case "json":
+            schema = given.raw("json")
+            request.response_format.json_schema = schema if isinstance(schema, str) else compact(schema).decode()
+        case "json_object":
+            request.response_format.json_object = bool(given.flag("json_object"))
+        case "choice":
+            _take_choice(request, given)
+        case name:
+            setattr(request.response_format, name, given.needed(name))
+
+
+def _take_choice(request: pb.GenerateRequest, given: Fields) -> None:
+    request.response_format.choice.values.extend(given.texts("choice"))
+    request.response_format.choice.SetInParent()
 
 
 def _put_message(message: chat_pb2.Message, given: Fields) -> None:

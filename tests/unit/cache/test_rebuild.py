@@ -183,7 +183,7 @@ def test_one_that_is_emptied_meanwhile_is_left_empty() -> None:
 def test_closing_leaves_what_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
     training, go_on = threading.Event(), threading.Event()
 
-    def wait(sample: Rows, count: int) -> Rows:
+    def wait(sample: Rows, count: int, *_: Any) -> Rows:
         training.set()
         assert go_on.wait(10)
         return sample[:count]
@@ -206,7 +206,7 @@ def test_closing_leaves_what_is_not_done(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_searches_and_changes_go_on_while_lists_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     training, go_on, made = threading.Event(), threading.Event(), rebuild.centroids
 
-    def wait(sample: Rows, count: int) -> Rows:
+    def wait(sample: Rows, count: int, *_: Any) -> Rows:
         training.set()
         assert go_on.wait(10)
         return made(sample, count)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.chat.v1.chat_pb2 import ResponseFormat
+from hedgerow.chat.v1.chat_pb2 import Choice, ResponseFormat
 from services.gateway.admission.constraint import check
 from services.gateway.config import ConstraintSettings
 from services.runtime.errors import InvalidInput
@@ -21,6 +21,10 @@ STRING = {"type": "string"}
 
 def as_schema(schema: object) -> ResponseFormat:
     return ResponseFormat(json_schema=schema if isinstance(schema, str) else json.dumps(schema))
+
+
+def choice(*values: str) -> ResponseFormat:
+    return ResponseFormat(choice=Choice(values=values))
 
 
 def nested(levels: int) -> Any:
@@ -50,6 +54,10 @@ def pattern(text: str) -> dict[str, str]:
         as_schema({"type": "number", "multipleOf": 0.01, "minimum": -1e300, "maxItems": True}),
         ResponseFormat(regex="[0-9]{3}-[0-9]{4}"),
         ResponseFormat(regex="a" * 2_048),
+        choice(*(f"value {number}" for number in range(1_000))),
+        choice("x" * 32_768),
+        choice(" ", "yes", "😀"),
+        ResponseFormat(grammar="x" * 8_192),
         ResponseFormat(json_object=True),
         ResponseFormat(json_object=False),
         ResponseFormat(),
@@ -113,6 +121,25 @@ def test_a_regular_expression_that_is_too_much_is_refused(regex: str, message: s
         check(ResponseFormat(regex=regex), LIMITS)
 
 
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (choice(), "choice: 1 to 1000 texts, got 0"),
+        (choice(*map(str, range(1_001))), "choice: 1 to 1000 texts, got 1001"),
+        (choice("a", ""), r"choice\[1\]: 1 or more characters, none of them NUL, got ''"),
+        (choice("a\0"), r"choice\[0\]: 1 or more characters, none of them NUL"),
+        (choice("a", "b", "a"), "choice: each text once, got 3, of which 2 are different"),
+        (choice("é" * 16_000, "e" * 1_000), "choice: at most 32768 bytes, got 33000 bytes"),
+        (ResponseFormat(grammar=""), "grammar: 1 or more characters, none of them NUL, got ''"),
+        (ResponseFormat(grammar="start: \0"), "grammar: 1 or more characters, none of them NUL"),
+        (ResponseFormat(grammar="é" * 4_097), "grammar: at most 8192 bytes, got 8194 bytes"),
+    ],
+)
+def test_a_choice_or_a_grammar_that_is_too_much_is_refused(wanted: ResponseFormat, message: str):
+    with pytest.raises(InvalidInput, match=f"^response_format.{message}"):
+        check(wanted, LIMITS)
+
+
 _KEYWORDS = ("type", "properties", "items", "enum", "anyOf", "pattern", "maxItems", "minLength", "multipleOf", "$ref")
 _WORDS = st.sampled_from((*_KEYWORDS, "$defs", "const", "x", "\ud800"))
 _VALUES = st.recursive(
@@ -138,6 +165,11 @@ def refusal(wanted: ResponseFormat) -> str:
 @given(_VALUES, _CUTS)
 def test_any_schema_is_admitted_or_refused_by_name(value: object, cut: Callable[[str], str]):
     assert refusal(as_schema(cut(json.dumps(value)))).partition(":")[0] in ("", "response_format.json_schema")
+
+
+@given(st.lists(st.text(max_size=8), max_size=9))
+def test_any_choice_is_admitted_or_refused_by_name(values: list[str]):
+    assert refusal(choice(*values)).partition(":")[0].partition("[")[0] in ("", "response_format.choice")
 
 
 @given(st.text(max_size=300))

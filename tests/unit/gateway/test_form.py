@@ -24,6 +24,7 @@ from tests.unit.gateway.test_cascade import made, said_of
 LENGTH = chat_pb2.FINISH_REASON_LENGTH
 Format = chat_pb2.ResponseFormat
 _MOST_S = 0.2
+CHOICE = chat_pb2.Choice(values=["yes", "no"])
 
 
 def form(schema: Any) -> chat_pb2.ResponseFormat:
@@ -49,6 +50,8 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
         (Format(json_object=True), "{}"),
         (Format(json_object=False), "prose"),
         (Format(regex="[0-9]{3}"), "123"),
+        (Format(choice=CHOICE), "no"),
+        (Format(grammar='start: "a"'), "held by the engine alone"),
         (Format(), "prose"),
     ],
 )
@@ -73,6 +76,9 @@ def test_what_matches_passes(wanted: chat_pb2.ResponseFormat, said: str) -> None
         (form({"$defs": {"n": {"minimum": 3}}, "items": {"$ref": "#/$defs/n"}}), "[3, 2]", "#/items/minimum"),
         (Format(json_object=True), "[]", "it is no JSON object"),
         (Format(regex="[0-9]{3}"), "1234", "it does not match the regular expression"),
+        (Format(choice=CHOICE), "No", "it is none of the choices"),
+        (Format(choice=CHOICE), "no ", "it is none of the choices"),
+        (Format(choice=CHOICE), "", "it is none of the choices"),
     ],
 )
 def test_what_does_not_match_is_told_without_a_word_of_it(
@@ -261,6 +267,30 @@ async def test_an_answer_of_a_batch_is_repaired_unless_it_must_not_be() -> None:
         except FormBroken:
             assert repair is False
         assert len(asked.llms["small"].calls) == calls
+
+
+HELD = {"response_format": Format(grammar='start: "(" start ")" | "x"')}
+
+
+@pytest.mark.paused
+async def test_a_grammar_is_held_by_the_engine_that_ended_the_answer_by_itself() -> None:
+    asked = scene("(x)", cache=ScriptedCache(MISS))
+    final = await asked.final(**HELD, repair=True)
+    assert (final.text, made(final), list(final.degraded)) == ("(x)", [("form", "held")], [])
+
+
+@pytest.mark.paused
+async def test_an_answer_of_a_grammar_that_was_cut_says_so() -> None:
+    final = await scene("((", cache=ScriptedCache(MISS), reason=LENGTH).final(**HELD, repair=True)
+    assert (made(final), list(final.degraded)) == ([("form", "failed")], ["form:cut"])
+
+
+@pytest.mark.paused
+async def test_a_choice_that_is_none_is_asked_for_again_with_all_there_are() -> None:
+    asked = scene("No.", "no")
+    final = await asked.final(response_format=Format(choice=CHOICE), repair=True)
+    assert (final.text, made(final)) == ("no", [("form", "repaired")])
+    assert asked.llms["small"].requests[1].messages[-1].content.endswith("letter for letter:\nyes\nno")
 
 
 @pytest.mark.paused

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hedgerow.chat.v1.chat_pb2 import ROLE_ASSISTANT, ROLE_USER, Message, Sampling
+from hedgerow.chat.v1.chat_pb2 import ROLE_ASSISTANT, ROLE_USER, Message, ResponseFormat, Sampling
 from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, ConverseOptions, GenerateRequest, GuardPolicy, Image
 from services.gateway.admission.validation import check, check_conversation, validate
 from services.gateway.config import GatewaySettings
@@ -41,6 +41,10 @@ def test_a_plain_question_is_admitted():
         (request(sampling=Sampling(top_p=0)), "sampling.top_p: above 0, got 0"),
         (request(sampling=Sampling(max_tokens=0)), "sampling.max_tokens: at least 1, got 0"),
         (request(sampling=Sampling(stop=["x"] * 9)), "sampling.stop: at most 8 strings, got 9"),
+        (
+            request(sampling=Sampling(stop=["x"]), response_format=ResponseFormat(grammar="start: A")),
+            "sampling.stop: none beside a grammar, which says where an answer ends, got 1",
+        ),
         (request(sampling=Sampling(stop=[""])), r"sampling.stop\[0\]: 1 to 64 characters, got 0"),
         (request(cache=CachePolicy(min_similarity=0.2)), "cache.min_similarity: 0.5 to 1, got 0.2"),
         (request(images=[Image(data=b"x")]), "images: none while no vision service is configured, got 1 images"),

@@ -103,6 +103,22 @@ async def test_a_constraint_is_sent_as_response_format(constraint: Constraint, s
     assert provider.body["response_format"] == sent
 
 
+@pytest.mark.parametrize(
+    ("constraint", "sent"),
+    [
+        (Constraint("choice", '["yes", "no"]'), {"choice": ["yes", "no"]}),
+        (Constraint("grammar", "start: A"), {"grammar": "start: A"}),
+    ],
+)
+async def test_what_only_vllms_servers_have_is_sent_in_their_field(
+    constraint: Constraint, sent: dict[str, Any]
+) -> None:
+    provider = SimulatedProvider()
+    await answer(provider, Request(HELLO, constraint=constraint))
+    assert provider.body["structured_outputs"] == sent
+    assert "response_format" not in provider.body
+
+
 @pytest.mark.parametrize("constraint", [Constraint("regex", "[0-9]"), Constraint("json_schema", "{")])
 async def test_a_constraint_that_cannot_be_sent_is_refused(constraint: Constraint) -> None:
     with pytest.raises(InvalidInput, match="response_format"):

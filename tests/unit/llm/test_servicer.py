@@ -51,6 +51,8 @@ def test_zero_is_a_value_and_not_unset() -> None:
         (chat_pb2.ResponseFormat(regex="a+"), Constraint("regex", "a+")),
         (chat_pb2.ResponseFormat(json_schema="{}"), Constraint("json_schema", "{}")),
         (chat_pb2.ResponseFormat(json_object=True), Constraint("json_object")),
+        (chat_pb2.ResponseFormat(choice=chat_pb2.Choice(values=["é", '"'])), Constraint("choice", '["é", "\\""]')),
+        (chat_pb2.ResponseFormat(grammar="start: A"), Constraint("grammar", "start: A")),
         (chat_pb2.ResponseFormat(json_object=False), None),
         (chat_pb2.ResponseFormat(), None),
     ],
@@ -152,6 +154,8 @@ def test_calls_thoughts_and_log_probabilities_reach_the_caller() -> None:
 
 
 HI = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hi.")
+ONE = chat_pb2.ResponseFormat(choice=chat_pb2.Choice(values=["a"]))
+GRAMMAR = chat_pb2.ResponseFormat(grammar="start: A")
 SEEN = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text="Hi."), chat_pb2.Part(image=b"png")])
 
 
@@ -165,6 +169,8 @@ SEEN = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text="Hi."
             "sampling.logit_bias",
         ),
         (llm_pb2.GenerateRequest(messages=[SEEN]), "messages[0].parts[1].image"),
+        (llm_pb2.GenerateRequest(messages=[HI], response_format=ONE), "response_format.choice"),
+        (llm_pb2.GenerateRequest(messages=[HI], response_format=GRAMMAR), "response_format.grammar"),
     ],
 )
 async def test_what_an_engine_does_not_have_is_refused_by_name_before_it_is_asked(
@@ -174,6 +180,15 @@ async def test_what_an_engine_does_not_have_is_refused_by_name_before_it_is_aske
         async for _ in LLMServicer(_Caching(False)).Generate(asked, Call((), Deadline.never(), INVALID_SPAN)):  # type: ignore[arg-type]
             pass
     assert caught.value.message == f"{field}: not supported by m"
+
+
+@pytest.mark.parametrize(("wanted", "feature"), [(ONE, Feature.CHOICE), (GRAMMAR, Feature.GRAMMAR)])
+async def test_a_form_that_only_some_engines_have_reaches_those(
+    wanted: chat_pb2.ResponseFormat, feature: Feature
+) -> None:
+    asked = llm_pb2.GenerateRequest(messages=[HI], response_format=wanted)
+    servicer = LLMServicer(_Caching(False, frozenset({feature})))  # type: ignore[arg-type]
+    assert [reply.text async for reply in servicer.Generate(asked, Call((), Deadline.never(), INVALID_SPAN))] == ["Hi."]
 
 
 async def test_the_features_of_a_model_are_told() -> None:

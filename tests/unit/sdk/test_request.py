@@ -45,7 +45,12 @@ def test_a_budget_that_makes_no_sense_is_for_the_gateway_to_refuse() -> None:
     [
         ({"tier": "best"}, "tier: fast, balanced or quality, got best"),
         ({"cache": "never"}, "cache: use or bypass, got never"),
-        ({"json_schema": "{}", "regex": "a"}, "response_format: one of json_schema and regex, got both"),
+        (
+            {"json_schema": "{}", "regex": "a"},
+            "response_format: one of json_schema, regex, choice and grammar, got json_",
+        ),
+        ({"choice": ["a"], "grammar": "b"}, "response_format: one of json_schema, regex, choice and grammar, got gram"),
+        ({"choice": ["\ud800"]}, "choice: "),
         ({"budget_ms": 2**40}, "budget_ms: Value out of range: 1099511627776"),
         ({"messages": [Message("bot", "")]}, "messages[0].role: system, user, assistant or tool, got bot"),  # type: ignore[arg-type]
         ({"messages": "\ud800"}, "messages[0].content: "),
@@ -61,6 +66,16 @@ def test_what_can_never_work_is_refused_by_name(options: dict[str, Any], message
     assert caught.value.message.startswith(message)
     assert caught.value.reason == "INVALID_INPUT"
     assert caught.value.metadata["field"] == message.partition(":")[0]
+
+
+@pytest.mark.parametrize(("choice", "values"), [(["yes", "no"], ["yes", "no"]), ("yes", ["yes"]), ([], [])])
+def test_a_choice_is_sent_even_where_it_leaves_none_for_the_gateway_to_refuse(choice: Any, values: list[str]) -> None:
+    wanted = generate_request("?", choice=choice).response_format
+    assert (wanted.WhichOneof("constraint"), list(wanted.choice.values)) == ("choice", values)
+
+
+def test_a_grammar_is_sent_as_it_is() -> None:
+    assert generate_request("?", grammar='start: "a"\n').response_format.grammar == 'start: "a"\n'
 
 
 def test_an_option_that_does_not_exist_is_a_type_error() -> None:

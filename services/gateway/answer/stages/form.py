@@ -48,6 +48,9 @@ class FormStage(AnswerStage):
         if kept or ledger.finish_reason not in _WHOLE:
             return
         with ledger.stage(self.name) as stage:
+            if draft.question.request.response_format.HasField("grammar"):
+                self._trust(stage)
+                return
             try:
                 found = await self._mismatch(ledger.written.whole_text)
             except Unchecked as problem:
@@ -67,6 +70,13 @@ class FormStage(AnswerStage):
         wanted = draft.question.request.response_format
         who, left_s = draft.tenant, draft.ledger.remaining()
         return await draft.backends.forms.mismatch(who.name, who.weight, wanted, text, left_s)
+
+    def _trust(self, stage: Running) -> None:
+        """A grammar is held by the engine, which ends an answer of its own accord where that matches."""
+        if self.draft.ledger.finish_reason == chat_pb2.FINISH_REASON_LENGTH:
+            self._leave_cut(Mismatch("#/grammar", "it has no end"), stage)
+        else:
+            self._tell(Act.FORM_HELD, "held by the engine", stage)
 
     def _leave(self, why: str, stage: Running) -> None:
         """Nobody can say."""

@@ -17,6 +17,8 @@ from services.gateway.http.order import Order, settle_replacing
 from services.runtime.errors import InvalidInput
 
 ASKED = [{"role": "user", "content": "Hello"}]
+Format = chat_pb2.ResponseFormat
+CHOICE = Format(choice=chat_pb2.Choice(values=["yes", "no"]))
 PIXELS = base64.b64encode(b"pixels").decode()
 
 
@@ -61,6 +63,23 @@ def test_an_unknown_model_is_told_with_those_there_are() -> None:
 def test_the_newer_name_of_the_most_tokens_wins() -> None:
     assert read(max_tokens=5, max_completion_tokens=7).request.sampling.max_tokens == 7
     assert read(max_tokens=5).request.sampling.max_tokens == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ({"response_format": {"type": "choice", "choice": ["yes", "no"]}}, CHOICE),
+        ({"structured_outputs": {"choice": ["yes", "no"]}}, CHOICE),
+        ({"response_format": {"type": "grammar", "grammar": "start: A"}}, Format(grammar="start: A")),
+        ({"structured_outputs": {"grammar": "start: A"}}, Format(grammar="start: A")),
+        ({"structured_outputs": {"regex": "a+", "json": None}}, Format(regex="a+")),
+        ({"structured_outputs": {"json": {"type": "object"}}}, Format(json_schema='{"type":"object"}')),
+        ({"structured_outputs": {"json": "{}"}}, Format(json_schema="{}")),
+        ({"structured_outputs": {"json_object": True}}, Format(json_object=True)),
+    ],
+)
+def test_choices_and_grammars_are_read_in_both_spellings(body: dict[str, Any], wanted: Format) -> None:
+    assert read(**body).request.response_format == wanted
 
 
 @pytest.mark.parametrize("stop", ["end", ["end"]])
@@ -133,6 +152,20 @@ def test_a_picture_elsewhere_is_never_fetched() -> None:
         ({"top_logprobs": 3}, "top_logprobs: only with logprobs true, got 3"),
         ({"logit_bias": {"x": 1}}, "logit_bias.x: a token's number, got x"),
         ({"response_format": {"type": "xml"}}, "response_format.type: one of text, json_object, json_schema, regex"),
+        ({"response_format": {"type": "choice", "choice": [1]}}, "response_format.choice[0]: a string, got 1"),
+        ({"response_format": {"type": "grammar"}}, "response_format.grammar: a string, got null"),
+        (
+            {"structured_outputs": {}},
+            "structured_outputs: one of json, json_object, regex, choice, grammar, alone, got n",
+        ),
+        (
+            {"structured_outputs": {"regex": "a", "choice": ["a"]}},
+            "structured_outputs.regex: one of json, json_object, regex, choice, grammar, alone, got regex and choice",
+        ),
+        (
+            {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
+            "structured_outputs.regex: one of json, json_object, regex, choice, grammar, and no response_format, got",
+        ),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema: an object, got null"),
         ({"hedgerow": {"budget": 3}}, "hedgerow.budget: one of budget_ms,"),
         ({"hedgerow": {"cache": "maybe"}}, "hedgerow.cache: one of bypass, use, got 'maybe'"),

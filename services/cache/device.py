@@ -1,0 +1,64 @@
+"""Where vectors are gathered around centroids: on this machine's cores, or on its first NVIDIA GPU.
+
+On a GPU the centroids are found (`centroids.py`), and of every vector that comes the nearest of them. What is in the
+lists stays in memory and is searched there: FAISS can remove nothing from a GPU's, and a search takes less than a
+millisecond of one core.
+Source: https://github.com/facebookresearch/faiss/wiki/Faiss-on-the-GPU
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+import faiss
+
+_TEMPORARY_BYTES = 64 * 1024 * 1024  # of a GPU's memory, for each large partition; FAISS would take 1.5 GiB
+
+
+class NoDevice(Exception):
+    """There is no such device, or FAISS was built without it."""
+
+
+class Device(Protocol):
+    """Takes the work of gathering."""
+
+    gpu: bool
+
+    def placed(self, index: Any) -> Any:
+        """The index of some centroids, where it is searched. Used by one thread at a time."""
+
+
+class Cpu:
+    """This machine's cores."""
+
+    gpu = False
+
+    def placed(self, index: Any) -> Any:
+        """As it is."""
+        return index
+
+
+class Cuda:
+    """The first NVIDIA GPU. Raises `NoDevice`."""
+
+    gpu = True
+
+    def __init__(self) -> None:
+        if not hasattr(faiss, "StandardGpuResources"):
+            raise NoDevice("index_device: cuda needs a FAISS with GPUs: install hedgerow[cache-cuda], not [cache]")
+        if not (found := faiss.get_num_gpus()):
+            raise NoDevice(f"index_device: cuda needs at least 1 NVIDIA GPU, got {found}")
+
+    def placed(self, index: Any) -> Any:
+        """A copy on the GPU, with memory of its own there: threads may not share that."""
+        resources = faiss.StandardGpuResources()
+        resources.setTempMemory(_TEMPORARY_BYTES)
+        return faiss.index_cpu_to_gpu(resources, 0, index)
+
+
+CPU = Cpu()
+
+
+def load(name: Literal["cpu", "cuda"]) -> Device:
+    """The device of that name. Raises `NoDevice`."""
+    return Cuda() if name == "cuda" else CPU

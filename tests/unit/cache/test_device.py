@@ -1,0 +1,83 @@
+"""What large partitions are gathered on. There is no GPU here: FAISS's names for one are replaced by such as note what
+they are asked and compute on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+
+from services.cache import device
+from services.cache.centroids import centroids
+from services.cache.device import NoDevice
+from services.cache.lists import Lists, Rows
+
+DIMENSION = 16
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What FAISS was asked, in its order, of a machine with one GPU."""
+    noted: list[Any] = []
+    kmeans = faiss.Kmeans
+
+    class NotedResources:
+        def setTempMemory(self, size: int) -> None:
+            noted.append(("memory", size))
+
+    def noted_copy(resources: NotedResources, number: int, index: Any) -> Any:
+        noted.append(("copy", type(resources), number, index.ntotal))
+        return index
+
+    def noted_kmeans(*args: Any, gpu: int, **how: Any) -> Any:
+        noted.append(("kmeans", gpu))
+        return kmeans(*args, **how)
+
+    monkeypatch.setattr(faiss, "StandardGpuResources", NotedResources, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", noted_copy, raising=False)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "Kmeans", noted_kmeans)
+    noted.append(NotedResources)
+    return noted
+
+
+def rows(count: int) -> Rows:
+    drawn = np.random.default_rng(1).standard_normal((count, DIMENSION), np.float32)
+    found: Rows = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    return found
+
+
+def test_a_faiss_without_gpus_is_refused_with_what_to_install() -> None:
+    with pytest.raises(NoDevice, match=r"index_device: cuda needs a FAISS with GPUs: install hedgerow\[cache-cuda\]"):
+        device.load("cuda")
+
+
+@pytest.mark.usefixtures("noted")
+def test_a_machine_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    with pytest.raises(NoDevice, match="index_device: cuda needs at least 1 NVIDIA GPU, got 0"):
+        device.load("cuda")
+
+
+def test_centroids_are_found_and_compared_with_on_the_first_gpu(noted: list[Any]) -> None:
+    resources, vectors = noted.pop(), rows(2_000)
+    cuda = device.load("cuda")
+    found = centroids(vectors, 20, cuda)
+    assert noted == [("kmeans", 1)] * len(noted) != []
+    noted.clear()
+    lists = Lists(DIMENSION, found, cuda)
+    assert noted == [("memory", 64 * 1024 * 1024), ("copy", resources, 0, len(found))]
+    lists.add(np.arange(2_000), vectors)
+    lists.remove(np.arange(10))
+    assert [number for number, _ in lists.search(vectors[42], 1)] == [42]
+    assert 5 not in [number for number, _ in lists.search(vectors[5], 8)]
+
+
+def test_small_partitions_and_cores_ask_nothing_of_a_gpu(noted: list[Any]) -> None:
+    noted.clear()
+    Lists(DIMENSION, None, device.load("cuda"))
+    assert noted == []
+    Lists(DIMENSION, centroids(rows(500), 10, device.load("cpu")), device.load("cpu"))
+    assert {each for each in noted if each[0] == "kmeans"} == {("kmeans", 0)} == set(noted)
