@@ -57,7 +57,10 @@ def check_ttl_ms(request: cache_pb2.StoreRequest, settings: CacheSettings) -> in
 
 
 def check_min_similarity(request: cache_pb2.LookupRequest) -> float | None:
-    """The least similarity of a semantic hit that the caller accepts; None where it does not say."""
+    """The least similarity of a semantic hit that the caller accepts; None where it does not say, 1 where the question
+    is for exact hits alone."""
+    if request.question.exact_only:
+        return 1.0
     if not request.HasField("min_similarity"):
         return None
     if not 0.5 <= request.min_similarity <= 1:  # NaN is neither

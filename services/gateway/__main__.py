@@ -228,6 +228,7 @@ def _identity(settings: GatewaySettings) -> Identity:
             anonymous=settings.anonymous,
             tokens=settings.edge_tokens,
             guard=settings.guard,
+            hits=settings.hits,
         )
     except BadTenants as error:
         _log.error("%s", error)

@@ -20,20 +20,24 @@ VERDICT_EXACT: Verdict
 VERDICT_SEMANTIC: Verdict
 
 class Question(_message.Message):
-    __slots__ = ("tenant", "model_class", "messages", "sampling", "response_format", "attachments")
+    __slots__ = ("tenant", "model_class", "messages", "sampling", "response_format", "attachments", "category", "exact_only")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     MODEL_CLASS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FORMAT_FIELD_NUMBER: _ClassVar[int]
     ATTACHMENTS_FIELD_NUMBER: _ClassVar[int]
+    CATEGORY_FIELD_NUMBER: _ClassVar[int]
+    EXACT_ONLY_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     model_class: str
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     sampling: _chat_pb2.Sampling
     response_format: _chat_pb2.ResponseFormat
     attachments: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tenant: _Optional[str] = ..., model_class: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., attachments: _Optional[_Iterable[str]] = ...) -> None: ...
+    category: str
+    exact_only: bool
+    def __init__(self, tenant: _Optional[str] = ..., model_class: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., attachments: _Optional[_Iterable[str]] = ..., category: _Optional[str] = ..., exact_only: _Optional[bool] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("text", "model", "finish_reason", "usage")

@@ -20,7 +20,7 @@ from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.admission.tools import offers_mesh_tools
-from services.gateway.admission.validation import validate, validate_conversation
+from services.gateway.admission.validation import check_category, validate, validate_conversation
 from services.gateway.answer.answer import Answer, Messages
 from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Ledger
@@ -104,6 +104,7 @@ class GatewayServicer:
             if item.idempotency_key or item.events_seen:
                 raise InvalidInput("idempotency_key", "none in a batch", "one")
             question = validate(item, self._settings, self._media)
+            check_category(item, credential.tenant.hits)
             budget_ms = self._budget_ms(item, credential.tenant, call.deadline)
             return Allowed(question, Deadline.after(budget_ms / 1000))
 
@@ -205,6 +206,7 @@ class GatewayServicer:
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Messages:
         question = validate(request, self._settings, self._media)
+        check_category(request, tenant.hits)
         budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
         reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
         ledger = self._open(question, tenant, budget_ms, span, opened)

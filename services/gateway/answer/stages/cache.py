@@ -13,6 +13,7 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import LOCAL, Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.upstream.stubs import Cache, Pending
@@ -54,7 +55,7 @@ class CacheStage(AnswerStage):
     def start(self) -> None:
         draft, cache = self.draft, self.draft.backends.cache
         draft.identify()
-        draft.ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
+        self._tell_choice()
         if cache is None or draft.cached is None:
             return
         draft.known = draft.backends.l1.removals.known()
@@ -94,6 +95,7 @@ class CacheStage(AnswerStage):
         stage.detail = problem.outline
         if isinstance(problem, InvalidInput):  # the cache works, and this question is none that it can keep
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, problem.message
+            ledger.cache.reason = Bypassed.TOO_LARGE
             ledger.decide(Act.FALLBACK_BYPASSED, self.name, problem.message)
             return
         late = isinstance(problem, TooLate)
@@ -114,7 +116,7 @@ class CacheStage(AnswerStage):
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
-        request = cache_pb2.StoreRequest(question=draft.cached, answer=answer)
+        request = cache_pb2.StoreRequest(question=draft.cached, answer=answer, ttl_ms=draft.hits.ttl_ms)
         draft.backends.write_behind.store(draft.key, request, generation.job.known)
 
     def _have_judged(self) -> None:
@@ -148,8 +150,25 @@ class CacheStage(AnswerStage):
             return None
         policy = self.draft.question.request.cache
         similarity = policy.min_similarity if policy.HasField("min_similarity") else None
+        if question.exact_only:
+            similarity = 1.0
         request = cache_pb2.LookupRequest(question=question, min_similarity=similarity)
         return cache.lookup(request, stage.budget_s, telemetry.propagate(stage.span)), permit, stage
+
+    def _tell_choice(self) -> None:
+        """Why the cache is left out, or only this very question looked up; the words that say so are a decision."""
+        ledger, hits = self.draft.ledger, self.draft.hits
+        ledger.cache = self._report(pb.CACHE_VERDICT_BYPASS)
+        if hits.reason:
+            act = Act.CACHE_BYPASSED if hits.hits == "off" else Act.CACHE_EXACT
+            ledger.decide(act, self.name, f"{hits.reason}: {hits.words}")
+
+    def _report(self, verdict: pb.CacheVerdict, key: str = "", similarity: float | None = None) -> pb.CacheReport:
+        draft, hits = self.draft, self.draft.hits
+        reason = draft.bypassed if verdict == pb.CACHE_VERDICT_BYPASS else hits.reason
+        return pb.CacheReport(
+            verdict=verdict, key=key, similarity=similarity, reason=reason or "", category=hits.category
+        )
 
     def _find_near(self) -> Near | None:
         """The answer, where this gateway has it itself."""
@@ -180,7 +199,7 @@ class CacheStage(AnswerStage):
         l1.removals.learn(found.epoch)
         draft.known = replace(draft.known, epoch=found.epoch or draft.known.epoch, key=found.key)
         if verdict == pb.CACHE_VERDICT_MISS:
-            ledger.cache = pb.CacheReport(verdict=verdict, similarity=similarity)
+            ledger.cache = self._report(verdict, similarity=similarity)
             draft.stale = found.stale if found.HasField("stale") else None
             return
         exact = verdict == pb.CACHE_VERDICT_EXACT
@@ -191,7 +210,7 @@ class CacheStage(AnswerStage):
     def _take(
         self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None
     ) -> None:
-        self.draft.ledger.cache = pb.CacheReport(verdict=verdict, key=key, similarity=similarity)
+        self.draft.ledger.cache = self._report(verdict, key=key, similarity=similarity)
         self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
 
 
