@@ -194,6 +194,7 @@ class Draft:
         if self.hits.drawn:
             return
         question = cache_question(request, self.asked, self.tenant.name, self.hits)
+        question.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(question)
         self.key = question_key.digest(question)
         self.cached = None if self.hits.hits == "off" else question

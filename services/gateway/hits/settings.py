@@ -53,6 +53,10 @@ class HitSettings(BaseModel):
         description="Categories of questions, as JSON by name. The first whose words a question has counts, and its "
         "answers are hits within it alone; of a time-bound one they are `exact` hits, for as long as it says.",
     )
+    ignore_case: bool = Field(
+        False,
+        description="Whether exact hits ignore case, in what the user says in one line of prose: `us` is `US` then.",
+    )
 
 
 NO_HITS_SAID = HitSettings()

@@ -114,3 +114,12 @@ async def test_without_a_cache_that_is_the_reason():
 async def test_a_question_that_the_cache_refuses_says_so():
     scene = Scene(ScriptedCache(InvalidInput("question", "at most 9 bytes", "10 bytes")))
     assert (await scene.final()).cache.reason == "too_large"
+
+
+async def test_a_tenant_may_have_case_ignored_and_another_has_it_count():
+    for ignored, calls in ((True, 1), (False, 2)):
+        scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.05, finish("Paris.")), large=ScriptedLlm())
+        scene.tenant = replace(scene.tenant, hits=HitSettings(ignore_case=ignored))
+        await asyncio.gather(*(scene.final(**asks(question)) for question in ("Who is IT?", "who is it?")))
+        assert len(scene.llms["small"].calls) == calls
+        assert [question.ignore_case for question in scene.cache.questions] == 2 * [ignored]
