@@ -77,6 +77,7 @@ def generate_request(
     min_similarity: float | None = None,
     cache_allow: Sequence[QuestionKind] = (),
     cache_category: str | None = None,
+    hit_chars_per_s: float | None = None,
     first_token_budget_ms: int | None = None,
     realtime: bool = False,
     attempt: int = 0,
@@ -127,7 +128,8 @@ def generate_request(
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
     set_fields(request.response_format, "", json_schema=_as_json(json_schema), regex=regex)
     request.cache.bypass = _CACHE[one_of("cache", cache, _CACHE)]
-    set_fields(request.cache, "", min_similarity=min_similarity, category=cache_category)
+    set_fields(request.cache, "cache_", category=cache_category)
+    set_fields(request.cache, "", min_similarity=min_similarity, hit_chars_per_s=hit_chars_per_s)
     request.cache.allow.extend(_QUESTION_KINDS[one_of("cache_allow", kind, _QUESTION_KINDS)] for kind in cache_allow)
     if cascade is not None:
         request.cascade.SetInParent()

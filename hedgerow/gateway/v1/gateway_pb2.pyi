@@ -108,16 +108,18 @@ WARM_KIND_ENGINE: WarmKind
 WARM_KIND_PROMPT: WarmKind
 
 class CachePolicy(_message.Message):
-    __slots__ = ("bypass", "min_similarity", "allow", "category")
+    __slots__ = ("bypass", "min_similarity", "allow", "category", "hit_chars_per_s")
     BYPASS_FIELD_NUMBER: _ClassVar[int]
     MIN_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     ALLOW_FIELD_NUMBER: _ClassVar[int]
     CATEGORY_FIELD_NUMBER: _ClassVar[int]
+    HIT_CHARS_PER_S_FIELD_NUMBER: _ClassVar[int]
     bypass: bool
     min_similarity: float
     allow: _containers.RepeatedScalarFieldContainer[QuestionKind]
     category: str
-    def __init__(self, bypass: _Optional[bool] = ..., min_similarity: _Optional[float] = ..., allow: _Optional[_Iterable[_Union[QuestionKind, str]]] = ..., category: _Optional[str] = ...) -> None: ...
+    hit_chars_per_s: float
+    def __init__(self, bypass: _Optional[bool] = ..., min_similarity: _Optional[float] = ..., allow: _Optional[_Iterable[_Union[QuestionKind, str]]] = ..., category: _Optional[str] = ..., hit_chars_per_s: _Optional[float] = ...) -> None: ...
 
 class Image(_message.Message):
     __slots__ = ("data",)

@@ -105,6 +105,8 @@ def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> No
         raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
     if request.cache.HasField("min_similarity"):
         _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
+    if request.cache.HasField("hit_chars_per_s"):
+        _check_range("cache.hit_chars_per_s", request.cache.hit_chars_per_s, 0, 1_000_000)
     for index, kind in enumerate(request.cache.allow):
         if kind not in _QUESTION_KINDS:
             raise InvalidInput(f"cache.allow[{index}]", "a QuestionKind, 1 to 3", kind)

@@ -57,6 +57,13 @@ class HitSettings(BaseModel):
         False,
         description="Whether exact hits ignore case, in what the user says in one line of prose: `us` is `US` then.",
     )
+    chars_per_s: float = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description="The pace at which a hit's text comes, where a request names none, in characters a second: faster "
+        "where the budget asks for it. 0: all of it at once. By HTTP of streams alone.",
+    )
 
 
 NO_HITS_SAID = HitSettings()

@@ -29,6 +29,7 @@ _OPTIONS = frozenset(
         "min_similarity",
         "cache_allow",
         "cache_category",
+        "hit_chars_per_s",
         "tier",
         "max_cost_usd",
         "single_attempt",
@@ -44,7 +45,7 @@ _OPTIONS = frozenset(
         "guard",
     }
 )
-_NUMBERS = ("_ms", "_usd", "_similarity", "tool_steps", "tool_calls")
+_NUMBERS = ("_ms", "_usd", "_per_s", "_similarity", "tool_steps", "tool_calls")
 _LISTS = ("mesh_tools", "cache_allow")
 _MESH_TOOL = ("name", "source", "arguments", "offered")
 _FLAGS = ("single_attempt", "whole", "cascade_at_once", "repair")
@@ -117,6 +118,12 @@ def settle_replacing(order: Order) -> None:
         request.repair = True
 
 
+def settle_pace(order: Order) -> None:
+    """A hit comes at a pace to who reads along: an answer in one piece comes at once."""
+    if not order.stream:
+        order.request.cache.hit_chars_per_s = 0
+
+
 def _take(order: Order, options: Fields) -> None:
     _take_times(order, options)
     request = order.request
@@ -151,6 +158,8 @@ def _take_cache(policy: pb.CachePolicy, options: Fields) -> None:
         policy.allow.append(_QUESTION_KINDS[name])
     if (category := options.text("cache_category")) is not None:
         policy.category = category
+    if (pace := options.number("hit_chars_per_s")) is not None:
+        policy.hit_chars_per_s = pace
 
 
 def _take_cascade(order: Order, options: Fields) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.hits.pacing import paced
 from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import LOCAL, Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit
@@ -26,6 +29,7 @@ _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
     cache_pb2.VERDICT_SEMANTIC: pb.CACHE_VERDICT_SEMANTIC,
 }
+_SPOKEN_SHARE = 0.8  # of the time that is left, for a hit that is given at a pace
 _STORED = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 
 
@@ -46,6 +50,7 @@ class CacheStage(AnswerStage):
         super().__init__(draft)
         self._lookup: tuple[Pending, SharedPermit, Running] | None = None
         self._near: tuple[Near, Running] | None = None  # an answer that waits for the guard
+        self._spoken: cache_pb2.Answer | Copy | None = None  # a hit that is given at a pace
         self._sample: cache_pb2.Sample | None = None  # what the cache wants to be judged
 
     @classmethod
@@ -64,7 +69,7 @@ class CacheStage(AnswerStage):
             self._near = near, stage
         else:
             self._lookup = self._ask(cache, draft.cached, stage)
-        if self._near and not draft.guarding:
+        if self._near and not draft.guarding and not self._pace:
             self._take_near(*self._near)
         elif not (self._near or self._lookup):
             draft.ledger.end(stage)
@@ -72,9 +77,17 @@ class CacheStage(AnswerStage):
     async def run(self) -> AsyncGenerator[None, None]:
         if self._near:
             self._take_near(*self._near)
-        if self._lookup is None:
-            return
-        pending, permit, stage = self._lookup
+        if self._lookup:
+            async with aclosing(self._wait(*self._lookup)) as steps:
+                async for _ in steps:
+                    yield
+        if self._spoken:
+            async with aclosing(self._speak(self._spoken)) as steps:
+                async for _ in steps:
+                    yield
+
+    async def _wait(self, pending: Pending, permit: SharedPermit, stage: Running) -> AsyncGenerator[None, None]:
+        """For the cache's word."""
         with self.draft.ledger.ending(stage):
             self._lookup = None
             try:
@@ -88,6 +101,27 @@ class CacheStage(AnswerStage):
             finally:
                 permit.withdrawn()  # unless it has reported
                 pending.cancel()
+
+    async def _speak(self, answer: cache_pb2.Answer | Copy) -> AsyncGenerator[None, None]:
+        """Give a hit at its pace, in four fifths of the time there is."""
+        draft, ledger = self.draft, self.draft.ledger
+        began = ledger.clock()
+        for due_s, piece in paced(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE):
+            if (early_s := began + due_s - ledger.clock()) > 0:
+                await asyncio.sleep(early_s)
+            draft.voice.say(piece)
+            if ledger.finish_reason:  # the guard has ended it
+                return
+            yield
+        draft.voice.finish(answer.finish_reason)
+
+    @property
+    def _pace(self) -> float:
+        """Of a hit, in characters a second; 0 for at once. Nobody reads along with an item of a batch."""
+        policy = self.draft.question.request.cache
+        if self.draft.placed:
+            return 0
+        return policy.hit_chars_per_s if policy.HasField("hit_chars_per_s") else self.draft.tenant.hits.chars_per_s
 
     def fallback(self, problem: ServiceError, stage: Running) -> None:
         """Without an answer of the cache's, a model makes one."""
@@ -211,7 +245,10 @@ class CacheStage(AnswerStage):
         self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None
     ) -> None:
         self.draft.ledger.cache = self._report(verdict, key=key, similarity=similarity)
-        self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
+        if self._pace:
+            self.draft.ledger.model, self._spoken = answer.model, answer
+        else:
+            self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
 
 
 def _is_storable(final: pb.Final) -> bool:
