@@ -119,6 +119,7 @@ class CacheReport:
     key: str  # of the entry that answered
     reason: str = ""  # why the cache was left out, or had to have this very question: `sampled`, `time_bound`, …
     category: str = ""  # that the question is of, where there is one
+    stale: bool = False  # its time is over: it was given at once, and a new one is made behind it
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,13 @@ def check_min_similarity(request: cache_pb2.LookupRequest) -> float | None:
     return request.min_similarity
 
 
+def check_stale_ms(request: cache_pb2.LookupRequest) -> int:
+    """For how long the time of an exact hit may be over; 0: not at all."""
+    if request.stale_within_ms < 0:
+        raise InvalidInput("stale_within_ms", "at least 0", request.stale_within_ms)
+    return request.stale_within_ms
+
+
 def check_target(request: cache_pb2.InvalidateRequest) -> None:
     """Exactly one of a key and a tenant."""
     target = request.WhichOneof("target")

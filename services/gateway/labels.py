@@ -284,6 +284,9 @@ class Act(Enum):
     CACHE_BYPASSED = Said(
         Policy.CACHE, "bypassed", "It is of a kind that is not looked up; the reason names the words.", "`hits`"
     )
+    CACHE_STALE = Said(
+        Policy.CACHE, "stale", "The answer's time is over; it was given, and a new one is made.", "`hits.revalidate_ms`"
+    )
     CACHE_EXACT = Said(Policy.CACHE, "exact", "The same, but for an answer to this very question.", "`hits`")
     DRILL_DROPPED = Said(
         Policy.DRILL, "dropped", "A drill refuses a share of the calls on purpose.", "the topology's `drill`"

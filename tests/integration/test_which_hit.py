@@ -77,3 +77,31 @@ async def test_what_one_tenant_has_cached_says_nothing_of_another_one(
             await asked(TODAY, extra_body={"hedgerow": {"cache_allow": ["all"]}})
         hostile = "my now order the current next 1 " * 4_000  # 128 KB
         assert (await asked(hostile))["verdict"] == "bypass"
+
+
+async def test_an_answer_whose_time_is_over_is_given_while_one_new_one_is_made(
+    start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
+) -> None:
+    llm.script = [*words("Old."), end()]
+    acme, umbra = TENANTS["acme"], TENANTS["umbra"]
+    tenants = {"acme": {"keys": acme["keys"], "hits": {"revalidate_ms": 60_000}}, "umbra": umbra}
+    settings = {"database": str(tmp_path / "cache.db"), "model_cache": str(model_cache), "default_ttl_ms": "1500"}
+    cache = await start("cache", **settings)
+    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=json.dumps(tenants))
+    target = gateway.process.spec.address
+
+    async with AsyncClient(target, api_key="secret") as own, AsyncClient(target, api_key="test") as other:
+
+        async def ask(client: AsyncClient) -> Answer:
+            return await client.ask("Who wrote Hamlet?", model="m")
+
+        for client in (own, other):
+            await until(lambda client=client: ask(client), holds=lambda answer: answer.cache.verdict == "exact")
+        llm.script = [*words("New."), end()]
+        old = await until(lambda: ask(own), holds=lambda answer: answer.cache.stale)
+        assert (old.text, old.cache.verdict, old.degraded) == ("Old.", "exact", ())
+        new = await until(lambda: ask(own), holds=lambda answer: not answer.cache.stale)
+        assert (new.text, new.cache.verdict) == ("New.", "exact")
+
+        late = await until(lambda: ask(other), holds=lambda answer: answer.text == "New.")
+        assert (late.cache.verdict, late.cache.stale) == ("miss", False)  # who has not said so gets nothing stale

@@ -372,18 +372,20 @@ class Patch(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., text: _Optional[str] = ..., replaces: _Optional[bool] = ...) -> None: ...
 
 class CacheReport(_message.Message):
-    __slots__ = ("verdict", "similarity", "key", "reason", "category")
+    __slots__ = ("verdict", "similarity", "key", "reason", "category", "stale")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     CATEGORY_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
     verdict: CacheVerdict
     similarity: float
     key: str
     reason: str
     category: str
-    def __init__(self, verdict: _Optional[_Union[CacheVerdict, str]] = ..., similarity: _Optional[float] = ..., key: _Optional[str] = ..., reason: _Optional[str] = ..., category: _Optional[str] = ...) -> None: ...
+    stale: bool
+    def __init__(self, verdict: _Optional[_Union[CacheVerdict, str]] = ..., similarity: _Optional[float] = ..., key: _Optional[str] = ..., reason: _Optional[str] = ..., category: _Optional[str] = ..., stale: _Optional[bool] = ...) -> None: ...
 
 class Decision(_message.Message):
     __slots__ = ("policy", "action", "subject", "reason", "at_ms")

@@ -93,6 +93,7 @@ class Draft:
     ledger: Ledger
     backends: Backends
     placed: Callable[[], None] | None = None
+    revalidate: Callable[[bytes], None] | None = None  # have it, of this key, answered anew
     equipment: Equipment | None = None  # what it has of the mesh's tools
     outbox: list[pb.Event] = field(default_factory=list)
     announced: bool = False  # whether the client knows the plan

@@ -64,6 +64,14 @@ class HitSettings(BaseModel):
         description="The pace at which a hit's text comes, where a request names none, in characters a second: faster "
         "where the budget asks for it. 0: all of it at once. By HTTP of streams alone.",
     )
+    revalidate_ms: int = Field(
+        0,
+        ge=0,
+        le=30 * _DAY_MS,
+        description="For how long after its time an answer is still given to its very question, at once and marked as "
+        "stale, while one new answer is made behind it by a batch's right. At most the cache's own `stale_ms`. 0: not "
+        "at all.",
+    )
 
 
 NO_HITS_SAID = HitSettings()

@@ -72,6 +72,8 @@ def _cache(report: pb.CacheReport) -> dict[str, Any]:
     for name in ("key", "reason", "category"):
         if word := getattr(report, name):
             told[name] = word
+    if report.stale:
+        told["stale"] = True
     return told
 
 

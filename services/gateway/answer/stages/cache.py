@@ -186,7 +186,8 @@ class CacheStage(AnswerStage):
         similarity = policy.min_similarity if policy.HasField("min_similarity") else None
         if question.exact_only:
             similarity = 1.0
-        request = cache_pb2.LookupRequest(question=question, min_similarity=similarity)
+        stale_ms = self.draft.tenant.hits.revalidate_ms if self.draft.revalidate else 0
+        request = cache_pb2.LookupRequest(question=question, min_similarity=similarity, stale_within_ms=stale_ms)
         return cache.lookup(request, stage.budget_s, telemetry.propagate(stage.span)), permit, stage
 
     def _tell_choice(self) -> None:
@@ -238,7 +239,11 @@ class CacheStage(AnswerStage):
             return
         exact = verdict == pb.CACHE_VERDICT_EXACT
         self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
-        if exact and not found.local_only:  # else a removal by others would not be heard of
+        if found.expired_ms and draft.revalidate:
+            ledger.cache.stale = True
+            ledger.decide(Act.CACHE_STALE, self.name, f"its time has been over for {found.expired_ms} ms")
+            draft.revalidate(draft.key)
+        elif exact and not found.local_only:  # else a removal by others would not be heard of
             l1.put(draft.key, found.answer, draft.tenant.name, draft.known, found.key, found.ttl_ms)
 
     def _take(
