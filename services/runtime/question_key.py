@@ -10,8 +10,8 @@ Normalizing touches the text of messages only, and only where the meaning cannot
 - Unicode NFC: the same characters, however they were typed;
 - CRLF and CR become LF; white space at the end and blank lines at the start go;
 - a text of one line also loses the white space before it;
-- a line of prose has one blank where it has more white space. Prose is one line alone that has no quotation mark,
-  backtick, bracket of code, bar, slash or tab, and does not speak of blanks, columns or the like.
+- a line of prose has one blank where it has more white space. Prose is one line alone of at most 2,048 characters
+  that has no quotation mark, backtick, bracket of code, bar, slash or tab, and does not speak of blanks or the like.
 Else white space inside a text stays: it means something in code, tables and poems. Where it does not, the embedding
 sees through it, and the semantic lookup finds the entry. Case stays (`us` is not `US`), unless a question says
 `ignore_case`: then that of the user's lines of prose does not count for the key.
@@ -27,11 +27,13 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 
 _FORMAT = b"hedgerow.cache.key/1\0"  # raise it with every change to what is digested
+_LONGEST_LINE = 2_048  # characters of prose: what is longer is no question typed by hand, and takes long to look at
 _RUN = re.compile(r"\s+")
-_EXACT = re.compile(  # what may mean what it spells; an apostrophe within a word is no quotation mark
-    r"""["\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`|/\\^*\[\]{}\t]|(?<!\w)['\u2018\u2019]|['\u2018\u2019](?!\w)"""
-    r"|\b(?:white|back)?spac|\bblanks?\b|\bgaps?\b|\bindent|\balign|\bcolumns?\b|\btabs?\b|\bcases?\b|\b(?:upper|lower)",
-    re.IGNORECASE,
+_SIGN = re.compile(  # of a text that may mean what it spells; an apostrophe within a word is no quotation mark
+    r"""["\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`|/\\^*\[\]{}\t]|['\u2018\u2019](?:(?!\w)|(?<!\w.))"""
+)
+_SPEAKS_OF_IT = re.compile(
+    r"\b(?:(?:white|back)?spac|blanks?\b|gaps?\b|indent|align|columns?\b|tabs?\b|cases?\b|upper|lower)"
 )
 
 
@@ -65,7 +67,9 @@ def normalized(text: str) -> str:
 
 def is_prose(text: str) -> bool:
     """Whether neither runs of white space nor, where a question says so, case mean anything in a text."""
-    return len(text.splitlines()) == 1 and not _EXACT.search(text)
+    if len(text) > _LONGEST_LINE or len(text.splitlines()) != 1:
+        return False
+    return not (_SIGN.search(text) or _SPEAKS_OF_IT.search(text.lower()))
 
 
 def _without_case(question: cache_pb2.Question) -> cache_pb2.Question:

@@ -146,9 +146,14 @@ def test_normalizing_twice_is_normalizing_once(content: str) -> None:
         ("a  | b", "a  | b"),
         ("a\tb  c", "a\tb  c"),
         ("\tWhy  not?", "Why not?"),
+        ("Why does 'a  b' differ", "Why does 'a  b' differ"),
+        ("'tis  so", "'tis  so"),
+        ("Is Whitespace  read?", "Is Whitespace  read?"),
         ("How many spaces are in a  b?", "How many spaces are in a  b?"),
         ("if x:\n    a  = 1\n    return a", "if x:\n    a  = 1\n    return a"),
         ("First.  Second.\nThird.", "First.  Second.\nThird."),
+        ("a  " * 700, ("a  " * 700).rstrip()),
+        ("a  " * 682, ("a " * 682).rstrip()),
     ],
 )
 def test_white_space_goes_only_where_it_means_nothing(typed: str, normal: str) -> None:
