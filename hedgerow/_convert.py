@@ -169,4 +169,5 @@ def _usage(message: chat_pb2.Usage) -> Usage:
 
 def _cache(message: pb.CacheReport) -> CacheReport:
     similarity = message.similarity if message.HasField("similarity") else None
-    return CacheReport(_VERDICT.get(message.verdict, "unspecified"), similarity, message.key)
+    verdict = _VERDICT.get(message.verdict, "unspecified")
+    return CacheReport(verdict, similarity, message.key, message.reason, message.category, message.stale)

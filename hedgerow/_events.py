@@ -117,6 +117,9 @@ class CacheReport:
     verdict: CacheVerdict
     similarity: float | None  # of the nearest stored question, 0 to 1; None where none was compared
     key: str  # of the entry that answered
+    reason: str = ""  # why the cache was left out, or had to have this very question: `sampled`, `time_bound`, …
+    category: str = ""  # that the question is of, where there is one
+    stale: bool = False  # its time is over: it was given at once, and a new one is made behind it
 
 
 @dataclass(frozen=True, slots=True)

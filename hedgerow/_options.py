@@ -28,6 +28,7 @@ Messages: TypeAlias = str | Sequence[Message]  # a text is one message of the us
 
 
 GuardedThing: TypeAlias = Literal["injection", "secrets", "personal", "answer_secrets", "answer_personal"]
+QuestionKind: TypeAlias = Literal["sampled", "time_bound", "personal"]
 Media: TypeAlias = bytes | str | os.PathLike[str]  # an encoded picture or recording, or the path of its file
 
 
@@ -49,6 +50,9 @@ class Options(TypedDict, total=False):
     grammar: str | None  # the whole answer is made to be of it; in Lark's notation, or GBNF
     cache: Literal["use", "bypass"]
     min_similarity: float | None  # the least cosine similarity for a semantic hit, 0.5 to 1; 1 turns them off
+    cache_allow: Sequence[QuestionKind]  # kinds that this question may be of, and is looked up and stored all the same
+    cache_category: str | None  # one of the gateway's settings, in the place of the one that its words make it
+    hit_chars_per_s: float | None  # the pace of a stored text, in characters a second; 0: all of it at once
     first_token_budget_ms: int | None  # the most time to the first text
     realtime: bool  # somebody is waiting right now: among the last to be shed
     attempt: int  # how often this was asked before and refused or failed; repeats are shed first

@@ -12,7 +12,7 @@ from google.protobuf.message import Message as Proto
 
 from hedgerow._errors import InvalidArgument, invalid
 from hedgerow._media import SHORTER_AUDIO, read, read_all
-from hedgerow._options import GuardedThing, Media, Message, Messages
+from hedgerow._options import GuardedThing, Media, Message, Messages, QuestionKind
 from hedgerow._speech import AudioFormat
 from hedgerow._tools import MeshTool, Tool
 from hedgerow.audio.v1 import audio_pb2
@@ -33,6 +33,11 @@ _MODES = {
     "required": chat_pb2.TOOL_MODE_REQUIRED,
 }
 _TIERS = {"fast": pb.TIER_FAST, "balanced": pb.TIER_BALANCED, "quality": pb.TIER_QUALITY}
+_QUESTION_KINDS = {
+    "sampled": pb.QUESTION_KIND_SAMPLED,
+    "time_bound": pb.QUESTION_KIND_TIME_BOUND,
+    "personal": pb.QUESTION_KIND_PERSONAL,
+}
 _CACHE = {"use": False, "bypass": True}
 _VERIFIERS = {
     "rules": pb.VERIFIER_RULES,
@@ -72,6 +77,9 @@ def generate_request(
     grammar: str | None = None,
     cache: str = "use",
     min_similarity: float | None = None,
+    cache_allow: Sequence[QuestionKind] = (),
+    cache_category: str | None = None,
+    hit_chars_per_s: float | None = None,
     first_token_budget_ms: int | None = None,
     realtime: bool = False,
     attempt: int = 0,
@@ -120,7 +128,9 @@ def generate_request(
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
     _set_format(request, choice, json_schema=_as_json(json_schema), regex=regex, grammar=grammar)
     request.cache.bypass = _CACHE[one_of("cache", cache, _CACHE)]
-    set_fields(request.cache, "", min_similarity=min_similarity)
+    set_fields(request.cache, "cache_", category=cache_category)
+    set_fields(request.cache, "", min_similarity=min_similarity, hit_chars_per_s=hit_chars_per_s)
+    request.cache.allow.extend(_QUESTION_KINDS[one_of("cache_allow", kind, _QUESTION_KINDS)] for kind in cache_allow)
     if cascade is not None:
         request.cascade.SetInParent()
         request.cascade.verifiers.extend(_VERIFIERS[one_of("cascade", name, _VERIFIERS)] for name in cascade)

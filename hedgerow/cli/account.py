@@ -56,7 +56,9 @@ def _what(answer: Answer) -> Iterator[str]:
     similarity = f" {answer.cache.similarity:.2f}" if answer.cache.similarity is not None else ""
     yield answer.model or "no model"
     yield answer.finish_reason
-    yield f"cache {answer.cache.verdict}{similarity}"
+    told = ", ".join(filter(None, (answer.cache.reason, "stale" if answer.cache.stale else "")))
+    reason = f" ({told})" if told else ""
+    yield f"cache {answer.cache.verdict}{similarity}{reason}"
     if answer.usage.drafted_tokens:
         yield f"{answer.usage.accepted_tokens} of {answer.usage.drafted_tokens} drafted tokens accepted"
     if answer.cost_usd:

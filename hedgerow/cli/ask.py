@@ -38,6 +38,8 @@ def ask(
             metavar="S", help="Least similarity at which a stored answer to a like question will do, 0.5 to 1."
         ),
     ] = None,
+    cache_allow: options.CacheAllow = None,
+    cache_category: options.CacheCategory = None,
     tier: options.Tier = None,
     model: options.Model = None,
     max_tokens: Annotated[int | None, typer.Option(metavar="N", help="The most tokens to generate.")] = None,
@@ -114,6 +116,8 @@ def ask(
         "budget_ms": budget_ms,
         "cache": "bypass" if no_cache else "use",
         "min_similarity": similarity,
+        "cache_allow": [kind.value for kind in cache_allow or ()],
+        "cache_category": cache_category,
         "tier": tier.value if tier else None,
         "model": model,
         "max_tokens": max_tokens,

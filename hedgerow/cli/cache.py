@@ -122,7 +122,8 @@ def warm(
 ) -> None:
     """Ask the questions of a file, so that their answers are kept before anybody waits for them.
 
-    Answers belong to who asks: with keys, ask as the tenant who will. Exits with 1 when one could not be answered.
+    Answers belong to who asks: with keys, ask as the tenant who will. Not kept are those of questions that go past the
+    cache, as about today. Exits with 1 when one could not be answered.
 
     \b
     Examples:
@@ -140,10 +141,12 @@ def warm(
     reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)
     with reported(as_json):
         answers = asyncio.run(_ask_questions(questions, reach, at_once))
-    known = sum(answer is not None and answer.cache.verdict == "exact" for answer in answers)
-    failed = sum(answer is None for answer in answers)
-    told = {"asked": len(answers), "known": known, "failed": failed}
-    print(json.dumps(told) if as_json else ", ".join(f"{count} {name}" for name, count in told.items()))
+    verdicts = [answer.cache.verdict if answer else "" for answer in answers]
+    known, bypassed, failed = (verdicts.count(each) for each in ("exact", "bypass", ""))
+    told = {"asked": len(answers), "known": known, "not_kept": bypassed, "failed": failed}
+    print(
+        json.dumps(told) if as_json else ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in told.items())
+    )
     raise typer.Exit(failed > 0)
 
 

@@ -41,6 +41,14 @@ class VerifierName(StrEnum):
     JUDGE = "judge"
 
 
+class QuestionKindName(StrEnum):
+    """What keeps a question from the cache."""
+
+    SAMPLED = "sampled"
+    TIME_BOUND = "time_bound"
+    PERSONAL = "personal"
+
+
 class PolicyName(StrEnum):
     """When a word that is being spoken counts as sure."""
 
@@ -81,6 +89,15 @@ BudgetMs = Annotated[int | None, typer.Option(metavar="N", help="The whole time 
 System = Annotated[str | None, typer.Option(metavar="TEXT", help="Instructions for the model.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout, also on errors.")]
 StateDir = Annotated[Path, typer.Option(metavar="DIR", help="Where logs, the cache's database and mesh.json are kept.")]
+CacheAllow = Annotated[
+    list[QuestionKindName] | None,
+    typer.Option(
+        "--cache-allow", help="Look the answer up and store it although the question is of this kind. May be repeated."
+    ),
+]
+CacheCategory = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The category of the question, of those that the gateway knows.")
+]
 Cascade = Annotated[
     list[VerifierName] | None,
     typer.Option("--cascade", help="Ask a fast model first, and a better one where its answer fails this check."),

@@ -62,6 +62,9 @@ class Tenant(Section):
     guard: dict[str, Any] = Field(
         {}, description="What is looked for in its requests and answers: fields of the gateway's setting `guard`."
     )
+    hits: dict[str, Any] = Field(
+        {}, description="Which of its questions the cache may answer: fields of the gateway's setting `hits`."
+    )
 
     @field_validator("key_sha256")
     @classmethod

@@ -42,8 +42,8 @@ class Found:
     """What a lookup found. `similarity` is that of the nearest question, None where none was compared. `candidate`:
     whether one was near that no difference refuses, given or not; `sample`: it is to be judged.
 
-    `stale`, with a miss: the entry for this very question, whose time is over. `local`: this process's memory was all
-    that could be asked.
+    `stale`, with a miss: the entry for this very question, whose time is over. `expired_ms`: for how long that of a hit
+    is over, which the caller wants all the same. `local`: this process's memory was all that could be asked.
     """
 
     verdict: Verdict
@@ -55,6 +55,7 @@ class Found:
     local: bool = False
     candidate: bool = False
     sample: Sample | None = None
+    expired_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,18 @@ class Answers:
         self._memory, self._store, self._now_ms = memory, store, now_ms
         self._used: Counter[str] = Counter()  # by key: what has left memory since must not be kept alive
 
-    async def lookup(self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline) -> Found:
-        """The exact entry, else the nearest that is judged to ask the same. `min_similarity`: the least cosine that the
-        caller accepts; 1 asks for the exact one alone.
+    async def lookup(
+        self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline, stale_within_ms: int = 0
+    ) -> Found:
+        """The exact entry, also one whose time has been over for `stale_within_ms` at most; else the nearest that is
+        judged to ask the same. `min_similarity`: the least cosine that the caller accepts; 1 asks for the exact one
+        alone.
 
         Raises `EmbeddingTooLate` when the deadline passes before the question could be compared.
         """
         found, unsaid = await self._exact(question, deadline)
+        if found is None and stale_within_ms:
+            found = self._expired(question, stale_within_ms)
         if found is None:
             found = await self._alike(question, min_similarity, deadline)
         if min_similarity is None or min_similarity < 1:
@@ -118,6 +124,15 @@ class Answers:
             return None, unsaid
         self.stats.exact_hits += 1
         return self._serve(Verdict.EXACT, entry, None), unsaid
+
+    def _expired(self, question: KeyedQuestion, within_ms: int) -> Found | None:
+        """The hit of this very question whose time has not been over for long. It is none that keeps an entry alive."""
+        now_ms = self._now_ms()
+        entry = self.entries.stale(question.key, now_ms)
+        if entry is None or (expired_ms := max(1, now_ms - entry.expires_at_ms)) > within_ms:
+            return None
+        self.stats.exact_hits += 1
+        return Found(Verdict.EXACT, entry, expired_ms=expired_ms)
 
     async def _alike(self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline) -> Found:
         found = Found(Verdict.MISS)

@@ -30,14 +30,14 @@ class CacheServicer:
         self._waiting = WaitingBytes(settings.max_waiting_bytes)
 
     async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
-        min_similarity = validation.check_min_similarity(request)
+        min_similarity, stale_ms = validation.check_min_similarity(request), validation.check_stale_ms(request)
         question, epoch = self._identify(request.question), self._answers.epoch
         with self._waiting.hold(question.tenant, request.ByteSize()):
-            found = await self._answers.lookup(question, min_similarity, call.deadline)
+            found = await self._answers.lookup(question, min_similarity, call.deadline, stale_ms)
         call.span.set_attribute("hedgerow.cache.verdict", found.verdict.value)
         if found.similarity is not None:
             call.span.set_attribute("hedgerow.cache.similarity", found.similarity)
-        if found.stale is not None:
+        if found.stale is not None or found.expired_ms:
             call.span.set_attribute("hedgerow.cache.stale", True)
         if found.local:
             call.span.set_attribute("hedgerow.cache.local_only", True)
@@ -151,6 +151,7 @@ def _found(found: Found, question: KeyedQuestion, epoch: int) -> cache_pb2.Looku
         key=found.entry.key if found.entry else question.key,
         ttl_ms=found.ttl_ms,
         refused=found.refused,
+        expired_ms=found.expired_ms,
         local_only=found.local,
         epoch=epoch,
     )

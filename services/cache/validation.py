@@ -58,12 +58,22 @@ def check_ttl_ms(request: cache_pb2.StoreRequest, settings: CacheSettings) -> in
 
 
 def check_min_similarity(request: cache_pb2.LookupRequest) -> float | None:
-    """The least similarity of a semantic hit that the caller accepts; None where it does not say."""
+    """The least similarity of a semantic hit that the caller accepts; None where it does not say, 1 where the question
+    is for exact hits alone."""
+    if request.question.exact_only:
+        return 1.0
     if not request.HasField("min_similarity"):
         return None
     if not 0.5 <= request.min_similarity <= 1:  # NaN is neither
         raise InvalidInput("min_similarity", "0.5 to 1", request.min_similarity)
     return request.min_similarity
+
+
+def check_stale_ms(request: cache_pb2.LookupRequest) -> int:
+    """For how long the time of an exact hit may be over; 0: not at all."""
+    if request.stale_within_ms < 0:
+        raise InvalidInput("stale_within_ms", "at least 0", request.stale_within_ms)
+    return request.stale_within_ms
 
 
 def check_target(request: cache_pb2.InvalidateRequest) -> None:

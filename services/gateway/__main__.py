@@ -29,6 +29,7 @@ from services.gateway.config import GatewaySettings
 from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
+from services.gateway.hits import kinds
 from services.gateway.http.app import Parts, make_app
 from services.gateway.http.server import HttpServer, bind
 from services.gateway.policies.shared_breaker import SharedBreaker
@@ -93,6 +94,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             _judging(settings, models, routes, cache, stack),
             Forms(settings.response_format.check_ms),
         )
+        kinds.wordings()  # 6 ms that no request should wait for
         identity = _identity(settings)
         admission = AdmissionControl(
             settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges))
@@ -228,6 +230,7 @@ def _identity(settings: GatewaySettings) -> Identity:
             anonymous=settings.anonymous,
             tokens=settings.edge_tokens,
             guard=settings.guard,
+            hits=settings.hits,
         )
     except BadTenants as error:
         _log.error("%s", error)

@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic_settings import SettingsConfigDict
 
 from services.gateway.guard import denied
+from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings, is_loopback
 from services.runtime.rpc import first_message
@@ -490,6 +491,10 @@ class TenantSettings(_Group):
     guard: GuardSettings = Field(
         UNGUARDED, description="What is looked for in its requests and answers; what it leaves out is `guard`'s."
     )
+    hits: HitSettings = Field(
+        NO_HITS_SAID,
+        description="Which of its questions the cache may answer, and how; what it leaves out is `hits`'s.",
+    )
 
 
 class TargetSettings(_Group):
@@ -581,6 +586,9 @@ class GatewaySettings(ServiceSettings):
     cascade: CascadeSettings = Field(CascadeSettings(), description="When a fast model's answer will do.")
     guard: GuardSettings = Field(
         UNGUARDED, description="What is looked for in requests and answers of all tenants; one may have its own."
+    )
+    hits: HitSettings = Field(
+        NO_HITS_SAID, description="Which questions the cache may answer, and how; a tenant may have its own."
     )
     kept: KeptSettings = Field(KeptSettings(), description="Answers that outlast the connection of their client.")
     tools: ToolSettings = Field(ToolSettings(), description="The tools that the mesh itself calls.")

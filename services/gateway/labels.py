@@ -86,6 +86,7 @@ class Policy(StrEnum):
     FORM = "form"
     TOOL = "tool"
     GUARD = "guard"
+    CACHE = "cache"
     DRILL = "drill"
     TARGET = "target"
 
@@ -283,6 +284,13 @@ class Act(Enum):
     GUARD_LATE = Said(
         Policy.GUARD, "late", "The guard was not done in time; the reason says what came of it.", "`guard.late`"
     )
+    CACHE_BYPASSED = Said(
+        Policy.CACHE, "bypassed", "It is of a kind that is not looked up; the reason names the words.", "`hits`"
+    )
+    CACHE_STALE = Said(
+        Policy.CACHE, "stale", "The answer's time is over; it was given, and a new one is made.", "`hits.revalidate_ms`"
+    )
+    CACHE_EXACT = Said(Policy.CACHE, "exact", "The same, but for an answer to this very question.", "`hits`")
     DRILL_DROPPED = Said(
         Policy.DRILL, "dropped", "A drill refuses a share of the calls on purpose.", "the topology's `drill`"
     )

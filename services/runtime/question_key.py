@@ -9,19 +9,32 @@ missed, never mixed up (a test pins the key of a sample question, so that an upg
 Normalizing touches the text of messages only, and only where the meaning cannot change:
 - Unicode NFC: the same characters, however they were typed;
 - CRLF and CR become LF; white space at the end and blank lines at the start go;
-- a text of one line also loses the white space before it.
-Case stays (`us` is not `US`), and so does white space inside a text: it means something in code, tables and poems.
-Where it does not, the embedding sees through both, and the semantic lookup finds the entry.
+- a text of one line also loses the white space before it;
+- a line of prose has one blank where it has more white space. Prose is one line alone of at most 2,048 characters
+  that has no quotation mark, backtick, bracket of code, bar, slash or tab, and does not speak of blanks or the like.
+Else white space inside a text stays: it means something in code, tables and poems. Where it does not, the embedding
+sees through it, and the semantic lookup finds the entry. Case stays (`us` is not `US`), unless a question says
+`ignore_case`: then that of the user's lines of prose does not count for the key.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
 
 _FORMAT = b"hedgerow.cache.key/1\0"  # raise it with every change to what is digested
+_LONGEST_LINE = 2_048  # characters of prose: what is longer is no question typed by hand, and takes long to look at
+_RUN = re.compile(r"\s+")
+_SIGN = re.compile(  # of a text that may mean what it spells; an apostrophe within a word is no quotation mark
+    r"""["\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`|/\\^*\[\]{}\t]|['\u2018\u2019](?:(?!\w)|(?<!\w.))"""
+)
+_SPEAKS_OF_IT = re.compile(
+    r"\b(?:(?:white|back)?spac|blanks?\b|gaps?\b|indent|align|columns?\b|tabs?\b|cases?\b|upper|lower)"
+)
 
 
 def normalize(question: cache_pb2.Question) -> None:
@@ -35,6 +48,8 @@ def normalize(question: cache_pb2.Question) -> None:
 
 def digest(question: cache_pb2.Question) -> bytes:
     """The key of a normalized question, 32 bytes."""
+    if question.ignore_case:
+        question = _without_case(question)
     return hashlib.sha256(_FORMAT + question.SerializeToString(deterministic=True)).digest()
 
 
@@ -44,4 +59,23 @@ def normalized(text: str) -> str:
     lines = text.split("\n")
     while len(lines) > 1 and not lines[0].strip():
         del lines[0]
-    return lines[0].lstrip() if len(lines) == 1 else "\n".join(lines)
+    if len(lines) > 1:
+        return "\n".join(lines)
+    line = lines[0].lstrip()
+    return _RUN.sub(" ", line) if is_prose(line) else line
+
+
+def is_prose(text: str) -> bool:
+    """Whether neither runs of white space nor, where a question says so, case mean anything in a text."""
+    if len(text) > _LONGEST_LINE or len(text.splitlines()) != 1:
+        return False
+    return not (_SIGN.search(text) or _SPEAKS_OF_IT.search(text.lower()))
+
+
+def _without_case(question: cache_pb2.Question) -> cache_pb2.Question:
+    folded = cache_pb2.Question()
+    folded.CopyFrom(question)
+    for message in folded.messages:
+        if message.role == chat_pb2.ROLE_USER and is_prose(message.content):
+            message.content = unicodedata.normalize("NFC", message.content.casefold())
+    return folded

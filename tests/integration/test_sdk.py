@@ -117,6 +117,9 @@ async def test_every_option_reaches_the_gateway(gateway: ScriptedGateway) -> Non
             json_schema={"type": "object"},
             cache="bypass",
             min_similarity=0.5,
+            cache_allow=["personal"],
+            cache_category="prices",
+            hit_chars_per_s=40,
         )
     assert gateway.requests == [
         pb.GenerateRequest(
@@ -131,7 +134,13 @@ async def test_every_option_reaches_the_gateway(gateway: ScriptedGateway) -> Non
             budget_ms=300,
             sampling=chat_pb2.Sampling(max_tokens=64, temperature=0.5, top_p=0.75, stop=["END"], seed=7),
             response_format=chat_pb2.ResponseFormat(json_schema='{"type": "object"}'),
-            cache=pb.CachePolicy(bypass=True, min_similarity=0.5),
+            cache=pb.CachePolicy(
+                bypass=True,
+                min_similarity=0.5,
+                allow=[pb.QUESTION_KIND_PERSONAL],
+                category="prices",
+                hit_chars_per_s=40,
+            ),
         )
     ]
     assert gateway.metadata["authorization"] == "Bearer secret"

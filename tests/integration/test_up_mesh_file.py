@@ -146,9 +146,9 @@ async def test_the_cache_is_warmed_counted_and_cleared(mesh: Edited, tmp_path: P
     assert cli(*clear, "--tenant", "acme")[0] == 0
     (tmp_path / "questions.txt").write_text("How are you?\n\nWho are you?\n")
     questions = ("cache", "warm", str(tmp_path / "questions.txt"), "--gateway", mesh.up.target, "--api-key", ACME)
-    assert cli(*questions) == (0, "2 asked, 0 known, 0 failed\n")
+    assert cli(*questions) == (0, "2 asked, 0 known, 0 not kept, 0 failed\n")
     await until(counts, holds=lambda told: told["entries"] == 2, every_s=0.2)  # it gets them after the caller
-    assert cli(*questions) == (0, "2 asked, 2 known, 0 failed\n")
+    assert cli(*questions) == (0, "2 asked, 2 known, 0 not kept, 0 failed\n")
     assert cli(*clear) == (0, "removed 0\n")  # of the tenant `local`
     assert cli(*clear, "--tenant", "acme") == (0, "removed 2\n")
     assert counts()["entries"] == 0

@@ -20,20 +20,26 @@ VERDICT_EXACT: Verdict
 VERDICT_SEMANTIC: Verdict
 
 class Question(_message.Message):
-    __slots__ = ("tenant", "model_class", "messages", "sampling", "response_format", "attachments")
+    __slots__ = ("tenant", "model_class", "messages", "sampling", "response_format", "attachments", "category", "exact_only", "ignore_case")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     MODEL_CLASS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FORMAT_FIELD_NUMBER: _ClassVar[int]
     ATTACHMENTS_FIELD_NUMBER: _ClassVar[int]
+    CATEGORY_FIELD_NUMBER: _ClassVar[int]
+    EXACT_ONLY_FIELD_NUMBER: _ClassVar[int]
+    IGNORE_CASE_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     model_class: str
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     sampling: _chat_pb2.Sampling
     response_format: _chat_pb2.ResponseFormat
     attachments: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, tenant: _Optional[str] = ..., model_class: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., attachments: _Optional[_Iterable[str]] = ...) -> None: ...
+    category: str
+    exact_only: bool
+    ignore_case: bool
+    def __init__(self, tenant: _Optional[str] = ..., model_class: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., attachments: _Optional[_Iterable[str]] = ..., category: _Optional[str] = ..., exact_only: _Optional[bool] = ..., ignore_case: _Optional[bool] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("text", "model", "finish_reason", "usage")
@@ -48,15 +54,17 @@ class Answer(_message.Message):
     def __init__(self, text: _Optional[str] = ..., model: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ...) -> None: ...
 
 class LookupRequest(_message.Message):
-    __slots__ = ("question", "min_similarity")
+    __slots__ = ("question", "min_similarity", "stale_within_ms")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     MIN_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    STALE_WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
     question: Question
     min_similarity: float
-    def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., min_similarity: _Optional[float] = ...) -> None: ...
+    stale_within_ms: int
+    def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., min_similarity: _Optional[float] = ..., stale_within_ms: _Optional[int] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
-    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only", "epoch", "sample")
+    __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only", "epoch", "sample", "expired_ms")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +75,7 @@ class LookupResponse(_message.Message):
     LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_MS_FIELD_NUMBER: _ClassVar[int]
     verdict: Verdict
     answer: Answer
     key: str
@@ -77,7 +86,8 @@ class LookupResponse(_message.Message):
     local_only: bool
     epoch: int
     sample: Sample
-    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ...) -> None: ...
+    expired_ms: int
+    def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., expired_ms: _Optional[int] = ...) -> None: ...
 
 class Sample(_message.Message):
     __slots__ = ("key", "score", "accepted", "asked", "answer", "doubts")

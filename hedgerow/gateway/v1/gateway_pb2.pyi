@@ -18,6 +18,13 @@ class Tier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TIER_BALANCED: _ClassVar[Tier]
     TIER_QUALITY: _ClassVar[Tier]
 
+class QuestionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    QUESTION_KIND_UNSPECIFIED: _ClassVar[QuestionKind]
+    QUESTION_KIND_SAMPLED: _ClassVar[QuestionKind]
+    QUESTION_KIND_TIME_BOUND: _ClassVar[QuestionKind]
+    QUESTION_KIND_PERSONAL: _ClassVar[QuestionKind]
+
 class GuardAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     GUARD_ACTION_UNSPECIFIED: _ClassVar[GuardAction]
@@ -67,6 +74,10 @@ TIER_UNSPECIFIED: Tier
 TIER_FAST: Tier
 TIER_BALANCED: Tier
 TIER_QUALITY: Tier
+QUESTION_KIND_UNSPECIFIED: QuestionKind
+QUESTION_KIND_SAMPLED: QuestionKind
+QUESTION_KIND_TIME_BOUND: QuestionKind
+QUESTION_KIND_PERSONAL: QuestionKind
 GUARD_ACTION_UNSPECIFIED: GuardAction
 GUARD_ACTION_MASK: GuardAction
 GUARD_ACTION_REFUSE: GuardAction
@@ -97,12 +108,18 @@ WARM_KIND_ENGINE: WarmKind
 WARM_KIND_PROMPT: WarmKind
 
 class CachePolicy(_message.Message):
-    __slots__ = ("bypass", "min_similarity")
+    __slots__ = ("bypass", "min_similarity", "allow", "category", "hit_chars_per_s")
     BYPASS_FIELD_NUMBER: _ClassVar[int]
     MIN_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_FIELD_NUMBER: _ClassVar[int]
+    CATEGORY_FIELD_NUMBER: _ClassVar[int]
+    HIT_CHARS_PER_S_FIELD_NUMBER: _ClassVar[int]
     bypass: bool
     min_similarity: float
-    def __init__(self, bypass: _Optional[bool] = ..., min_similarity: _Optional[float] = ...) -> None: ...
+    allow: _containers.RepeatedScalarFieldContainer[QuestionKind]
+    category: str
+    hit_chars_per_s: float
+    def __init__(self, bypass: _Optional[bool] = ..., min_similarity: _Optional[float] = ..., allow: _Optional[_Iterable[_Union[QuestionKind, str]]] = ..., category: _Optional[str] = ..., hit_chars_per_s: _Optional[float] = ...) -> None: ...
 
 class Image(_message.Message):
     __slots__ = ("data",)
@@ -355,14 +372,20 @@ class Patch(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., text: _Optional[str] = ..., replaces: _Optional[bool] = ...) -> None: ...
 
 class CacheReport(_message.Message):
-    __slots__ = ("verdict", "similarity", "key")
+    __slots__ = ("verdict", "similarity", "key", "reason", "category", "stale")
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CATEGORY_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
     verdict: CacheVerdict
     similarity: float
     key: str
-    def __init__(self, verdict: _Optional[_Union[CacheVerdict, str]] = ..., similarity: _Optional[float] = ..., key: _Optional[str] = ...) -> None: ...
+    reason: str
+    category: str
+    stale: bool
+    def __init__(self, verdict: _Optional[_Union[CacheVerdict, str]] = ..., similarity: _Optional[float] = ..., key: _Optional[str] = ..., reason: _Optional[str] = ..., category: _Optional[str] = ..., stale: _Optional[bool] = ...) -> None: ...
 
 class Decision(_message.Message):
     __slots__ = ("policy", "action", "subject", "reason", "at_ms")

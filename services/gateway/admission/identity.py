@@ -19,13 +19,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from services.gateway.admission.quota import Allowance
 from services.gateway.config import KEY_WANTED, UNGUARDED, GuardSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
+from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
 from services.runtime.errors import shorten
 from services.runtime.stamps import Stamps
 
@@ -36,6 +38,7 @@ _LONGEST_NAME = 256
 _NOTHING = TenantSettings()
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)
+_Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 class BadTenants(ValueError):
@@ -55,13 +58,14 @@ class Tenant:
     tools: Sequence[str] = ()  # patterns of the tools of the mesh that it may use
     guard: GuardSettings = UNGUARDED  # what is looked for in its requests and answers
     warm: bool = False  # whether models read prompts for it before it asks
+    hits: HitSettings = NO_HITS_SAID  # which of its questions the cache may answer, and how
 
 
 class Identity:
     """Tenants by the SHA-256 of their keys, in hexadecimal.
 
     `api_keys` gives the tenant of each, `tenants` and the YAML `file` what each tenant may have and more keys; `guard`
-    is what is looked for where a tenant does not say.
+    and `hits` are what holds where a tenant does not say.
     Without any key it is open to all, as the tenant `local`, where it may be (`anonymous`); or to those alone whose
     `tokens` the edge has checked. Once there has been a key it stays closed: to revoke the last one opens nothing.
     Raises `BadTenants` when the file or a key is not usable, or when there is neither a key nor one of the two.
@@ -76,8 +80,9 @@ class Identity:
         anonymous: bool = False,
         tokens: bool = False,
         guard: GuardSettings = UNGUARDED,
+        hits: HitSettings = NO_HITS_SAID,
     ):
-        self._guard = guard
+        self._guard, self._hits = guard, hits
         self._api_keys, self._settings, self._file, self._tokens = api_keys, tenants, file, tokens
         self._stamps = Stamps(*filter(None, [file]))
         self.version = 0  # moves when a credential may mean something else than before
@@ -168,13 +173,9 @@ class Identity:
         allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
         salt = _salt(name, own.prefix_group)
         alone = name == LOCAL and name not in settings
-        tools, guard, warm = ("*",) if alone else own.tools, self._guarded(own), alone or own.warm
-        return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, salt, tools, guard, warm)
-
-    def _guarded(self, own: TenantSettings) -> GuardSettings:
-        """The gateway's, but for what the tenant's own say."""
-        said = own.guard.model_fields_set
-        return self._guard.model_copy(update={name: getattr(own.guard, name) for name in said}) if said else self._guard
+        tools, warm = ("*",) if alone else own.tools, alone or own.warm
+        guard, hits = _but_for(self._guard, own.guard), _but_for(self._hits, own.hits)
+        return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, salt, tools, guard, warm, hits)
 
     def _load(self) -> Mapping[str, TenantSettings]:
         """All tenants that have settings, those of the file included."""
@@ -184,6 +185,12 @@ class Identity:
         for name in read.keys() & self._settings.keys():
             raise BadTenants(f"tenants_file: {name}: is in the setting `tenants` already")
         return {**self._settings, **read}
+
+
+def _but_for(ours: _Settings, own: _Settings) -> _Settings:
+    """The gateway's, but for what the tenant's own say."""
+    said = own.model_fields_set
+    return ours.model_copy(update={name: getattr(own, name) for name in said}) if said else ours
 
 
 def _parse(file: Path) -> dict[str, TenantSettings]:

@@ -9,6 +9,7 @@ from typing import Literal
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import tools as toolbox
+from services.gateway.hits.reasons import Bypassed
 from services.gateway.prompt import window
 from services.gateway.upstream.media import Hearing, Seeing
 
@@ -36,15 +37,23 @@ class Question:
     def shareable(self) -> bool:
         """Whether its answer may be another's, of an equal question: as text is, and calls of tools are not,
         nor what they said."""
+        return self.unshared is None
+
+    @property
+    def unshared(self) -> Bypassed | None:
+        """Why its answer may not be another's."""
         request = self.request
-        return not (
-            request.cache.bypass
-            or request.tools
-            or request.mesh_tools
-            or request.prefix
-            or request.sampling.HasField("top_logprobs")
-            or any(message.tool_calls or message.role == chat_pb2.ROLE_TOOL for message in request.messages)
-        )
+        if request.cache.bypass:
+            return Bypassed.REQUEST
+        if request.tools or request.mesh_tools or any(map(_is_of_tools, request.messages)):
+            return Bypassed.TOOLS
+        if request.prefix:
+            return Bypassed.PREFIX
+        return Bypassed.LOGPROBS if request.sampling.HasField("top_logprobs") else None
+
+
+def _is_of_tools(message: chat_pb2.Message) -> bool:
+    return bool(message.tool_calls) or message.role == chat_pb2.ROLE_TOOL
 
 
 def recording_is(request: pb.GenerateRequest) -> Recording:

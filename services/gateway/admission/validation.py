@@ -14,8 +14,9 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import constraint, messages, tools
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.config import GatewaySettings
+from services.gateway.hits.settings import HitSettings
 from services.gateway.upstream.media import Hearing, Media
-from services.runtime.errors import InvalidInput
+from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOP_LOGPROBS
 
 _LEAST: Mapping[Literal["budget_ms", "first_token_budget_ms", "heartbeat_ms"], int] = {
@@ -28,6 +29,7 @@ _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
 _VERIFIERS = frozenset(pb.Verifier.values()) - {pb.VERIFIER_UNSPECIFIED}
 _DIETS = frozenset(pb.Diet.values())
+_QUESTION_KINDS = frozenset(pb.QuestionKind.values()) - {pb.QUESTION_KIND_UNSPECIFIED}
 _GUARD_ACTIONS = frozenset(pb.GuardAction.values())
 _RANGES: Mapping[Literal["temperature", "top_p", "frequency_penalty", "presence_penalty", "top_logprobs"], _Range] = {
     "temperature": (0, 2),
@@ -104,6 +106,18 @@ def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> No
         raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
     if request.cache.HasField("min_similarity"):
         _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
+    if request.cache.HasField("hit_chars_per_s"):
+        _check_range("cache.hit_chars_per_s", request.cache.hit_chars_per_s, 0, 1_000_000)
+    for index, kind in enumerate(request.cache.allow):
+        if kind not in _QUESTION_KINDS:
+            raise InvalidInput(f"cache.allow[{index}]", "a QuestionKind, 1 to 3", kind)
+
+
+def check_category(request: pb.GenerateRequest, hits: HitSettings) -> None:
+    """Raise `InvalidInput` for a category that the tenant has not."""
+    if request.cache.category and request.cache.category not in hits.categories:
+        known = ", ".join(sorted(hits.categories)) or "none is set"
+        raise InvalidInput("cache.category", f"one of {known}", shorten(request.cache.category))
 
 
 def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:

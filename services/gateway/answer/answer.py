@@ -20,6 +20,7 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.plan import Slice
 from services.gateway.answer.stages import STAGES
 from services.gateway.answer.stages.stage import AnswerStage
+from services.gateway.hits.reasons import Bypassed
 from services.runtime.errors import ServiceError
 
 Messages = AsyncGenerator[pb.GenerateResponse, None]
@@ -54,7 +55,8 @@ class Answer:
         draft, ledger = self._draft, self._ledger
         outbox = draft.outbox  # by itself: who held the draft would be held by it, and left to the garbage collector
         ledger.tell = lambda stage: outbox.append(pb.Event(stage=stage))
-        ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
+        none = Bypassed.NO_CACHE if draft.backends.cache is None else ""
+        ledger.cache = pb.CacheReport(verdict=pb.CACHE_VERDICT_BYPASS, reason=draft.question.unshared or none)
         for stage in chain(self._stages_to_wait_for(), self._closing()):
             async with aclosing(stage.run()) as steps:
                 async for _ in steps:

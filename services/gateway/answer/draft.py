@@ -23,6 +23,8 @@ from services.gateway.config import TEMPLATE, CascadeSettings, PromptSettings, S
 from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Generation, Shared
 from services.gateway.guard.checks import Checks, checks_for
+from services.gateway.hits.choice import ANY, Choice, choose
+from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.tools.toolbox import Equipment, Toolbox
@@ -32,7 +34,7 @@ from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache
 from services.runtime import question_key
 from services.runtime.errors import ServiceError
-from services.runtime.routing import Choice
+from services.runtime.routing import Choice as ModelChoice
 from services.runtime.security.private_data import Names
 
 
@@ -91,6 +93,7 @@ class Draft:
     ledger: Ledger
     backends: Backends
     placed: Callable[[], None] | None = None
+    revalidate: Callable[[bytes], None] | None = None  # have it, of this key, answered anew
     equipment: Equipment | None = None  # what it has of the mesh's tools
     outbox: list[pb.Event] = field(default_factory=list)
     announced: bool = False  # whether the client knows the plan
@@ -99,11 +102,12 @@ class Draft:
     results: Sequence[tuple[str, str]] = ()  # tools, and what each said
     called: bool = False  # whether the prompt has calls that a model made of the mesh's tools
     missed: bool = False  # something of the question was not seen or heard
-    choice: Choice | None = None
-    fast: Choice | None = None  # of a cascade: who is asked before
+    choice: ModelChoice | None = None
+    fast: ModelChoice | None = None  # of a cascade: who is asked before
     streamed: Streamed | None = None  # what that one has said, where it went out at once
     cached: cache_pb2.Question | None = None  # the question as the cache knows it; None: not for the cache
     key: bytes = b""  # of equal questions, as the cache has it; empty where none is equal to it
+    hits: Choice = ANY  # what the cache may do for it, once it is identified
     known: Known = field(default_factory=Known)
     stale: cache_pb2.Answer | None = None
     prompt: Sequence[chat_pb2.Message] | None = None  # what the model reads, where that is not all that was asked
@@ -172,12 +176,29 @@ class Draft:
         if self.working:
             await asyncio.wait(self.working)
 
+    @property
+    def bypassed(self) -> Bypassed | None:
+        """Why the cache is left out; None: it is not, as far as is known by now."""
+        if self.question.unshared:
+            return self.question.unshared
+        if self.private or not self.asked.whole:
+            return Bypassed.PRIVATE if self.private else Bypassed.INCOMPLETE
+        return self.hits.reason if self.hits.hits == "off" else None
+
     def identify(self) -> None:
         """Make the question what the cache and equal questions know it by, unless it is for nobody else."""
-        if self.asked.whole and self.question.shareable and not self.private and self.cached is None:
-            self.cached = cache_question(self.question.request, self.asked, self.tenant.name)
-            question_key.normalize(self.cached)
-            self.key = question_key.digest(self.cached)
+        if self.key or self.private or not (self.asked.whole and self.question.shareable):
+            return
+        request = self.question.request
+        said = [each.content for each in reversed(self.asked.messages) if each.role == chat_pb2.ROLE_USER]
+        self.hits = choose(request.cache, request.sampling, said, self.tenant.hits)
+        if self.hits.drawn:
+            return
+        question = cache_question(request, self.asked, self.tenant.name, self.hits)
+        question.ignore_case = self.tenant.hits.ignore_case
+        question_key.normalize(question)
+        self.key = question_key.digest(question)
+        self.cached = None if self.hits.hits == "off" else question
 
     def take_heard(self, text: str) -> None:
         self.heard = self.ledger.transcript = text
@@ -254,7 +275,7 @@ class Draft:
         return other
 
 
-def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> cache_pb2.Question:
+def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str, hits: Choice = ANY) -> cache_pb2.Question:
     """The question as the cache keys it."""
     named = f"model:{request.model}" if request.model else ""
     return cache_pb2.Question(
@@ -264,4 +285,6 @@ def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str) -> ca
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
         attachments=asked.attachments(),
+        category=hits.category,
+        exact_only=hits.hits == "exact",
     )

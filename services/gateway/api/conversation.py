@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.credential import Credential
 from services.gateway.answer.answer import Messages
 from services.gateway.api.speech_queue import Spoken
 from services.gateway.errors import Idle
@@ -27,6 +28,7 @@ from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.telemetry import Metadata
 
 MAX_AUDIO_BYTES = 262_144  # of one message, as the audio service has it
+_PARTING_S = 2.0  # for a client to take its last error
 _OPENING_S = 10.0  # for the first message
 _AHEAD = 32  # responses that may wait for the client; who answers faster is held back
 Responses = AsyncGenerator[pb.ConverseResponse, None]
@@ -229,3 +231,23 @@ def _note(message: pb.GenerateResponse, said: list[str]) -> None:
             said.append(event.delta.text)
         elif event.patch.replaces:
             said[:] = [event.patch.text]
+
+
+@contextmanager
+def ends_with(credential: Credential, conversation: Conversation) -> Iterator[None]:
+    """Inside, the conversation ends when its credential does: also that of a client that takes no answers."""
+
+    async def watch(serving: asyncio.Task[object] | None) -> None:
+        try:
+            await credential.watch()
+        except ServiceError as error:
+            conversation.end(error)
+        await asyncio.sleep(_PARTING_S)
+        if serving:
+            serving.cancel()
+
+    watching = asyncio.create_task(watch(asyncio.current_task()))
+    try:
+        yield
+    finally:
+        watching.cancel()

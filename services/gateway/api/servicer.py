@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -20,7 +19,7 @@ from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.admission.tools import offers_mesh_tools
-from services.gateway.admission.validation import validate, validate_conversation
+from services.gateway.admission.validation import check_category, validate, validate_conversation
 from services.gateway.answer.answer import Answer, Messages
 from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Ledger
@@ -30,9 +29,10 @@ from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.answer.targets import Targets
 from services.gateway.api import warm
 from services.gateway.api.batch import Allowed, Batch
-from services.gateway.api.conversation import Conversation, opening
+from services.gateway.api.conversation import Conversation, ends_with, opening
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.api.reports import report_wrong
+from services.gateway.api.revalidating import Revalidating
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BudgetSpent
@@ -49,7 +49,6 @@ from services.runtime.errors import InvalidInput, ServiceError
 from services.runtime.rpc.boundary import Call, to_status
 
 _HOLD_S = 1.0  # for the gateways' common quotas to decide on a conversation
-_PARTING_S = 2.0  # for a client to take its last error
 _LEAST_MS = 1.0  # of a budget, and of a wait worth a word
 
 
@@ -69,6 +68,7 @@ class GatewayServicer:
         self._identity, self._admission, self._targets = identity, admission, Targets(settings.targets)
         self._conversations: set[Conversation] = set()
         self._kept = KeptAnswers(settings.kept)
+        self._revalidating = Revalidating(self._answer_anew)
         self._tallies = WeakValueDictionary[str, Tally]()
         self._stages = cache(partial(answer_stages, settings.stages))
 
@@ -104,6 +104,7 @@ class GatewayServicer:
             if item.idempotency_key or item.events_seen:
                 raise InvalidInput("idempotency_key", "none in a batch", "one")
             question = validate(item, self._settings, self._media)
+            check_category(item, credential.tenant.hits)
             budget_ms = self._budget_ms(item, credential.tenant, call.deadline)
             return Allowed(question, Deadline.after(budget_ms / 1000))
 
@@ -120,7 +121,8 @@ class GatewayServicer:
             equipment = None
             if question.request.mesh_tools:
                 equipment = await self._equip(question.request, tenant, ledger, reservation)
-            return self._make(Draft(question, tenant, ledger, self._backends, turn.over, equipment), reservation)
+            draft = Draft(question, tenant, ledger, self._backends, turn.over, equipment=equipment)
+            return self._make(draft, reservation)
 
         async with aclosing(Batch(allow, begin, _tell).results(request.requests)) as results:
             async for result in results:
@@ -138,7 +140,7 @@ class GatewayServicer:
             remaining = call.deadline.remaining()
             timeout_s = remaining if math.isfinite(remaining) else None
             metadata = (*telemetry.propagate(call.span), whose(credential.tenant.name))
-            with self._listed(conversation), _ends_with(credential, conversation):
+            with self._listed(conversation), ends_with(credential, conversation):
                 async with aclosing(conversation.responses(requests, audio, timeout_s, metadata)) as responses:
                     async for response in responses:
                         yield response
@@ -164,6 +166,7 @@ class GatewayServicer:
         for conversation in self._conversations:
             conversation.close()
         self._kept.drain()
+        self._revalidating.close()
 
     def _may_converse(self, first: pb.ConverseRequest) -> Audio:
         """Who listens. Raises where nobody can, or what is wrong with the first message."""
@@ -205,11 +208,20 @@ class GatewayServicer:
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Messages:
         question = validate(request, self._settings, self._media)
+        check_category(request, tenant.hits)
         budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
         reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
         ledger = self._open(question, tenant, budget_ms, span, opened)
         equipment = await self._equip(request, tenant, ledger, reservation) if request.mesh_tools else None
-        return self._make(Draft(question, tenant, ledger, self._backends, equipment=equipment), reservation)
+        anew = partial(self._revalidating.submit, question, tenant)
+        return self._make(Draft(question, tenant, ledger, self._backends, None, anew, equipment), reservation)
+
+    async def _answer_anew(self, question: Question, tenant: Tenant, span: Span) -> Messages:
+        """As an item of a batch, which needs no place of the tenant's. Raises `Exhausted` where there is no room."""
+        budget_ms, opened = self._budget_ms(question.request, tenant, Deadline.never()), time.monotonic()
+        reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, TURN)
+        ledger = self._open(question, tenant, budget_ms, span, opened)
+        return self._make(Draft(question, tenant, ledger, self._backends, lambda: None), reservation)
 
     def _open(self, question: Question, tenant: Tenant, budget_ms: float, span: Span, opened: float) -> Ledger:
         """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
@@ -268,26 +280,6 @@ class GatewayServicer:
         given = request.HasField("first_token_budget_ms")
         limit = request.first_token_budget_ms if given else self._settings.first_token_budget_ms
         return limit or math.inf
-
-
-@contextmanager
-def _ends_with(credential: Credential, conversation: Conversation) -> Iterator[None]:
-    """Inside, the conversation ends when its credential does: also that of a client that takes no answers."""
-
-    async def watch(serving: asyncio.Task[object] | None) -> None:
-        try:
-            await credential.watch()
-        except ServiceError as error:
-            conversation.end(error)
-        await asyncio.sleep(_PARTING_S)
-        if serving:
-            serving.cancel()
-
-    watching = asyncio.create_task(watch(asyncio.current_task()))
-    try:
-        yield
-    finally:
-        watching.cancel()
 
 
 def _tell(error: Exception) -> pb.BatchError:

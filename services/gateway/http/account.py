@@ -69,8 +69,11 @@ def _cache(report: pb.CacheReport) -> dict[str, Any]:
     told: dict[str, Any] = {"verdict": VERDICTS[report.verdict]}
     if report.HasField("similarity"):
         told["similarity"] = round(report.similarity, 4)
-    if report.key:
-        told["key"] = report.key
+    for name in ("key", "reason", "category"):
+        if word := getattr(report, name):
+            told[name] = word
+    if report.stale:
+        told["stale"] = True
     return told
 
 

@@ -17,7 +17,7 @@ from services.gateway.http.account import short
 from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told
 from services.gateway.http.exchange import Exchange, Shape
 from services.gateway.http.fields import Fields
-from services.gateway.http.order import Order, settle_replacing
+from services.gateway.http.order import Order, settle_pace, settle_replacing
 from services.gateway.http.sse import PING, compact
 from services.gateway.http.watch import Watch
 from services.gateway.labels import Degraded
@@ -76,6 +76,7 @@ class Generating:
         body = await exchange.fields()
         order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses)
         settle_replacing(order)
+        settle_pace(order)
         call = Call(exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer)
         writer = self.dialect.write(order, exchange.answer_id)
         exchange.broken = writer.broken

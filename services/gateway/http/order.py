@@ -27,6 +27,9 @@ _OPTIONS = frozenset(
         "priority",
         "cache",
         "min_similarity",
+        "cache_allow",
+        "cache_category",
+        "hit_chars_per_s",
         "tier",
         "max_cost_usd",
         "single_attempt",
@@ -42,8 +45,8 @@ _OPTIONS = frozenset(
         "guard",
     }
 )
-_NUMBERS = ("_ms", "_usd", "_similarity", "tool_steps", "tool_calls")
-_LISTS = ("mesh_tools",)
+_NUMBERS = ("_ms", "_usd", "_per_s", "_similarity", "tool_steps", "tool_calls")
+_LISTS = ("mesh_tools", "cache_allow")
 _MESH_TOOL = ("name", "source", "arguments", "offered")
 _FLAGS = ("single_attempt", "whole", "cascade_at_once", "repair")
 _VERIFIERS = {
@@ -55,6 +58,11 @@ _VERIFIERS = {
 _GUARD_ACTIONS = {"mask": pb.GUARD_ACTION_MASK, "refuse": pb.GUARD_ACTION_REFUSE}
 _EXAMPLE = "personal=mask,secrets=refuse"
 _GUARDED = tuple(field.name for field in pb.GuardPolicy.DESCRIPTOR.fields)
+_QUESTION_KINDS = {
+    "sampled": pb.QUESTION_KIND_SAMPLED,
+    "time_bound": pb.QUESTION_KIND_TIME_BOUND,
+    "personal": pb.QUESTION_KIND_PERSONAL,
+}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
 
@@ -110,15 +118,18 @@ def settle_replacing(order: Order) -> None:
         request.repair = True
 
 
+def settle_pace(order: Order) -> None:
+    """A hit comes at a pace to who reads along: an answer in one piece comes at once."""
+    if not order.stream:
+        order.request.cache.hit_chars_per_s = 0
+
+
 def _take(order: Order, options: Fields) -> None:
     _take_times(order, options)
     request = order.request
     if (realtime := options.one_of("priority", {"realtime": True, "normal": False})) is not None:
         request.realtime = realtime
-    if (bypass := options.one_of("cache", {"bypass": True, "use": False})) is not None:
-        request.cache.bypass = bypass
-    if (similarity := options.number("min_similarity")) is not None:
-        request.cache.min_similarity = similarity
+    _take_cache(request.cache, options)
     if (tier := options.one_of("tier", TIERS)) is not None:
         request.tier = tier
     if (cost := options.number("max_cost_usd")) is not None:
@@ -132,6 +143,23 @@ def _take(order: Order, options: Fields) -> None:
     _take_mesh_tools(request, options)
     if (guard := options.text("guard")) is not None:
         _take_guard(request.guard, options, guard)
+
+
+def _take_cache(policy: pb.CachePolicy, options: Fields) -> None:
+    if (bypass := options.one_of("cache", {"bypass": True, "use": False})) is not None:
+        policy.bypass = bypass
+    if (similarity := options.number("min_similarity")) is not None:
+        policy.min_similarity = similarity
+    if "cache_allow" in options:
+        del policy.allow[:]
+    for name in options.texts("cache_allow"):
+        if name not in _QUESTION_KINDS:
+            raise InvalidInput(options.at("cache_allow"), f"some of {', '.join(_QUESTION_KINDS)}", name)
+        policy.allow.append(_QUESTION_KINDS[name])
+    if (category := options.text("cache_category")) is not None:
+        policy.category = category
+    if (pace := options.number("hit_chars_per_s")) is not None:
+        policy.hit_chars_per_s = pace
 
 
 def _take_cascade(order: Order, options: Fields) -> None:

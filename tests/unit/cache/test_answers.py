@@ -142,10 +142,37 @@ async def test_an_answer_whose_time_is_over_comes_with_the_miss_of_its_very_ques
     assert (bench.answers.stats.exact_hits, bench.answers.stats.semantic_hits) == (0, 0)
 
 
+async def test_an_answer_whose_time_is_just_over_is_a_hit_for_who_wants_it_and_nothing_is_compared(
+    open_cache: OpenCache,
+) -> None:
+    bench = open_cache(stale_ms=500)
+    await store(bench, CAPITAL, ttl_ms=100)
+    bench.engine.embedded.clear()
+    for over_ms, told_ms in ((0, 1), (49, 50), (0, 50)):
+        bench.clock.ms += over_ms + (100 if told_ms == 1 else 0)
+        found = await bench.answers.lookup(CAPITAL, 0.8, Deadline.after(0), stale_within_ms=50)
+        assert (found.verdict, found.entry and found.entry.answer, found.ttl_ms) == (Verdict.EXACT, b"Paris", 0)
+        assert 0 < found.expired_ms <= 50
+        assert bench.engine.embedded == []
+    bench.clock.ms += 2
+    late = await bench.answers.lookup(CAPITAL, 0.8, NEVER, stale_within_ms=50)
+    assert (late.verdict, late.expired_ms) == (Verdict.MISS, 0)
+    assert (await bench.answers.lookup(REWORDED, 0.8, NEVER, stale_within_ms=500)).verdict is Verdict.MISS
+    await bench.answers.remove(Removal(key=CAPITAL.key))
+    assert (await bench.answers.lookup(CAPITAL, 0.8, NEVER, stale_within_ms=500)).verdict is Verdict.MISS
+
+
+async def test_an_answer_that_is_good_is_told_as_good_to_who_would_take_an_old_one(open_cache: OpenCache) -> None:
+    bench = open_cache(stale_ms=500)
+    await store(bench, CAPITAL, ttl_ms=100)
+    found = await bench.answers.lookup(CAPITAL, 0.8, NEVER, stale_within_ms=50)
+    assert (found.ttl_ms, found.expired_ms) == (100, 0)
+
+
 async def test_a_lapsed_entry_does_not_hide_a_near_question_that_is_good(open_cache: OpenCache) -> None:
     bench = open_cache(stale_ms=10_000)
-    for spaces in range(1, 20):  # more than are compared, all of them nearer
-        await store(bench, identity("what is the capital" + " " * spaces + "of france really"), ttl_ms=100)
+    for tabs in range(1, 20):  # more than are compared, all of them nearer
+        await store(bench, identity("what is the capital" + "\t" * tabs + "of france really"), ttl_ms=100)
     bench.clock.ms += 100
     bench.answers.sweep()
     await store(bench, identity("what is the capital of france please"), b"good")

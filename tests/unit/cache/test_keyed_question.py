@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.cache.keyed_question import keyed
+from services.runtime import question_key
 from services.runtime.question_key import normalized
 
 USER, SYSTEM = chat_pb2.ROLE_USER, chat_pb2.ROLE_SYSTEM
@@ -45,6 +46,9 @@ def complete() -> cache_pb2.Question:
         ),
         response_format=chat_pb2.ResponseFormat(regex="[a-z]+"),
         attachments=["sha256:1"],
+        category="prices",
+        exact_only=True,
+        ignore_case=True,
     )
 
 
@@ -132,8 +136,24 @@ def test_normalizing_twice_is_normalizing_once(content: str) -> None:
         ("  Why?  \n", "Why?"),
         ("\n \n    return x\n    pass\t", "    return x\n    pass"),
         ("one\r\ntwo\rthree", "one\ntwo\nthree"),
-        ("a  b", "a  b"),
         ("Who is in the US?", "Who is in the US?"),
+        ("What  is\u00a0the \u3000 capital?", "What is the capital?"),
+        ("Don't  you  know it (at  all)?", "Don't you know it (at all)?"),
+        ('What is len("a  b")?', 'What is len("a  b")?'),
+        ("What is len('a  b')?", "What is len('a  b')?"),
+        ("What does `a  b` do?", "What does `a  b` do?"),
+        ("Match /a  b/ with it", "Match /a  b/ with it"),
+        ("a  | b", "a  | b"),
+        ("a\tb  c", "a\tb  c"),
+        ("\tWhy  not?", "Why not?"),
+        ("Why does 'a  b' differ", "Why does 'a  b' differ"),
+        ("'tis  so", "'tis  so"),
+        ("Is Whitespace  read?", "Is Whitespace  read?"),
+        ("How many spaces are in a  b?", "How many spaces are in a  b?"),
+        ("if x:\n    a  = 1\n    return a", "if x:\n    a  = 1\n    return a"),
+        ("First.  Second.\nThird.", "First.  Second.\nThird."),
+        ("a  " * 700, ("a  " * 700).rstrip()),
+        ("a  " * 682, ("a " * 682).rstrip()),
     ],
 )
 def test_white_space_goes_only_where_it_means_nothing(typed: str, normal: str) -> None:
@@ -164,11 +184,47 @@ def test_the_question_itself_stays_as_it_was() -> None:
     assert question.messages[-1].content == "  Why? "
 
 
+def with_case(content: str, *, ignored: bool) -> cache_pb2.Question:
+    question = complete()
+    question.messages[-1].content, question.ignore_case = content, ignored
+    return question
+
+
+def test_case_counts_unless_the_question_says_that_it_does_not() -> None:
+    one, other = "Who lives in PARIS?", "who lives in Paris?"
+    assert keyed(with_case(one, ignored=False)).key != keyed(with_case(other, ignored=False)).key
+    ignoring = keyed(with_case(one, ignored=True))
+    assert ignoring.key == keyed(with_case(other, ignored=True)).key
+    assert ignoring.key != keyed(with_case(other, ignored=False)).key
+    assert ignoring.asked == one  # what is compared by meaning keeps its names
+
+
+@pytest.mark.parametrize("code", ["`X` or `x`?", "X\nY", 'print("X")', "a[X]"])
+def test_case_counts_in_code_always(code: str) -> None:
+    assert keyed(with_case(code, ignored=True)).key != keyed(with_case(code.lower(), ignored=True)).key
+
+
+def test_case_of_what_others_than_the_user_say_counts_always() -> None:
+    shouted = with_case("Why?", ignored=True)
+    shouted.messages[0].content = shouted.messages[0].content.upper()
+    assert keyed(shouted).key != keyed(with_case("Why?", ignored=True)).key
+
+
+@given(text, st.booleans())
+def test_the_gateway_and_the_cache_have_one_key_for_a_question(content: str, ignored: bool) -> None:
+    """The gateway sends what it has normalized."""
+    asked = with_case(content, ignored=ignored)
+    cached = keyed(asked)
+    question_key.normalize(asked)
+    assert question_key.digest(asked).hex() == cached.key == keyed(asked).key
+
+
 def test_keys_are_the_same_in_every_release() -> None:
     """If this fails after an upgrade of protobuf, every stored answer is missed once: say so in the release notes."""
     question = complete()
     del question.messages[0].parts[:], question.messages[0].tool_calls[:], question.sampling.logit_bias[:]
     question.messages[0].ClearField("tool_call_id")
+    question.category, question.exact_only, question.ignore_case = "", False, False
     for name in ("frequency_penalty", "presence_penalty", "top_logprobs"):  # came later
         question.sampling.ClearField(name)
     assert keyed(question).key == "8bd075f625edcec7d60c12ca949c70047025508ee5dcd9a1165802149baa28dc"

@@ -68,6 +68,13 @@ def test_a_time_to_live_below_one_is_refused() -> None:
         validation.check_ttl_ms(cache_pb2.StoreRequest(ttl_ms=0), SETTINGS)
 
 
+def test_a_question_for_exact_hits_alone_gets_no_other() -> None:
+    asked = cache_pb2.Question(exact_only=True)
+    for said in (None, 0.6):
+        request = cache_pb2.LookupRequest(question=asked, min_similarity=said)
+        assert validation.check_min_similarity(request) == 1
+
+
 @pytest.mark.parametrize("wrong", [0.49, 1.01, float("nan"), float("inf"), -1])
 def test_a_similarity_out_of_range_is_refused(wrong: float) -> None:
     with pytest.raises(InvalidInput, match=r"min_similarity: 0\.5 to 1, got"):

@@ -45,7 +45,14 @@ def test_an_answer_from_the_cache_has_no_rate() -> None:
 
 def test_programs_read_one_object_with_both_sides_of_the_measurement() -> None:
     said = json.loads(json.dumps(as_object(an_answer())))
-    assert said["cache"] == {"verdict": "miss", "similarity": 0.42, "key": ""}
+    assert said["cache"] == {
+        "verdict": "miss",
+        "similarity": 0.42,
+        "key": "",
+        "reason": "",
+        "category": "",
+        "stale": False,
+    }
     assert said["stages"][2] == {
         "name": "llm",
         "budget_ms": 270,

@@ -159,9 +159,13 @@ class ScriptedCache:
     def __init__(self, outcome: cache_pb2.LookupResponse | ServiceError):
         self.outcome = outcome
         self.questions: list[cache_pb2.Question] = []
+        self.similarities: list[float | None] = []  # the least that each lookup accepts
+        self.stale: list[int] = []  # for how long the time of what it finds may be over, in milliseconds
 
     def lookup(self, request, timeout_s, metadata) -> ScriptedLookup:
         self.questions.append(request.question)
+        self.similarities.append(request.min_similarity if request.HasField("min_similarity") else None)
+        self.stale.append(request.stale_within_ms)
         return ScriptedLookup(self.outcome)
 
 

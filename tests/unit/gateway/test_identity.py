@@ -16,6 +16,7 @@ from services.gateway.admission.identity import LOCAL, BadTenants, Identity, Ten
 from services.gateway.admission.quota import Allowance
 from services.gateway.config import GuardSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
+from services.gateway.hits.settings import HitSettings
 from tests.waiting import until
 
 
@@ -309,6 +310,13 @@ def test_a_tenant_has_the_gateways_guard_but_for_what_its_own_says(tmp_path: Pat
     identity = Identity({digest("k"): "acme"}, {"own": own}, None, guard=ours)
     assert identity.tenant("Bearer k").guard == ours
     assert identity.tenant("Bearer own").guard == GuardSettings(personal="off", secrets="refuse", late="open")
+
+
+def test_a_tenant_has_the_gateways_hits_but_for_what_its_own_say() -> None:
+    own = TenantSettings(keys=(digest("own"),), hits=HitSettings(personal="any"))
+    identity = Identity({digest("k"): "acme"}, {"own": own}, None, hits=HitSettings(sampled="exact", personal="exact"))
+    assert identity.tenant("Bearer k").hits == HitSettings(sampled="exact", personal="exact")
+    assert identity.tenant("Bearer own").hits == HitSettings(sampled="exact", personal="any")
 
 
 def test_a_guard_of_the_file_that_is_none_is_refused_by_its_field(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from services.gateway.answer.summaries import NOTE, Summaries
 from services.gateway.config import PromptSettings, SystemPromptSettings
 from services.gateway.labels import Degraded
 from services.runtime.errors import InvalidInput, NotSupported, TooLate
+from services.runtime.question_key import normalized
 from tests.unit.gateway.prompt.test_window import conversation, said
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text, words
 from tests.unit.gateway.test_answer import MISS, Scene, outcomes
@@ -56,7 +57,7 @@ async def test_a_wordy_system_prompt_is_put_on_a_diet_and_the_account_says_so():
     assert ("prompt", "dieted") in [(made.policy, made.action) for made in final.decisions]
     assert not final.degraded
     (stored,) = scene.write_behind.stored  # under the question as it was asked
-    assert stored.question.messages[0].content == WORDY.rstrip()
+    assert stored.question.messages[0].content == normalized(WORDY)
 
 
 @pytest.mark.parametrize(

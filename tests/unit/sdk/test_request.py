@@ -44,6 +44,7 @@ def test_a_budget_that_makes_no_sense_is_for_the_gateway_to_refuse() -> None:
     ("options", "message"),
     [
         ({"tier": "best"}, "tier: fast, balanced or quality, got best"),
+        ({"cache_allow": ["all"]}, "cache_allow: sampled, time_bound or personal, got all"),
         ({"cache": "never"}, "cache: use or bypass, got never"),
         (
             {"json_schema": "{}", "regex": "a"},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.hits.pacing import paced
+from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import LOCAL, Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.upstream.stubs import Cache, Pending
@@ -25,6 +29,7 @@ _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_EXACT: pb.CACHE_VERDICT_EXACT,
     cache_pb2.VERDICT_SEMANTIC: pb.CACHE_VERDICT_SEMANTIC,
 }
+_SPOKEN_SHARE = 0.8  # of the time that is left, for a hit that is given at a pace
 _STORED = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 
 
@@ -45,6 +50,7 @@ class CacheStage(AnswerStage):
         super().__init__(draft)
         self._lookup: tuple[Pending, SharedPermit, Running] | None = None
         self._near: tuple[Near, Running] | None = None  # an answer that waits for the guard
+        self._spoken: cache_pb2.Answer | Copy | None = None  # a hit that is given at a pace
         self._sample: cache_pb2.Sample | None = None  # what the cache wants to be judged
 
     @classmethod
@@ -54,7 +60,7 @@ class CacheStage(AnswerStage):
     def start(self) -> None:
         draft, cache = self.draft, self.draft.backends.cache
         draft.identify()
-        draft.ledger.cache.verdict = pb.CACHE_VERDICT_BYPASS
+        self._tell_choice()
         if cache is None or draft.cached is None:
             return
         draft.known = draft.backends.l1.removals.known()
@@ -63,7 +69,7 @@ class CacheStage(AnswerStage):
             self._near = near, stage
         else:
             self._lookup = self._ask(cache, draft.cached, stage)
-        if self._near and not draft.guarding:
+        if self._near and not draft.guarding and not self._pace:
             self._take_near(*self._near)
         elif not (self._near or self._lookup):
             draft.ledger.end(stage)
@@ -71,9 +77,17 @@ class CacheStage(AnswerStage):
     async def run(self) -> AsyncGenerator[None, None]:
         if self._near:
             self._take_near(*self._near)
-        if self._lookup is None:
-            return
-        pending, permit, stage = self._lookup
+        if self._lookup:
+            async with aclosing(self._wait(*self._lookup)) as steps:
+                async for _ in steps:
+                    yield
+        if self._spoken:
+            async with aclosing(self._speak(self._spoken)) as steps:
+                async for _ in steps:
+                    yield
+
+    async def _wait(self, pending: Pending, permit: SharedPermit, stage: Running) -> AsyncGenerator[None, None]:
+        """For the cache's word."""
         with self.draft.ledger.ending(stage):
             self._lookup = None
             try:
@@ -88,12 +102,34 @@ class CacheStage(AnswerStage):
                 permit.withdrawn()  # unless it has reported
                 pending.cancel()
 
+    async def _speak(self, answer: cache_pb2.Answer | Copy) -> AsyncGenerator[None, None]:
+        """Give a hit at its pace, in four fifths of the time there is."""
+        draft, ledger = self.draft, self.draft.ledger
+        began = ledger.clock()
+        for due_s, piece in paced(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE):
+            if (early_s := began + due_s - ledger.clock()) > 0:
+                await asyncio.sleep(early_s)
+            draft.voice.say(piece)
+            if ledger.finish_reason:  # the guard has ended it
+                return
+            yield
+        draft.voice.finish(answer.finish_reason)
+
+    @property
+    def _pace(self) -> float:
+        """Of a hit, in characters a second; 0 for at once. Nobody reads along with an item of a batch."""
+        policy = self.draft.question.request.cache
+        if self.draft.placed:
+            return 0
+        return policy.hit_chars_per_s if policy.HasField("hit_chars_per_s") else self.draft.tenant.hits.chars_per_s
+
     def fallback(self, problem: ServiceError, stage: Running) -> None:
         """Without an answer of the cache's, a model makes one."""
         ledger = self.draft.ledger
         stage.detail = problem.outline
         if isinstance(problem, InvalidInput):  # the cache works, and this question is none that it can keep
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, problem.message
+            ledger.cache.reason = Bypassed.TOO_LARGE
             ledger.decide(Act.FALLBACK_BYPASSED, self.name, problem.message)
             return
         late = isinstance(problem, TooLate)
@@ -114,7 +150,7 @@ class CacheStage(AnswerStage):
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
-        request = cache_pb2.StoreRequest(question=draft.cached, answer=answer)
+        request = cache_pb2.StoreRequest(question=draft.cached, answer=answer, ttl_ms=draft.hits.ttl_ms)
         draft.backends.write_behind.store(draft.key, request, generation.job.known)
 
     def _have_judged(self) -> None:
@@ -148,8 +184,26 @@ class CacheStage(AnswerStage):
             return None
         policy = self.draft.question.request.cache
         similarity = policy.min_similarity if policy.HasField("min_similarity") else None
-        request = cache_pb2.LookupRequest(question=question, min_similarity=similarity)
+        if question.exact_only:
+            similarity = 1.0
+        stale_ms = self.draft.tenant.hits.revalidate_ms if self.draft.revalidate else 0
+        request = cache_pb2.LookupRequest(question=question, min_similarity=similarity, stale_within_ms=stale_ms)
         return cache.lookup(request, stage.budget_s, telemetry.propagate(stage.span)), permit, stage
+
+    def _tell_choice(self) -> None:
+        """Why the cache is left out, or only this very question looked up; the words that say so are a decision."""
+        ledger, hits = self.draft.ledger, self.draft.hits
+        ledger.cache = self._report(pb.CACHE_VERDICT_BYPASS)
+        if hits.reason:
+            act = Act.CACHE_BYPASSED if hits.hits == "off" else Act.CACHE_EXACT
+            ledger.decide(act, self.name, f"{hits.reason}: {hits.words}")
+
+    def _report(self, verdict: pb.CacheVerdict, key: str = "", similarity: float | None = None) -> pb.CacheReport:
+        draft, hits = self.draft, self.draft.hits
+        reason = draft.bypassed if verdict == pb.CACHE_VERDICT_BYPASS else hits.reason
+        return pb.CacheReport(
+            verdict=verdict, key=key, similarity=similarity, reason=reason or "", category=hits.category
+        )
 
     def _find_near(self) -> Near | None:
         """The answer, where this gateway has it itself."""
@@ -180,19 +234,26 @@ class CacheStage(AnswerStage):
         l1.removals.learn(found.epoch)
         draft.known = replace(draft.known, epoch=found.epoch or draft.known.epoch, key=found.key)
         if verdict == pb.CACHE_VERDICT_MISS:
-            ledger.cache = pb.CacheReport(verdict=verdict, similarity=similarity)
+            ledger.cache = self._report(verdict, similarity=similarity)
             draft.stale = found.stale if found.HasField("stale") else None
             return
         exact = verdict == pb.CACHE_VERDICT_EXACT
         self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
-        if exact and not found.local_only:  # else a removal by others would not be heard of
+        if found.expired_ms and draft.revalidate:
+            ledger.cache.stale = True
+            ledger.decide(Act.CACHE_STALE, self.name, f"its time has been over for {found.expired_ms} ms")
+            draft.revalidate(draft.key)
+        elif exact and not found.local_only:  # else a removal by others would not be heard of
             l1.put(draft.key, found.answer, draft.tenant.name, draft.known, found.key, found.ttl_ms)
 
     def _take(
         self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None
     ) -> None:
-        self.draft.ledger.cache = pb.CacheReport(verdict=verdict, key=key, similarity=similarity)
-        self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
+        self.draft.ledger.cache = self._report(verdict, key=key, similarity=similarity)
+        if self._pace:
+            self.draft.ledger.model, self._spoken = answer.model, answer
+        else:
+            self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
 
 
 def _is_storable(final: pb.Final) -> bool:

@@ -276,3 +276,14 @@ def test_a_stream_is_not_repaired_by_itself() -> None:
 def test_at_once_is_for_a_cascade() -> None:
     with pytest.raises(InvalidInput, match="with a cascade"):
         settle_replacing(read(hedgerow={"cascade_at_once": True}))
+
+
+def test_what_the_cache_may_do_is_an_option() -> None:
+    body = {"hedgerow": {"cache_allow": ["personal"], "cache_category": "prices"}}
+    policy = pb.CachePolicy(allow=[pb.QUESTION_KIND_PERSONAL], category="prices")
+    assert read(**body).request.cache == policy
+    header = {"x-hedgerow-cache-allow": "sampled, time_bound", "x-hedgerow-cache-category": "fares"}
+    stronger = pb.CachePolicy(allow=[pb.QUESTION_KIND_SAMPLED, pb.QUESTION_KIND_TIME_BOUND], category="fares")
+    assert read(header, **body).request.cache == stronger
+    told = refused({"x-hedgerow-cache-allow": "all"})
+    assert told == "x-hedgerow-cache-allow: some of sampled, time_bound, personal, got all"

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.chat.v1.chat_pb2 import Sampling
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.hits.choice import Choice, choose
+from services.gateway.hits.reasons import Bypassed
+from services.gateway.hits.settings import CategorySettings, HitSettings
+
+PLAIN, TODAY, MINE = "What is the capital of France?", "What's the weather today?", "Where is my order?"
+PRICES = {"prices": CategorySettings(words=("price*", "how much"), ttl_ms=60_000)}
+LEVELS = st.sampled_from(["off", "exact", "any"])
+_ORDER = ("off", "exact", "any")
+
+
+def chosen(*said: str, policy: dict[str, Any] | None = None, sampling: dict[str, Any] | None = None, **settings: Any):
+    given_ = HitSettings.model_validate(settings)
+    return choose(pb.CachePolicy(**(policy or {})), Sampling(**(sampling or {})), said, given_)
+
+
+def test_a_plain_question_may_hit_as_it_likes():
+    assert chosen(PLAIN) == chosen(PLAIN, sampling={"temperature": 0}) == Choice()
+
+
+@pytest.mark.parametrize(
+    ("said", "sampling", "reason", "words"),
+    [
+        (TODAY, {}, Bypassed.TIME_BOUND, "weather"),
+        (MINE, {}, Bypassed.PERSONAL, "my order"),
+        (PLAIN, {"temperature": 0.5}, Bypassed.SAMPLED, "a temperature of 0.5"),
+    ],
+)
+def test_a_question_of_a_kind_hits_only_where_setting_or_request_says_so(said, sampling, reason, words):
+    by_default = chosen(said, sampling=sampling)
+    assert (by_default.hits, by_default.reason, by_default.words) == ("off", reason, words)
+    assert chosen(said, sampling=sampling, **{reason: "exact"}).hits == "exact"
+    assert chosen(said, sampling=sampling, **{reason: "any"}) == Choice()
+    asked = {"allow": [pb.QuestionKind.Value(f"QUESTION_KIND_{reason.name}")]}
+    assert chosen(said, sampling=sampling, policy=asked) == Choice()
+
+
+def test_an_answer_that_is_drawn_is_drawn_for_each():
+    assert chosen(PLAIN, sampling={"temperature": 1}).drawn
+    assert chosen(TODAY, sampling={"temperature": 1}).drawn
+    assert not chosen(TODAY).drawn
+    assert not chosen(PLAIN, sampling={"temperature": 1}, sampled="exact").drawn
+
+
+def test_with_a_seed_the_same_is_wanted_again():
+    seeded = chosen(PLAIN, sampling={"temperature": 1, "seed": 0})
+    assert (seeded.hits, seeded.reason, seeded.drawn) == ("exact", Bypassed.SAMPLED, False)
+
+
+def test_a_category_is_found_by_its_words_and_has_a_time_of_its_own():
+    assert chosen("What is the PRICE of a ticket?", categories=PRICES) == Choice(category="prices", ttl_ms=60_000)
+    assert chosen(PLAIN, categories=PRICES) == Choice()
+
+
+def test_a_request_may_name_its_category():
+    assert chosen(PLAIN, policy={"category": "prices"}, categories=PRICES).category == "prices"
+
+
+def test_a_category_makes_a_time_bound_question_an_exact_one_and_a_personal_one_not():
+    bounded = chosen("How much is it today?", categories=PRICES)
+    assert (bounded.hits, bounded.reason, bounded.ttl_ms) == ("exact", Bypassed.TIME_BOUND, 60_000)
+    assert chosen("How much is my bill?", categories=PRICES).hits == "off"
+
+
+def test_the_first_of_two_categories_counts():
+    both = {name: CategorySettings(words=("fare",), ttl_ms=ttl) for name, ttl in (("b", 1), ("a", 2))}
+    assert chosen("The fare?", categories=both).category == "b"
+
+
+@given(LEVELS, LEVELS, st.permutations([TODAY, MINE, PLAIN]))
+def test_a_question_of_several_kinds_gets_the_least_of_them(time_bound, personal, said):
+    got = chosen(*said, time_bound=time_bound, personal=personal)
+    assert got.hits == min((time_bound, personal), key=_ORDER.index)
+    assert (got.reason is None) == (got.hits == "any")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"categories": {"Prices": {"ttl_ms": 1}}},
+        {"categories": {"prices": {"ttl_ms": 0}}},
+        {"categories": {"prices": {"words": ["*"], "ttl_ms": 1}}},
+        {"sampled": "yes"},
+        {"sample": "any"},
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings):
+    with pytest.raises(ValueError, match=r"categories|sampled|sample"):
+        HitSettings.model_validate(settings)

@@ -1,0 +1,152 @@
+"""A hit whose time is over, and the answer that is made anew behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from opentelemetry.trace import Span
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.question import Question
+from services.gateway.answer.answer import Messages
+from services.gateway.api.revalidating import Revalidating
+from services.gateway.hits.settings import HitSettings
+from services.runtime.errors import Exhausted
+from tests.unit.gateway.scripted import ScriptedCache
+from tests.unit.gateway.test_answer import ACME, STORED, Scene
+
+pytestmark = pytest.mark.paused
+
+EXPIRED = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", expired_ms=250)
+ASKED = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")
+OTHER = replace(ACME, name="umbra")
+
+
+def scene_of(revalidate_ms: int) -> Scene:
+    scene = Scene(ScriptedCache(EXPIRED))
+    scene.tenant = replace(scene.tenant, hits=HitSettings(revalidate_ms=revalidate_ms))
+    return scene
+
+
+async def finals(scene: Scene, asked_anew: list[bytes] | None) -> pb.Final:
+    answer = scene.answer()
+    if asked_anew is not None:
+        answer._draft.revalidate = asked_anew.append
+    *_, last = [message async for message in answer.messages()]
+    return last.events[-1].final
+
+
+async def test_an_answer_whose_time_is_over_is_given_at_once_and_asked_for_anew():
+    scene, anew = scene_of(1_000), list[bytes]()
+    final = await finals(scene, anew)
+    assert (final.text, final.cache.verdict, final.cache.stale) == (STORED.text, pb.CACHE_VERDICT_EXACT, True)
+    decided = [(made.policy, made.action, made.reason) for made in final.decisions]
+    assert ("cache", "stale", "its time has been over for 250 ms") in decided
+    assert scene.cache.stale == [1_000]
+    assert len(anew) == 1
+    assert len(scene.near) == 0  # each of them is looked up: the new one is soon there
+    assert not scene.llms["small"].calls
+
+
+@pytest.mark.parametrize(("revalidate_ms", "may"), [(0, True), (1_000, False)])
+async def test_what_is_not_to_be_made_anew_asks_for_nothing_stale(revalidate_ms, may):
+    scene = scene_of(revalidate_ms)
+    await finals(scene, [] if may else None)
+    assert scene.cache.stale == [0]
+
+
+class Begun:
+    """Answers that were begun, each of which ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.questions: list[tuple[Question, Tenant]] = []
+        self.refusal: Exception | None = None
+        self.closed = 0
+        self.may_end = asyncio.Event()
+
+    async def __call__(self, question: Question, tenant: Tenant, span: Span) -> Messages:
+        self.questions.append((question, tenant))
+        if self.refusal:
+            raise self.refusal
+        return self._messages()
+
+    async def _messages(self) -> AsyncGenerator[pb.GenerateResponse, None]:
+        try:
+            await self.may_end.wait()
+            yield pb.GenerateResponse(events=[pb.Event(final=pb.Final(text="Paris."))])
+        finally:
+            self.closed += 1
+
+
+@asynccontextmanager
+async def revalidating(begun: Begun) -> AsyncIterator[Revalidating]:
+    made = Revalidating(begun)
+    try:
+        yield made
+    finally:
+        made.close()
+        await asyncio.sleep(0.01)
+        assert not made._under_way
+
+
+def question(**fields: Any) -> Question:
+    return Question(pb.GenerateRequest(messages=[ASKED], **fields))
+
+
+async def test_equal_questions_are_answered_anew_once_at_a_time_and_each_tenants_by_itself():
+    begun = Begun()
+    async with revalidating(begun) as made:
+        for tenant in (ACME, ACME, OTHER):
+            made.submit(question(), tenant, b"k")
+            await asyncio.sleep(0)
+        assert [tenant.name for _, tenant in begun.questions] == ["acme", "umbra"]
+        begun.may_end.set()
+        await asyncio.sleep(0.01)
+        made.submit(question(), ACME, b"k")
+        await asyncio.sleep(0.01)
+    assert len(begun.questions) == begun.closed == 3
+
+
+async def test_only_a_few_are_under_way_and_those_that_are_end_with_the_process():
+    begun = Begun()
+    async with revalidating(begun) as made:
+        for number in range(100):
+            made.submit(question(), ACME, bytes([number]))
+        await asyncio.sleep(0.01)
+        assert len(begun.questions) == 4
+    assert begun.closed == 4
+
+
+async def test_it_is_in_nobodys_way_and_the_same_question():
+    begun = Begun()
+    asked = question(realtime=True, idempotency_key="i", budget_ms=5, attempt=0, tier=pb.TIER_FAST)
+    async with revalidating(begun) as made:
+        made.submit(asked, ACME, b"k")
+        await asyncio.sleep(0.01)
+    ((anew, _),) = begun.questions
+    assert anew.request == pb.GenerateRequest(
+        messages=[ASKED],
+        tier=pb.TIER_FAST,
+        single_attempt=True,
+        attempt=1,
+        cache=pb.CachePolicy(min_similarity=1, hit_chars_per_s=0),
+    )
+    assert asked.request.idempotency_key == "i"  # the request's own stays
+
+
+async def test_one_that_is_refused_may_be_tried_again():
+    begun = Begun()
+    begun.refusal = Exhausted("over a quota")
+    async with revalidating(begun) as made:
+        for _ in range(2):
+            made.submit(question(), ACME, b"k")
+            await asyncio.sleep(0.01)
+    assert len(begun.questions) == 2
