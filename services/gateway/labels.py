@@ -29,10 +29,7 @@ class Degraded(Label):
     QUOTA_LOCAL = "quota:local", "Redis was away: this gateway alone decided on the quota"
     ROUTER_UNAVAILABLE = "router:unavailable", "no table from the router yet: the first model was taken"
     ROUTER_FALLBACK = "router:fallback", "no model met the demand: the fastest was taken"
-    PROMPT_SHORTENED = (
-        "prompt:shortened",
-        "the oldest turns are left out: the model's context does not hold them",
-    )
+    PROMPT_SHORTENED = "prompt:shortened", "the oldest turns are left out: the model's context does not hold them"
     TOOLS_BUDGET = "tools:budget", "a tool had not answered in its time; a patch may still come"
     TOOLS_UNAVAILABLE = "tools:unavailable", "a tool failed, or could not be called"
     TOOLS_LIMITED = "tools:limited", "the model wanted more of its tools than it may have"
