@@ -89,7 +89,7 @@ async def test_the_near_cache_holds_what_it_has_room_for_and_lets_go_of_what_is_
 ):
     room = 64 * _MIB if full_size else 2 * _MIB
     many = 3 * room // _LARGEST
-    async with _scene(starter, llm, room, l1_cache_ttl_ms=60_000 if full_size else 6_000) as scene:
+    async with _scene(starter, llm, room, l1_cache_ttl_ms=60_000 if full_size else 15_000) as scene:
         with report.case(29, "the largest texts and answers, three times what the gateway's L1 cache holds") as row:
             row.count(*await scene.ask("b", range(2)))
             row.count(*await scene.ask("a", range(many)))

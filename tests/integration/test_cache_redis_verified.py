@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.cache.redis_scripts import VERIFIED
+from services.cache.verdict.record import SAMPLE_BYTES
 from services.cache.verdict.thresholds import Thresholds
 from tests.integration.replicas import Replica, replica, up_to_date
 from tests.redis import RedisProcess, redis_server
@@ -42,24 +43,26 @@ def samples(thresholds: Thresholds, tenant: str) -> int:
     return record.count if record else 0
 
 
-async def swept(one: Replica, tenant: str, count: int) -> None:
-    """Sweeps until a replica knows of so many samples."""
+async def swept(redis: RedisProcess, one: Replica, tenant: str, count: int) -> None:
+    """Sweeps until a replica knows of so many samples, and Redis has them."""
+    async with redis.client() as client:
 
-    def known() -> bool:
-        one.answers.sweep()
-        return samples(one.memory.thresholds, tenant) == count
+        async def known() -> bool:
+            one.answers.sweep()
+            shared = await client.hstrlen(f"{VERIFIED}engine:{tenant}", "samples")
+            return samples(one.memory.thresholds, tenant) == count == shared // SAMPLE_BYTES
 
-    await until(known)
+        await until(known)
 
 
 async def test_each_replica_goes_on_from_what_all_of_them_verified(redis: RedisProcess, two: list[Replica]) -> None:
     for one in two:
         verify(one, "acme", 70)
         assert one.memory.thresholds.of("acme") == DEFAULT  # too few
-    await swept(two[0], "acme", 70)
-    await swept(two[1], "acme", 140)
+    await swept(redis, two[0], "acme", 70)
+    await swept(redis, two[1], "acme", 140)
     verify(two[0], "acme", 1)
-    await swept(two[0], "acme", 141)
+    await swept(redis, two[0], "acme", 141)
     assert two[0].memory.thresholds.of("acme") < DEFAULT
     async with replica(redis.url) as third:
         assert third.memory.thresholds.of("acme") == two[0].memory.thresholds.of("acme")
@@ -72,9 +75,9 @@ async def test_a_tenant_that_was_removed_is_forgotten_by_all_also_by_one_that_ha
 ) -> None:
     for tenant in ("acme", "globex"):
         verify(two[0], tenant, 200)
-    await swept(two[0], "acme", 200)
+    await swept(redis, two[0], "acme", 200)
     verify(two[1], "globex", 1)
-    await swept(two[1], "globex", 201)
+    await swept(redis, two[1], "globex", 201)
     verify(two[1], "acme", 5)
     late = two[1].memory.thresholds._tenants["acme"]
     await two[0].remove_tenant("acme")
@@ -93,14 +96,14 @@ async def test_what_is_verified_while_redis_is_away_is_added_when_it_is_back(
     redis: RedisProcess, two: list[Replica]
 ) -> None:
     verify(two[0], "acme", 70)
-    await swept(two[0], "acme", 70)
+    await swept(redis, two[0], "acme", 70)
     two[0].state.lose("the test says so")
     verify(two[0], "acme", 70)
     two[0].answers.sweep()
     await until(lambda: two[0].state.up)
     two[0].answers.sweep()
     verify(two[1], "acme", 1)
-    await swept(two[1], "acme", 141)
+    await swept(redis, two[1], "acme", 141)
 
 
 @pytest.mark.parametrize("junk", [{"samples": b"\xff"}, {"lookups": "many"}, {"threshold": "nan"}])
@@ -109,7 +112,7 @@ async def test_a_damaged_record_in_redis_is_forgotten_and_the_replica_goes_on(
 ) -> None:
     verify(two[0], "acme", 200)
     verify(two[0], "globex", 200)
-    await swept(two[0], "acme", 200)
+    await swept(redis, two[0], "acme", 200)
     async with redis.client() as client:
         await until(lambda: client.hexists(f"{VERIFIED}engine:globex", "samples"))
         await client.hset(f"{VERIFIED}engine:acme", mapping=junk)
@@ -117,5 +120,5 @@ async def test_a_damaged_record_in_redis_is_forgotten_and_the_replica_goes_on(
         assert third.memory.thresholds.of("acme") == DEFAULT
         assert third.memory.thresholds.of("globex") < DEFAULT
         verify(third, "acme", 3)
-        await swept(third, "acme", 3)
+        await swept(redis, third, "acme", 3)
         assert third.state.up

@@ -123,7 +123,8 @@ def _ask(schemas: dict[str, Any]) -> None:
         "required": ["type"],
         "properties": {"type": {"enum": ["auto", "none"]}},
     }
-    del chat["response_format"]["oneOf"][2], chat["top_logprobs"]  # expressions; what needs `logprobs` beside it
+    # The scripted model says what fits the schema alone; what needs `logprobs` beside it.
+    del chat["response_format"]["oneOf"][2:], chat["structured_outputs"], chat["top_logprobs"]
 
 
 def _loosen(schema: dict[str, Any], schemas: dict[str, Any], seen: set[int]) -> None:

@@ -541,7 +541,8 @@ async def test_the_model_is_described(service: Service) -> None:
     assert (model.name, model.engine, model.speculation) == ("demo-llm", "vllm", "draft_model")
     assert (model.context_tokens, model.max_tokens) == (1024, 512)
     assert model.continues
-    assert list(model.features) == [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_LOGPROBS]
+    offered = [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_LOGPROBS, llm_pb2.FEATURE_CHOICE, llm_pb2.FEATURE_GRAMMAR]
+    assert list(model.features) == offered
 
 
 async def test_the_engine_s_own_metrics_are_on_the_services_page(service: Service) -> None:
