@@ -556,9 +556,12 @@ async def test_the_engine_runs_its_model_itself(service: Service) -> None:
 
 
 async def test_a_wrong_engine_setting_stops_the_start_and_is_named(tmp_path: Path) -> None:
-    for setting, value in (("VLLM__MAX_NUM_SEQ", "4"), ("VLLM__MODEL", "/no/such/model")):
-        address = f"127.0.0.1:{free_port()}"
-        process = ServiceProcess(spec(f"wrong-{setting}", address, **{setting: value}), tmp_path)
+    wrong = {"VLLM__MAX_NUM_SEQ": "4", "VLLM__MODEL": "/no/such/model"}
+    started = [
+        ServiceProcess(spec(f"wrong-{setting}", f"127.0.0.1:{free_port()}", **{setting: value}), tmp_path)
+        for setting, value in wrong.items()
+    ]
+    for setting, process in zip(wrong, started, strict=True):
         assert await process.wait() == 2
         assert setting.removeprefix("VLLM__").lower() in process.tail(3)
 
