@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import time
 import urllib.request
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ from services.runtime.process.quiet import SILENT
 from tests.fault.markers import MARK, Provider, echoing_provider
 from tests.fault.mesh import Processes
 from tests.integration.collector import Collector, collecting
+from tests.keys import digest
 from tests.watching import strangers, watched
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ async def marked_mesh(starter: Processes, folder: Path) -> AsyncIterator[MarkedM
             router_address=router,
             vision_address=vision,
             audio_address=audio,
-            tenants={"acme": {"keys": [hashlib.sha256(KEY.encode()).hexdigest()]}},
+            tenants={"acme": {"keys": [digest(KEY)]}},
             redis_url=f"redis://user:{MARK}@{_GONE}/0?client_name={MARK}",
             breaker={"in_a_row": 1_000, "min_calls": 1_000},  # every failure is to happen
         )

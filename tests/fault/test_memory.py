@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
 from tests.fault.slow_cache import SlowCache, slow_cache
+from tests.keys import digest
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -61,7 +61,7 @@ class Scene:
 
 @asynccontextmanager
 async def _scene(starter: Processes, llm: FaultyLlm, room: int, **settings: object) -> AsyncIterator[Scene]:
-    tenants = {name: {"keys": [hashlib.sha256(f"key-{name}".encode()).hexdigest()]} for name in ("a", "b")}
+    tenants = {name: {"keys": [digest(f"key-{name}")]} for name in ("a", "b")}
     llm.behaviour = Behaviour(tokens=1, text="x" * _LARGEST)
     async with slow_cache() as cache:
         gateway = await starter.gateway(

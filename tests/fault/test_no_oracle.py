@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import re
 import statistics
@@ -29,6 +28,7 @@ from tests.fault.faulty_llm import Behaviour, FaultyLlm, faulty_llm
 from tests.fault.mesh import Processes
 from tests.fault.prompted_llm import prompted_llm
 from tests.fault.report import Report
+from tests.keys import digest
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 _MODELS = Path(__file__).parents[2] / "models"
@@ -137,7 +137,7 @@ def _prompt(kind: str, number: int, ending: str = "What is it about?") -> pb.Gen
 def _tenants() -> dict[str, Any]:
     return {
         name: {
-            "keys": [hashlib.sha256(f"key-{name}".encode()).hexdigest()],
+            "keys": [digest(f"key-{name}")],
             "prefix_group": "docs" if name in _GROUP else "",
         }
         for name in ("a", "b", *_GROUP)

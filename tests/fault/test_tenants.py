@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import time
@@ -25,6 +24,7 @@ from tests.fault.asking import Asker, asking, p99_ms, question
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.mesh import Processes, stats
 from tests.fault.report import Report
+from tests.keys import digest
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
@@ -37,13 +37,9 @@ _ASKED = {
 _FORGED = (("tenant", "a"), ("x-tenant", "a"), ("x-tenant-id", "a"), ("hedgerow-tenant", "a"), ("baggage", "tenant=a"))
 
 
-def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
-
-
 def tenants(*names: str) -> dict[str, Any]:
     """Tenants whose key is `key-<name>`."""
-    return {name: {"keys": [_digest(f"key-{name}")]} for name in names}
+    return {name: {"keys": [digest(f"key-{name}")]} for name in names}
 
 
 def write(path: Path, tenants: Mapping[str, Any]) -> None:

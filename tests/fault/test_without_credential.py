@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -20,11 +19,12 @@ from tests.fault.mesh import processes
 from tests.fault.replicated import address, start_envoy, write_topology
 from tests.fault.report import Report
 from tests.fault.strangers import strangers
+from tests.keys import digest
 from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _KEY = "sesame"
-_TENANTS = {"acme": {"keys": [hashlib.sha256(_KEY.encode()).hexdigest()]}}
+_TENANTS = {"acme": {"keys": [digest(_KEY)]}}
 _FAULTS = {
     "watches": "1,100 health watches",
     "headers": "1,100 questions' headers, and no body",

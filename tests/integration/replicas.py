@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -27,6 +26,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import RedisProcess
+from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, BagOfWords
 from tests.waiting import until
 
@@ -73,16 +73,11 @@ async def replica(
         store = RedisStore(state, memory, engine.name, 60_000, _now_ms, Encryption(keys))
         verdicts, verification = ByCosine(0.95, engine.unseen), Verification(memory.thresholds, verify_share)
         answers = Answers(memory, store, Embedder(engine, 10**6, 60), verdicts, verification, _now_ms)
-        await store.load()
-        running = asyncio.create_task(store.run())
         try:
-            yield Replica(answers, store, memory, state)
+            async with at_work(store):
+                yield Replica(answers, store, memory, state)
         finally:
-            running.cancel()
-            await asyncio.wait([running])
-            await store.close()
             answers.close()
-    assert running.cancelled(), running.exception()
 
 
 async def up_to_date(redis: RedisProcess, *replicas: Replica) -> None:

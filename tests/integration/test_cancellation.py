@@ -4,7 +4,6 @@ route, by HTTP/1.1, by HTTP/2 through Envoy and by gRPC, at every moment. How so
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import json
 import re
@@ -31,6 +30,7 @@ from tests.integration.scripted import Heard, Hold, serving
 from tests.integration.scripted_audio import ScriptedAudio, segment, serve_audio
 from tests.integration.scripted_cache import ScriptedCache, serve_cache
 from tests.integration.scripted_llm import ScriptedLlm, end, words
+from tests.keys import digest
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.mesh]
@@ -112,7 +112,7 @@ async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pl
         llm = await enter(serving(HoldingLlm(), llm_pb2_grpc.add_LLMServiceServicer_to_server))
         audio, cache = await enter(serve_audio()), await enter(serve_cache())
         limited = {"tokens_per_minute": PER_MINUTE, "concurrency": 1}
-        tenants = {FREE: {"keys": [_digest(FREE)]}, **{key: {"keys": [_digest(key)], **limited} for key in KEYS}}
+        tenants = {FREE: {"keys": [digest(FREE)]}, **{key: {"keys": [digest(key)], **limited} for key in KEYS}}
         gateway = await start_http_gateway(
             await enter(starting(folder / "logs")),
             llm,
@@ -132,10 +132,6 @@ async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pl
         await until(place.is_free)
         await until(lambda: _serves(edge))
         yield place
-
-
-def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
 
 
 async def _serves(edge: Edge) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.conftest import Start
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.integration.scripted_tool_service import serve_tools
+from tests.keys import digest
 
 MINE = "I am anna@example.com, my card is 4111 1111 1111 1111."
 KEY = "Use ghp_abcdefghijklmnopqrstuvwxyz0123456789 please."
@@ -93,9 +93,6 @@ def _assert_silent(log: Path) -> None:
 async def test_what_a_hostile_tool_says_is_withheld_from_the_tenant_that_wants_it_and_read_by_another(
     start: Start, llm: ScriptedLlm
 ) -> None:
-    def digest(key: str) -> str:
-        return hashlib.sha256(key.encode()).hexdigest()
-
     tenants = {
         "wary": {"keys": [digest("one")], "tools": ["*"], "guard": {"injection": "refuse", "personal": "mask"}},
         "open": {"keys": [digest("two")], "tools": ["*"]},

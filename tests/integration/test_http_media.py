@@ -17,6 +17,7 @@ from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gat
 from tests.integration.scripted import Heard, Hold
 from tests.integration.scripted_audio import ScriptedAudio, recording, segment, serve_audio, word
 from tests.integration.scripted_llm import ScriptedLlm
+from tests.keys import digest
 from tests.waiting import until
 
 SPOKEN = ("speech.wav", b"RIFF....WAVE", "audio/wav")
@@ -138,9 +139,7 @@ async def _stores(http: httpx.AsyncClient) -> int:
 async def test_a_tenant_removes_no_entry_but_its_own(
     start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
 ) -> None:
-    digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"  # of `secret`
-    other = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # of `test`
-    tenants = json.dumps({"acme": {"keys": [digest]}, "umbra": {"keys": [other]}})
+    tenants = json.dumps({"acme": {"keys": [digest("secret")]}, "umbra": {"keys": [digest("test")]}})
     cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
     gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=tenants)
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:

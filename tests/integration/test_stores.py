@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -23,6 +22,7 @@ from services.cache.vectors import VectorIndex
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 from tests.redis import redis_server
+from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, identity
 
 pytestmark = pytest.mark.redis
@@ -43,14 +43,10 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
             thresholds = Thresholds(0.95, max_wrong=0.01, made_by=made_by)
             memory = Memory(Entries(100, 10**7, 0), VectorIndex(DIMENSION), Watchers(100), thresholds)
             async with opener(request.param)(settings, memory, "engine", _now_ms) as store:
-                await store.load()
-                running = asyncio.create_task(store.run())
                 try:
-                    yield store, memory
+                    async with at_work(store):
+                        yield store, memory
                 finally:
-                    running.cancel()
-                    await asyncio.wait([running])
-                    await store.close()
                     memory.close()
 
         yield open_store

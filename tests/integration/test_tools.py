@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import shutil
@@ -31,6 +30,7 @@ from tests.integration.hostile_mcp import ORDER
 from tests.integration.scripted import Scripted, serving
 from tests.integration.scripted_llm import end, words
 from tests.integration.scripted_tool_service import serve_tools
+from tests.keys import digest
 from tests.waiting import until
 
 HOSTILE = str(REPOSITORY / "tests/integration/hostile_mcp.py")
@@ -189,7 +189,7 @@ async def test_every_door_shows_what_was_called_and_a_tenant_has_no_other_tenant
 ) -> None:
     port = free_port()
     tenants = {
-        name: {"keys": [hashlib.sha256(f"{name}-key".encode()).hexdigest()], "tools": tools}
+        name: {"keys": [digest(f"{name}-key")], "tools": tools}
         for name, tools in (("acme", ["kb/*"]), ("other", ["kb/*"]), ("none", []))
     }
     async with calling_llm() as llm, serve_tools() as kb, collecting() as traces:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import AsyncIterator
 
@@ -17,6 +16,7 @@ from tests.conftest import Start
 from tests.integration.command import run
 from tests.integration.running_up import Up
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.keys import digest
 from tests.waiting import until
 
 PROMPT = "Answer as the support of a bicycle shop does. " + " ".join(
@@ -24,10 +24,6 @@ PROMPT = "Answer as the support of a bicycle shop does. " + " ".join(
 )
 SYSTEM_PROMPTS = json.dumps({"support": {"version": "3", "default": PROMPT}})
 KEY, COLD_KEY = "sesame", "simsim"
-
-
-def hashed(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
 
 
 @pytest.fixture
@@ -56,8 +52,8 @@ async def test_a_gateway_has_its_prompts_read_before_anybody_asks_and_books_them
     start: Start, llm: ScriptedLlm
 ) -> None:
     tenants = {
-        "acme": {"keys": [hashed(KEY)], "warm": True, "tokens_per_minute": 1, "requests_per_s": 0.001},
-        "cold": {"keys": [hashed(COLD_KEY)]},
+        "acme": {"keys": [digest(KEY)], "warm": True, "tokens_per_minute": 1, "requests_per_s": 0.001},
+        "cold": {"keys": [digest(COLD_KEY)]},
     }
     metrics = f"127.0.0.1:{free_port()}"
     gateway = await start(
@@ -79,7 +75,7 @@ async def test_a_gateway_has_its_prompts_read_before_anybody_asks_and_books_them
 
 
 async def test_hedgerow_warm_tells_each_step_and_who_may_not_is_refused(start: Start, llm: ScriptedLlm) -> None:
-    tenants = {"acme": {"keys": [hashed(KEY)], "warm": True}, "cold": {"keys": [hashed(COLD_KEY)]}}
+    tenants = {"acme": {"keys": [digest(KEY)], "warm": True}, "cold": {"keys": [digest(COLD_KEY)]}}
     gateway = await start("gateway", **alone(llm, tenants=json.dumps(tenants)))
     target = gateway.spec.address
     code, out, err = await run("warm", "--target", target, "--system-prompt", "support", "--json", HEDGEROW_API_KEY=KEY)
@@ -129,7 +125,7 @@ async def test_a_replica_that_comes_later_or_again_is_connected_and_warm_before_
 async def test_an_engine_has_read_the_prompt_when_its_tenant_asks_for_the_first_time_and_for_no_other(
     start: Start, up: Up
 ) -> None:
-    tenants = {"acme": {"keys": [hashed(KEY)], "warm": True}, "cold": {"keys": [hashed(COLD_KEY)]}}
+    tenants = {"acme": {"keys": [digest(KEY)], "warm": True}, "cold": {"keys": [digest(COLD_KEY)]}}
     metrics = f"127.0.0.1:{free_port()}"
     settings = {"warm": '{"prompts": ["*"]}', "tenants": json.dumps(tenants), "metrics_address": metrics}
     addresses = {"llm_addresses": json.dumps({"m": up.address("llm-fast")}), "cache_address": "", "router_address": ""}

@@ -13,18 +13,19 @@ from hedgerow import Answer, AsyncClient, InvalidArgument
 from tests.conftest import Start
 from tests.integration.http_gateway import start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, words
+from tests.keys import digest
 from tests.waiting import until
 
 pytestmark = pytest.mark.mesh
 
 TODAY, ALIKE = "What is the weather in Oslo today?", "Tell me, what is the weather in Oslo today?"
 PRICE = "What is the price of a ticket to Bergen?"
-TENANTS = {  # SHA-256 of the tenants' keys, `secret` and `test`
+TENANTS = {
     "acme": {
-        "keys": ["2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"],
+        "keys": [digest("secret")],
         "hits": {"time_bound": "exact", "categories": {"prices": {"words": ["price*"], "ttl_ms": 60_000}}},
     },
-    "umbra": {"keys": ["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]},
+    "umbra": {"keys": [digest("test")]},
 }
 
 

@@ -14,16 +14,14 @@ from tests.conftest import Start
 from tests.integration.command import run
 from tests.integration.http_gateway import start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
+from tests.keys import digest
 from tests.waiting import until
 
 pytestmark = pytest.mark.mesh
 
 CAPITAL, REWORDED = "What is the capital of France?", "Tell me the capital of France."
 FARTHER = "Please tell me, what is the capital city of France?"
-KEYS = {  # SHA-256 of the tenants' keys, `secret` and `test`
-    "acme": {"keys": ["2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"]},
-    "umbra": {"keys": ["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]},
-}
+KEYS = {"acme": {"keys": [digest("secret")]}, "umbra": {"keys": [digest("test")]}}
 
 
 async def test_a_wrong_hit_that_is_reported_never_comes_again(

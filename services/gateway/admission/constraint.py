@@ -67,8 +67,7 @@ def _check_choice(values: Sequence[str], limits: ConstraintSettings) -> None:
         raise InvalidInput(_CHOICE, f"1 to {limits.max_alternatives} texts", len(values))
     _check_bytes(_CHOICE, "".join(values), limits.max_bytes)
     for index, value in enumerate(values):
-        if not value or "\0" in value:
-            raise InvalidInput(f"{_CHOICE}[{index}]", "1 or more characters, none of them NUL", repr(value))
+        _check_written(f"{_CHOICE}[{index}]", value)
     if len(different := set(values)) < len(values):
         raise InvalidInput(_CHOICE, "each text once", f"{len(values)}, of which {len(different)} are different")
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity
 from services.gateway.config import TenantSettings
 from services.gateway.errors import CredentialExpired, KeyUnknown
+from tests.keys import digest
 
 EDGE = "edge"
 
@@ -21,7 +21,7 @@ def key(name: str) -> tuple[tuple[str, str], ...]:
 
 def write(file: Path, concurrency: int = 0, **keys: str) -> None:
     """Tenants, with a key of each."""
-    digests = {tenant: hashlib.sha256(key.encode()).hexdigest() for tenant, key in keys.items()}
+    digests = {tenant: digest(key) for tenant, key in keys.items()}
     file.write_text(
         json.dumps({tenant: {"keys": [digest], "concurrency": concurrency} for tenant, digest in digests.items()})
     )

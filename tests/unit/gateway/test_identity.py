@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 from dataclasses import replace
@@ -17,12 +16,8 @@ from services.gateway.admission.quota import Allowance
 from services.gateway.config import GuardSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.hits.settings import HitSettings
+from tests.keys import digest
 from tests.waiting import until
-
-
-def digest(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
-
 
 KEYED = Identity({digest("sesame"): "acme"}, {}, None)
 

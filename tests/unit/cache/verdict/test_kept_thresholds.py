@@ -21,6 +21,7 @@ from services.cache.vectors import VectorIndex
 from services.cache.verdict import thresholds, trained, verdicts
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
+from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, BagOfWords, Clock
 from tests.unit.cache.verdict.made import made
 
@@ -32,14 +33,10 @@ async def opened(path: Path, made_by: str = "cosine") -> AsyncIterator[tuple[Fil
     kept = Thresholds(DEFAULT, ALLOWED, made_by)
     memory = Memory(Entries(10, 10**6), VectorIndex(DIMENSION), Watchers(10), kept)
     store = FileStore(Database(str(path)), memory, "engine", 0, 10**6, Clock())
-    await store.load()
-    running = asyncio.create_task(store.run())
     try:
-        yield store, kept
+        async with at_work(store):
+            yield store, kept
     finally:
-        running.cancel()
-        await asyncio.wait([running])
-        await store.close()
         memory.close()
 
 
