@@ -10,8 +10,8 @@ from services.gateway.generation.job import Placed
 from services.gateway.generation.patience import Patience
 from services.gateway.generation.stream import Generate, TextStream
 from services.gateway.labels import Act
-from services.gateway.policies.limiter import Slot
 from services.gateway.policies.race import Race
+from services.gateway.policies.ticket import Slot
 from services.gateway.upstream.fleet import Fleet, Pool
 
 

@@ -17,10 +17,9 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.generation.stream import Kind
-from services.gateway.policies.limiter import Slot
 from services.gateway.policies.race import Race
 from services.gateway.policies.shared_breaker import SharedPermit
-from services.gateway.policies.ticket import Ticket
+from services.gateway.policies.ticket import Slot, Ticket
 from services.gateway.upstream.fleet import Pool, Replica
 from services.gateway.upstream.prefix import Blocks
 from services.gateway.upstream.removals import Known

@@ -20,12 +20,10 @@ class Limiting:
         self._fleet, self._inner = fleet, inner
 
     async def __call__(self, job: Job) -> TextStream:
-        limiter, clock = self._fleet.pools[job.model].limiter, job.deadline.clock
-        asked = clock()
-        slot = await limiter.enter(job.ticket)
+        slot = await self._fleet.pools[job.model].limiter.enter(job.ticket)
         try:
-            if (waited := clock() - asked) > _WAITED_S:
-                job = _after(job, waited)
+            if slot.waited_s > _WAITED_S:
+                job = _after(job, slot.waited_s)
             return await self._inner(Placed(job, slot))
         except BaseException:
             slot.release()

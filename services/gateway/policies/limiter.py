@@ -39,7 +39,7 @@ from services.gateway.policies.limit import Limit, Sample
 from services.gateway.policies.line import Line, Waiter
 from services.gateway.policies.pace import Backlog, Portion
 from services.gateway.policies.priority import CLASSES, class_of
-from services.gateway.policies.ticket import Shed, Ticket
+from services.gateway.policies.ticket import Shed, Slot, Ticket
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair import Rank, Shares
 
@@ -53,22 +53,6 @@ _WAIT_SECONDS = Histogram(
 )
 _SHED = Counter("hedgerow_shed", "Requests that were refused.", ["limiter", "class", "why"])
 _shed = cache(_SHED.labels)  # `labels` takes a lock; these have few values
-
-
-class Slot:
-    """A place; its owner must release it. `in_flight` is how many were taken when it was given, itself included."""
-
-    __slots__ = ("_batch", "_began", "_limiter", "_tenant", "in_flight")
-
-    def __init__(self, limiter: Limiter, in_flight: int, tenant: str | None, began: float, batch: bool):
-        self._limiter: Limiter | None = limiter
-        self.in_flight, self._tenant, self._began, self._batch = in_flight, tenant, began, batch
-
-    def release(self, sample: Sample | None = None, *, unused: bool = False) -> None:
-        """Give the place back, once, with what the call told about the backend. `unused`: no call has held it."""
-        limiter, self._limiter = self._limiter, None
-        if limiter is not None:
-            limiter._release(self._tenant, None if unused else self._began, self._batch, sample)
 
 
 class Limiter:
@@ -146,6 +130,7 @@ class Limiter:
         return None
 
     async def _enter_of_batch(self, ticket: Ticket, placed: Callable[[], None]) -> Slot:
+        asked = self._clock()
         try:
             slot = await self._backlog.enter(ticket)
         except TimeoutError:
@@ -153,6 +138,7 @@ class Limiter:
             why = f"{self.name}: {self._in_flight} of {self._limit.value} places taken, none to spare for a batch"
             raise Shed(why, retry_delay_s=self._retry_after_s, why="expired") from None
         placed()
+        slot.waited_s = self._clock() - asked
         return slot
 
     def _spare_for_batch(self) -> Slot | None:
@@ -185,7 +171,7 @@ class Limiter:
 
     def _take(self, tenant: str | None, now: float, batch: bool = False) -> Slot:
         self._in_flight += 1
-        return Slot(self, self._in_flight, tenant, now, batch)
+        return Slot(self._release, self._in_flight, tenant, now, batch)
 
     async def _wait(self, ticket: Ticket, line: Line[Slot], began: float, patience_s: float) -> Slot:
         loop = asyncio.get_running_loop()
@@ -207,7 +193,8 @@ class Limiter:
             timer.cancel()
         if isinstance(outcome, Shed):
             raise outcome
-        self._wait_seconds.observe(self._clock() - began)
+        outcome.waited_s = self._clock() - began
+        self._wait_seconds.observe(outcome.waited_s)
         return outcome
 
     def _rank(self, ticket: Ticket) -> Rank:

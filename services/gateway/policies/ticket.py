@@ -1,12 +1,16 @@
-"""What a request shows at a limiter, and what it is told when it does not get in."""
+"""What a request shows at a limiter, the place that it is given, and what it is told when it does not get in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from services.gateway.policies.limit import Sample
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted
+
+# Of a place: the tenant whose share it counts to, when it was given, whether to a batch, and what its call told.
+Release = Callable[[str | None, float | None, bool, Sample | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,24 @@ class Ticket:
     weight: float
     deadline: Deadline
     placed: Callable[[], None] | None = None
+
+
+class Slot:
+    """A place; its owner must release it. `in_flight` is how many were taken when it was given, itself included;
+    `waited_s` is 0 where it was given at once."""
+
+    __slots__ = ("_batch", "_began", "_release", "_tenant", "in_flight", "waited_s")
+
+    def __init__(self, release: Release, in_flight: int, tenant: str | None, began: float, batch: bool):
+        self._release: Release | None = release
+        self.in_flight, self._tenant, self._began, self._batch = in_flight, tenant, began, batch
+        self.waited_s = 0.0
+
+    def release(self, sample: Sample | None = None, *, unused: bool = False) -> None:
+        """Give the place back, once, with what the call told about the backend. `unused`: no call has held it."""
+        release, self._release = self._release, None
+        if release is not None:
+            release(self._tenant, None if unused else self._began, self._batch, sample)
 
 
 class Shed(Exhausted):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hedgerow.router.v1 import router_pb2
-from services.gateway.policies.limiter import Ticket
+from services.gateway.policies.ticket import Ticket
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, TooLate, Unavailable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import random
 from collections import Counter
 from collections.abc import Coroutine
@@ -14,8 +15,8 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from services.gateway.policies.limit import Fixed, Sample
-from services.gateway.policies.limiter import Limiter, Slot
-from services.gateway.policies.ticket import Shed, Ticket
+from services.gateway.policies.limiter import Limiter
+from services.gateway.policies.ticket import Shed, Slot, Ticket
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock
 
@@ -216,6 +217,16 @@ async def test_who_waited_for_too_long_is_told_though_no_place_becomes_free():
     await limiter.enter(ticket())
     assert (await refusal(limiter.enter(ticket()))).metadata["why"] == "expired"
     assert limiter.waiting == 0
+
+
+async def test_a_place_tells_for_how_long_it_was_waited_for_and_one_that_was_free_was_not():
+    times = itertools.count()  # each look at the clock comes a second after the last, as if others had the core
+    limiter = gate_of(clock=lambda: float(next(times)))
+    slot = await limiter.enter(ticket())
+    (task,) = await waiting(limiter, ticket())
+    slot.release()
+    assert slot.waited_s == 0
+    assert (await task).waited_s > 1
 
 
 async def overloaded(clock: PausedClock, score: int = 100, **options) -> Limiter:

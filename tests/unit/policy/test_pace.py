@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from services.gateway.policies.limit import Fixed
-from services.gateway.policies.limiter import Limiter, Slot
+from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.pace import Pace, Portion
 from services.gateway.policies.priority import score
-from services.gateway.policies.ticket import Shed, Ticket
+from services.gateway.policies.ticket import Shed, Slot, Ticket
 from services.runtime.deadline import Deadline
 from tests.clock import loop_clock, on_paused_loop
 
