@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3.11
 BIN := .venv/bin
+# Tests start services by the hundred: each compiles our modules once, whatever the machine says.
+unexport PYTHONDONTWRITEBYTECODE
 STAMP := .venv/.installed
 
 # torch's CPU build is not on PyPI. A machine that keeps its own wheels says where (pip's PIP_FIND_LINKS); the open

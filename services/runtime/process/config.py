@@ -72,6 +72,17 @@ class ServiceSettings(BaseSettings):
         "as the call, where only our own services call.",
     )
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, _YamlFile(settings_cls)
+
     @field_validator("tls_dir", mode="before")
     @classmethod
     def _empty_is_none(cls, given: object) -> object:
@@ -133,7 +144,7 @@ def load(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
     """Read `cls` from all sources, or exit with 2 and a message that names the field, the limit and the value."""
     try:
         refuse_unknown(cls, os.environ)
-        return _with_sources(cls, argv, prog)
+        return _from_all_sources(cls, argv, prog)
     except ValidationError as error:
         for problem in error.errors():
             print(f"{prog}: {_told(cls, problem)}", file=sys.stderr)
@@ -176,25 +187,11 @@ def _where(error: yaml.YAMLError) -> str:
     return "the file of settings is no YAML"
 
 
-def _with_sources(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
-    class Sourced(cls):  # type: ignore[valid-type,misc]
-        __doc__ = cls.__doc__
-
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            command_line = CliSettingsSource[Any](
-                settings_cls, cli_prog_name=prog, cli_parse_args=list(argv), cli_exit_on_error=False
-            )
-            return command_line, env_settings, _YamlFile(settings_cls)
-
-    return Sourced()
+def _from_all_sources(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
+    if not argv:  # a parser of all settings takes four times as long as the rest
+        return cls()
+    command_line = CliSettingsSource[Any](cls, cli_prog_name=prog, cli_parse_args=list(argv), cli_exit_on_error=False)
+    return cls(_cli_settings_source=command_line)
 
 
 def refuse_unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
