@@ -23,7 +23,7 @@ from jiwer import wer
 from numpy.typing import NDArray
 
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
-from hedgerow.channel import open_channel, send
+from hedgerow.channel import done_sending, open_channel, send
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
 from tests.unit.audio.sounds import opus_packets
 from tests.waiting import until
@@ -60,6 +60,21 @@ class Service:
             return await self.text(written(samples, RATE, 1, "WAV", "PCM_16"))
         except grpc.aio.AioRpcError as error:
             return reason(error)
+
+    def hear(self, requests: AsyncIterator[audio_pb2.TranscribeStreamRequest]) -> Any:
+        """A stream. Where it is over before they are, its status stays the service's: of gRPC's own iterators it would
+        be INTERNAL."""
+        call = self.stub.TranscribeStream(timeout=30)
+
+        async def talk() -> None:
+            async for request in requests:
+                if not await send(call, request):
+                    return
+            await done_sending(call)
+
+        talking = asyncio.create_task(talk())
+        call.add_done_callback(lambda _: talking.cancel())
+        return call
 
     async def model(self) -> audio_pb2.GetModelResponse:
         reply: audio_pb2.GetModelResponse = await self.stub.GetModel(audio_pb2.GetModelRequest(), timeout=5)
@@ -231,7 +246,7 @@ async def test_speech_in_any_form_is_written_down_while_it_is_spoken(
     service: Service, encoding: int, rate: int, channels: int
 ) -> None:
     requests = spoken(begin(encoding, rate, channels), messages(speech(FRANCE), encoding, rate, channels))
-    replies = [reply async for reply in service.stub.TranscribeStream(requests, timeout=30)]
+    replies = [reply async for reply in service.hear(requests)]
     summary = replies[-1].summary
     assert plain(summary.text) == FRANCE_TEXT
     assert summary.audio_s == pytest.approx(len(speech(FRANCE)) / RATE, abs=0.1)
@@ -243,7 +258,7 @@ async def test_speech_in_any_form_is_written_down_while_it_is_spoken(
 async def test_every_policy_closes_a_segment_at_a_pause(service: Service, policy: int) -> None:
     audio = np.concatenate([speech(FRANCE), silence(1.0), speech(SEVEN), silence(0.5)])
     requests = spoken(begin(policy=policy), messages(audio))
-    replies = [reply async for reply in service.stub.TranscribeStream(requests, timeout=30)]
+    replies = [reply async for reply in service.hear(requests)]
     kinds = [reply.WhichOneof("kind") for reply in replies]
     assert (kinds.count("speech_started"), kinds.count("segment"), kinds[-1]) == (2, 2, "summary")
     assert wer(f"{FRANCE_TEXT} {SEVEN_TEXT}", plain(replies[-1].summary.text)) <= 0.1, replies[-1].summary.text
@@ -252,7 +267,7 @@ async def test_every_policy_closes_a_segment_at_a_pause(service: Service, policy
 async def test_partial_text_and_a_closed_segment_come_before_the_speaker_ends(service: Service) -> None:
     still_open = asyncio.Event()
     audio = np.concatenate([speech(FRANCE), silence(1.2)])
-    call = service.stub.TranscribeStream(spoken(begin(), messages(audio), then=still_open), timeout=30)
+    call = service.hear(spoken(begin(), messages(audio), then=still_open))
     kinds = []
     async for reply in call:
         kinds.append(reply.WhichOneof("kind"))
@@ -267,7 +282,7 @@ async def test_partial_text_and_a_closed_segment_come_before_the_speaker_ends(se
 async def test_two_streams_are_heard_side_by_side(service: Service) -> None:
     async def listen(name: str) -> list[audio_pb2.TranscribeStreamResponse]:
         requests = spoken(begin(), messages(np.concatenate([speech(name), silence(0.8)])))
-        return [reply async for reply in service.stub.TranscribeStream(requests, timeout=30)]
+        return [reply async for reply in service.hear(requests)]
 
     france, fox = await asyncio.gather(listen(FRANCE), listen(FOX))
     assert plain(france[-1].summary.text) == FRANCE_TEXT
@@ -278,17 +293,17 @@ async def test_a_long_recording_does_not_hold_up_a_stream(service: Service) -> N
     long = np.concatenate([speech(FRANCE), silence(0.6)] * 30)
     recording = asyncio.create_task(service.transcribe(written(long, RATE, 1, "WAV", "PCM_16")))
     requests = spoken(begin(), messages(np.concatenate([speech(FRANCE), silence(0.8)])))
-    replies = [reply async for reply in service.stub.TranscribeStream(requests, timeout=30)]
+    replies = [reply async for reply in service.hear(requests)]
     assert plain(replies[-1].summary.text) == FRANCE_TEXT
     assert len(await recording) == 30 + 2
 
 
 async def test_one_stream_too_many_is_refused_with_a_reason_and_a_delay(small: Service) -> None:
     closed = asyncio.Event()
-    first = small.stub.TranscribeStream(spoken(begin(), messages(speech(FRANCE)), then=closed), timeout=30)
+    first = small.hear(spoken(begin(), messages(speech(FRANCE)), then=closed))
     assert (await anext(aiter(first))).WhichOneof("kind") == "speech_started"
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await anext(aiter(small.stub.TranscribeStream(spoken(begin(), []), timeout=30)))
+        await anext(aiter(small.hear(spoken(begin(), []))))
     assert (caught.value.code(), reason(caught.value)) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "STREAMS_FULL")
     assert caught.value.details() == "streams: at most 1, got one more"
     closed.set()
@@ -296,7 +311,7 @@ async def test_one_stream_too_many_is_refused_with_a_reason_and_a_delay(small: S
 
 
 async def test_a_client_that_goes_gives_its_place_back(small: Service) -> None:
-    first = small.stub.TranscribeStream(spoken(begin(), messages(speech(FRANCE)), then=asyncio.Event()), timeout=30)
+    first = small.hear(spoken(begin(), messages(speech(FRANCE)), then=asyncio.Event()))
     await anext(aiter(first))
     first.cancel()
     await until(small.model, 5, holds=lambda model: not model.streams)
@@ -325,7 +340,7 @@ async def test_a_client_faster_than_real_time_is_held_to_it(small: Service) -> N
 
 async def test_sigterm_ends_a_stream_with_what_was_heard(small: Service) -> None:
     audio = np.concatenate([speech(FRANCE), silence(1.0)])
-    call = small.stub.TranscribeStream(spoken(begin(), messages(audio), then=asyncio.Event()), timeout=30)
+    call = small.hear(spoken(begin(), messages(audio), then=asyncio.Event()))
     replies = []
     async for reply in call:
         replies.append(reply)
