@@ -10,7 +10,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.account import account
-from services.gateway.http.chat_request import refuse_several, take_sampling, take_stream
+from services.gateway.http.chat_request import refuse_several, take_form, take_sampling, take_stream
 from services.gateway.http.errors import Told
 from services.gateway.http.fields import Fields
 from services.gateway.http.openai_chat import FINISHES, usage
@@ -35,6 +35,7 @@ def read_completion(body: Fields, headers: Mapping[str, str], known: Collection[
     order.request.messages.add(role=chat_pb2.ROLE_USER, content=prompts[0])
     take_stream(order, body)
     take_sampling(order.request, body)
+    take_form(order.request, body, body.object("response_format"))
     take_options(order, headers, body)
     return order
 

@@ -164,7 +164,7 @@ def test_a_picture_elsewhere_is_never_fetched() -> None:
         ),
         (
             {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
-            "structured_outputs.regex: one of json, json_object, regex, choice, grammar, and no response_format, got",
+            "structured_outputs.regex: one of json, json_object, regex, choice, grammar, alone, got regex beside",
         ),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema: an object, got null"),
         ({"hedgerow": {"budget": 3}}, "hedgerow.budget: one of budget_ms,"),
