@@ -260,6 +260,13 @@ def test_an_answer_in_one_piece_is_repaired_unless_it_must_not_be(own: dict[str,
     assert order.request.repair == repair
 
 
+def test_findings_are_told_of_where_that_is_asked_for() -> None:
+    assert not read(stream=True).findings
+    assert read(hedgerow={"findings": True}).findings
+    assert not read({"x-hedgerow-findings": "false"}, hedgerow={"findings": True}).findings
+    assert refused({"x-hedgerow-findings": "yes"}) == "x-hedgerow-findings: true or false, got 'yes'"
+
+
 @pytest.mark.parametrize("headers", [{"x-hedgerow-repair": "true"}, {"x-hedgerow-cascade-at-once": "true"}])
 def test_of_a_stream_nothing_can_be_replaced(headers: dict[str, str]) -> None:
     order = read({**headers, "x-hedgerow-cascade": "rules"}, stream=True)
