@@ -123,8 +123,13 @@ def _ask(schemas: dict[str, Any]) -> None:
         "required": ["type"],
         "properties": {"type": {"enum": ["auto", "none"]}},
     }
-    # The scripted model says what fits the schema alone; what needs `logprobs` beside it.
-    del chat["response_format"]["oneOf"][2:], chat["structured_outputs"], chat["top_logprobs"]
+    # The scripted model says what fits the schema alone.
+    formats = (response["text"]["properties"]["format"], message["output_config"]["properties"]["format"])
+    for each in (schemas["ResponseFormat"], *formats):
+        each["oneOf"].remove({"$ref": "#/components/schemas/OwnFormat"})
+    for each in (chat, schemas["CompletionRequest"]["properties"], response, message):
+        del each["structured_outputs"]
+    del chat["top_logprobs"]  # it needs `logprobs` beside it
 
 
 def _loosen(schema: dict[str, Any], schemas: dict[str, Any], seen: set[int]) -> None:

@@ -44,7 +44,7 @@ class CallingLlm(Scripted, llm_pb2_grpc.LLMServiceServicer):
     def __init__(self) -> None:
         super().__init__()
         self.wants: list[tuple[str, dict[str, Any]]] = []
-        self.pause_s = 0.0
+        self.first_s = self.pause_s = 0.0  # before the first words, and between them
 
     async def Generate(self, request: llm_pb2.GenerateRequest, context: Any) -> AsyncIterator[Any]:
         self.requests.append(request)
@@ -55,6 +55,7 @@ class CallingLlm(Scripted, llm_pb2_grpc.LLMServiceServicer):
                 yield llm_pb2.GenerateResponse(tool_calls=[call], tokens=1)
             yield end("TOOL_CALLS")
             return
+        await asyncio.sleep(self.first_s)
         for message in words("It ", "rains"):
             yield message
             await asyncio.sleep(self.pause_s)

@@ -44,7 +44,7 @@ def account(final: pb.Final) -> dict[str, Any]:
     if final.citations:
         told["citations"] = [_citations(each) for each in final.citations]
     if final.patches:
-        told["patches"] = [{"stage": patch.stage, "text": patch.text} for patch in final.patches]
+        told["patches"] = [_patch(each) for each in final.patches]
     if final.transcript:
         told["transcript"] = final.transcript
     if final.HasField("sights"):
@@ -53,6 +53,16 @@ def account(final: pb.Final) -> dict[str, Any]:
             for picture in final.sights.pictures
         ]
     return told
+
+
+def found(event: pb.Event) -> dict[str, Any] | None:
+    """What an event brings of it before the end: where a result comes from, or a result that came late."""
+    match event.WhichOneof("kind"):
+        case "citations":
+            return {"citations": [_citations(event.citations)]}
+        case "patch":
+            return {"patches": [_patch(event.patch)]}
+    return None
 
 
 def short(final: pb.Final) -> Headers:
@@ -83,6 +93,10 @@ def _citations(found: pb.Citations) -> dict[str, Any]:
         for each in found.citations
     ]
     return {"tool": found.tool, "citations": places}
+
+
+def _patch(patch: pb.Patch) -> dict[str, Any]:
+    return {"stage": patch.stage, "text": patch.text}
 
 
 def _prompt(report: pb.PromptReport) -> dict[str, Any]:

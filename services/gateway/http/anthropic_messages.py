@@ -9,7 +9,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.http import sse
-from services.gateway.http.account import account
+from services.gateway.http.account import account, found
 from services.gateway.http.errors import Told
 from services.gateway.http.order import Order
 
@@ -60,16 +60,13 @@ class MessageWriter:
                 call = event.tool_call
                 block = _tool_use(call, {})
                 return self._grow(call.index, block, "input_json_delta", "partial_json", call.arguments)
+        if self._order.findings and (told := found(event)):
+            return self._begin() + sse.named(_delta(None, {"output_tokens": 0}, told))
         return b""
 
     def end(self, final: pb.Final) -> bytes:
         """Every block stops, and so does the message."""
-        told = {
-            "type": "message_delta",
-            "delta": {"stop_reason": stop_reason(final), "stop_sequence": None},
-            "usage": _usage(final.usage),
-            "hedgerow": account(final),
-        }
+        told = _delta(stop_reason(final), _usage(final.usage), account(final))
         stops = b"".join(self._stop(key) for key in list(self._open))
         return self._begin() + stops + sse.named(told) + sse.named({"type": "message_stop"})
 
@@ -135,6 +132,11 @@ class MessageWriter:
 def stop_reason(final: pb.Final) -> str:
     """`end_turn`, `max_tokens`, `tool_use` or `refusal`."""
     return _STOPS.get(final.finish_reason, "end_turn")
+
+
+def _delta(reason: str | None, usage: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    return {"type": "message_delta", "delta": delta, "usage": usage, "hedgerow": told}
 
 
 def _text(text: str) -> dict[str, Any]:

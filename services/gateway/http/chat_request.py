@@ -43,10 +43,7 @@ def read_chat(body: Fields, headers: Mapping[str, str], known: Collection[str]) 
     take_sampling(request, body)
     _take_logprobs(request, body)
     take_tools(request, body)
-    if given_format := body.object("response_format"):
-        take_format(request, given_format)
-    if given_outputs := body.object("structured_outputs"):
-        take_structured_outputs(request, given_outputs)
+    take_form(request, body, body.object("response_format"))
     take_options(order, headers, body)
     return order
 
@@ -132,8 +129,15 @@ def _function(given: Fields) -> Fields:
     return function
 
 
-def take_format(request: pb.GenerateRequest, given: Fields) -> None:
-    """What the answer must match."""
+def take_form(request: pb.GenerateRequest, body: Fields, given: Fields | None) -> None:
+    """What the answer must match: `given`, where the API has a format, or `structured_outputs` as vLLM's servers do."""
+    if given:
+        _take_format(request, given)
+    if outputs := body.object("structured_outputs"):
+        _take_structured_outputs(request, outputs)
+
+
+def _take_format(request: pb.GenerateRequest, given: Fields) -> None:
     match given.needed("type"):
         case "text":
             pass
@@ -155,13 +159,13 @@ def take_format(request: pb.GenerateRequest, given: Fields) -> None:
             raise given.wrong("type", "one of text, json_object, json_schema, regex, choice, grammar")
 
 
-def take_structured_outputs(request: pb.GenerateRequest, given: Fields) -> None:
-    """The same, as vLLM's servers take it."""
+def _take_structured_outputs(request: pb.GenerateRequest, given: Fields) -> None:
     named = [name for name in _STRUCTURED if name in given]
-    if len(named) != 1 or request.HasField("response_format"):
-        beside = "and no response_format" if request.HasField("response_format") else "alone"
+    twice = request.HasField("response_format")
+    if len(named) != 1 or twice:
         at = given.at(named[0]) if named else given.at("")[:-1]
-        raise InvalidInput(at, f"one of {', '.join(_STRUCTURED)}, {beside}", " and ".join(named) or "none")
+        beside = " beside another format" if twice else ""
+        raise InvalidInput(at, f"one of {', '.join(_STRUCTURED)}, alone", (" and ".join(named) or "none") + beside)
     match named[0]:
         case "json":
             schema = given.raw("json")

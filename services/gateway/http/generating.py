@@ -105,7 +105,8 @@ class Generating:
                 data += writer.end(final)
             if not data:
                 continue
-            watch.came()
+            if _has_text(message):
+                watch.came()
             if not reply.status:
                 await reply.begin(short(final) if final else ())
             await reply.write(data, last=final is not None)
@@ -120,7 +121,7 @@ class Generating:
         watch: Watch,
     ) -> None:
         async for message in messages:
-            if any(event.WhichOneof("kind") in _TEXTS for event in message.events):
+            if _has_text(message):
                 watch.came()
             if final := _final(message):
                 self._refuse_empty(final, order)
@@ -154,6 +155,10 @@ class Generating:
 def _final(message: pb.GenerateResponse) -> pb.Final | None:
     last = message.events[-1]
     return last.final if last.HasField("final") else None
+
+
+def _has_text(message: pb.GenerateResponse) -> bool:
+    return any(event.WhichOneof("kind") in _TEXTS for event in message.events)
 
 
 def _deadline(order: Order, headers: Mapping[str, str]) -> Deadline:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.chat_request import put_tool, take_format
+from services.gateway.http.chat_request import put_tool, take_form
 from services.gateway.http.fields import Fields
 from services.gateway.http.order import Order, take_model, take_options
 from services.gateway.http.sse import compact
@@ -42,8 +42,8 @@ def read_messages(body: Fields, headers: Mapping[str, str], known: Collection[st
     last = request.messages[-1] if request.messages else chat_pb2.Message()
     if last.role == chat_pb2.ROLE_ASSISTANT and not last.tool_calls:
         request.prefix = request.messages.pop().content  # the answer's beginning, put into the model's mouth
-    if (output := body.object("output_config")) and (given := output.object("format")):
-        take_format(request, given)
+    output = body.object("output_config")
+    take_form(request, body, output and output.object("format"))
     take_options(order, headers, body)
     return order
 

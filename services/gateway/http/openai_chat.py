@@ -9,7 +9,7 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
-from services.gateway.http.account import account
+from services.gateway.http.account import account, found
 from services.gateway.http.errors import Told
 from services.gateway.http.order import Order
 from services.gateway.http.sse import compact, quoted
@@ -50,7 +50,10 @@ class ChatWriter:
             case "reasoning":
                 text = self._delta(b'{"reasoning_content":' + quoted(event.reasoning.text) + b"}")
             case _:
-                return b""
+                told = found(event) if self._order.findings else None
+                if not told:
+                    return b""
+                text = self._head + b'{},"logprobs":null,"finish_reason":null}],"hedgerow":' + compact(told) + b"}\n\n"
         return self._begin() + text
 
     def end(self, final: pb.Final) -> bytes:

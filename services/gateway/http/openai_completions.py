@@ -9,8 +9,8 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
-from services.gateway.http.account import account
-from services.gateway.http.chat_request import refuse_several, take_sampling, take_stream
+from services.gateway.http.account import account, found
+from services.gateway.http.chat_request import refuse_several, take_form, take_sampling, take_stream
 from services.gateway.http.errors import Told
 from services.gateway.http.fields import Fields
 from services.gateway.http.openai_chat import FINISHES, usage
@@ -35,6 +35,7 @@ def read_completion(body: Fields, headers: Mapping[str, str], known: Collection[
     order.request.messages.add(role=chat_pb2.ROLE_USER, content=prompts[0])
     take_stream(order, body)
     take_sampling(order.request, body)
+    take_form(order.request, body, body.object("response_format"))
     take_options(order, headers, body)
     return order
 
@@ -50,10 +51,12 @@ class CompletionWriter:
         self._head = b"data: " + compact(self._same)[:-1] + usage + b',"choices":[{"index":0,"text":'
 
     def chunk(self, event: pb.Event) -> bytes:
-        """Text, and nothing else."""
-        if not event.HasField("delta"):
+        """Text; and what was found, beside an empty one."""
+        if event.HasField("delta"):
+            return self._head + quoted(event.delta.text) + b',"logprobs":null,"finish_reason":null}]}\n\n'
+        if not (self._order.findings and (told := found(event))):
             return b""
-        return self._head + quoted(event.delta.text) + b',"logprobs":null,"finish_reason":null}]}\n\n'
+        return self._head + b'"","logprobs":null,"finish_reason":null}],"hedgerow":' + compact(told) + b"}\n\n"
 
     def end(self, final: pb.Final) -> bytes:
         """The finish, the usage where it is wanted, and the end."""

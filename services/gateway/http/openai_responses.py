@@ -8,7 +8,7 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
-from services.gateway.http.account import account
+from services.gateway.http.account import account, found
 from services.gateway.http.errors import Told
 from services.gateway.http.openai_chat import logprobs
 from services.gateway.http.order import Order
@@ -39,6 +39,9 @@ class ResponseWriter:
                 return self._begin() + self._thought(event.reasoning.text)
             case "tool_call":
                 return self._begin() + self._call(event.tool_call)
+        if self._order.findings and (told := found(event)):
+            response = {**self._base("in_progress"), "output": self._items, "hedgerow": told}
+            return self._begin() + self._event("response.in_progress", response=response)
         return b""
 
     def end(self, final: pb.Final) -> bytes:

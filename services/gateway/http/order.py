@@ -43,12 +43,13 @@ _OPTIONS = frozenset(
         "tool_steps",
         "tool_calls",
         "guard",
+        "findings",
     }
 )
 _NUMBERS = ("_ms", "_usd", "_per_s", "_similarity", "tool_steps", "tool_calls")
 _LISTS = ("mesh_tools", "cache_allow")
 _MESH_TOOL = ("name", "source", "arguments", "offered")
-_FLAGS = ("single_attempt", "whole", "cascade_at_once", "repair")
+_FLAGS = ("single_attempt", "whole", "cascade_at_once", "repair", "findings")
 _VERIFIERS = {
     "rules": pb.VERIFIER_RULES,
     "form": pb.VERIFIER_FORM,
@@ -76,6 +77,7 @@ class Order:
     usage: bool = False
     echo: Mapping[str, Any] = field(default_factory=dict)  # what the answer repeats of the request
     at_once: bool = False  # of a cascade: the fast model's text goes out before it has passed
+    findings: bool = False  # a stream tells of citations and late results as they come
     silence_ms: int | None = None  # the longest after the first text; 0: none, None: the gateway's own
 
 
@@ -141,6 +143,8 @@ def _take(order: Order, options: Fields) -> None:
     if (repair := options.flag("repair")) is not None:
         request.repair = repair
     _take_mesh_tools(request, options)
+    if (findings := options.flag("findings")) is not None:
+        order.findings = findings
     if (guard := options.text("guard")) is not None:
         _take_guard(request.guard, options, guard)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.chat_request import MODES, ROLES, put_tool, take_format, take_sampling
+from services.gateway.http.chat_request import MODES, ROLES, put_tool, take_form, take_sampling
 from services.gateway.http.fields import Fields
 from services.gateway.http.order import Order, take_model, take_options
 from services.gateway.http.parts import put_content
@@ -37,6 +37,7 @@ _ECHOED: Mapping[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
+_OPENAIS = ("text", "json_object", "json_schema")  # of formats
 _TOOL: Mapping[str, Any] = {"description": None, "parameters": None, "strict": False}
 _LOGPROBS = "message.output_text.logprobs"
 
@@ -53,8 +54,8 @@ def read_response(body: Fields, headers: Mapping[str, str], known: Collection[st
     _take_input(request, body)
     _take_sampling(request, body)
     _take_tools(request, body)
-    if (text := body.object("text")) and (given := text.object("format")):
-        take_format(request, given)
+    text = body.object("text")
+    take_form(request, body, text and text.object("format"))
     take_options(order, headers, body)
     order.echo = _echo(body)
     return order
@@ -123,4 +124,6 @@ def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
 
 def _echo(body: Fields) -> dict[str, Any]:
     told = {name: default if body.raw(name) is None else body.raw(name) for name, default in _ECHOED.items()}
+    if (text := body.object("text")) and (given := text.object("format")) and given.text("type") not in _OPENAIS:
+        told["text"] = {**told["text"], **_ECHOED["text"]}  # its strict clients refuse a type that they do not know
     return {**told, "tools": [{**_TOOL, **tool} for tool in body.array("tools")], "store": False}

@@ -17,7 +17,7 @@ import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 
 from services.gateway.config import ToolSettings
 
@@ -87,7 +87,7 @@ async def _lines(
         while line := await stream.readline():
             rate.count()
             with suppress(ValueError):  # what is no message is for nobody
-                await out.send(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+                await out.send(_typed(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))))
     except ValueError:
         return f"messages of at most {limits.max_message_bytes} bytes, got a longer one"
     except _TooMuch as error:
@@ -131,7 +131,7 @@ async def _counted(inner: AbstractAsyncContextManager[Streams], rate: _Rate, end
                 try:
                     async for message in source:
                         rate.count()
-                        await out.send(message)
+                        await out.send(_typed(message))
                     ended("it has ended")
                 except _TooMuch as error:
                     ended(str(error))
@@ -140,6 +140,13 @@ async def _counted(inner: AbstractAsyncContextManager[Streams], rate: _Rate, end
         group.start_soon(count, source)
         yield incoming, outgoing
         group.cancel_scope.cancel()
+
+
+def _typed(message: SessionMessage | Exception) -> SessionMessage | Exception:
+    """A result without a type is `complete` (MCP 2026-07-28, for older servers); the SDK takes none without."""
+    if isinstance(message, SessionMessage) and isinstance(message.message, JSONRPCResponse):
+        message.message.result.setdefault("resultType", "complete")
+    return message
 
 
 class _Rate:

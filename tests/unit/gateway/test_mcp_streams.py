@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
+import anyio
 import httpx2
 import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 
 from services.gateway.config import ToolSettings
 from services.gateway.tools import mcp_streams
@@ -68,6 +75,49 @@ def test_messages_are_counted_by_the_second() -> None:
         rate.count()
     with pytest.raises(mcp_streams._TooMuch, match="at most 3 messages a second"):
         rate.count()
+
+
+async def by_http(answer: str) -> SessionMessage:
+    """What the SDK is given of it."""
+
+    @asynccontextmanager
+    async def server() -> AsyncIterator[mcp_streams.Streams]:
+        out, incoming = anyio.create_memory_object_stream[SessionMessage](1)
+        async with out, incoming:
+            await out.send(SessionMessage(jsonrpc_message_adapter.validate_json(answer)))
+            yield incoming, None
+
+    async with mcp_streams._counted(server(), mcp_streams._Rate(ToolSettings()), print) as (incoming, _):
+        return await incoming.receive()
+
+
+async def by_a_command(answer: str) -> SessionMessage:
+    """The same of what a child process has written."""
+    reader = asyncio.StreamReader()
+    reader.feed_data(answer.encode() + b"\n")
+    reader.feed_eof()
+    out, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](1)
+    async with out, incoming:
+        await mcp_streams._lines(reader, out, mcp_streams._Rate(ToolSettings()), ToolSettings())
+        message = await incoming.receive()
+        assert isinstance(message, SessionMessage)
+        return message
+
+
+@pytest.mark.parametrize("way", [by_http, by_a_command])
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"content": []}, {"content": [], "resultType": "complete"}),
+        ({"resultType": "input_required"}, {"resultType": "input_required"}),
+    ],
+)
+async def test_a_result_that_does_not_say_what_it_is_is_a_whole_one(
+    way: Callable[[str], Awaitable[SessionMessage]], result: dict[str, Any], told: dict[str, Any]
+) -> None:
+    message = await way(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
+    assert isinstance(message.message, JSONRPCResponse)
+    assert message.message.result == told
 
 
 @pytest.mark.parametrize(

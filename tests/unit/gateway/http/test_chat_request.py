@@ -164,7 +164,7 @@ def test_a_picture_elsewhere_is_never_fetched() -> None:
         ),
         (
             {"structured_outputs": {"regex": "a"}, "response_format": {"type": "json_object"}},
-            "structured_outputs.regex: one of json, json_object, regex, choice, grammar, and no response_format, got",
+            "structured_outputs.regex: one of json, json_object, regex, choice, grammar, alone, got regex beside",
         ),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema: an object, got null"),
         ({"hedgerow": {"budget": 3}}, "hedgerow.budget: one of budget_ms,"),
@@ -258,6 +258,13 @@ def test_an_answer_in_one_piece_is_repaired_unless_it_must_not_be(own: dict[str,
     order = read(hedgerow=own)
     settle_replacing(order)
     assert order.request.repair == repair
+
+
+def test_findings_are_told_of_where_that_is_asked_for() -> None:
+    assert not read(stream=True).findings
+    assert read(hedgerow={"findings": True}).findings
+    assert not read({"x-hedgerow-findings": "false"}, hedgerow={"findings": True}).findings
+    assert refused({"x-hedgerow-findings": "yes"}) == "x-hedgerow-findings: true or false, got 'yes'"
 
 
 @pytest.mark.parametrize("headers", [{"x-hedgerow-repair": "true"}, {"x-hedgerow-cascade-at-once": "true"}])

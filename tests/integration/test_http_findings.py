@@ -1,0 +1,194 @@
+"""Where tools' results come from, and what came late, in streams by HTTP: official clients, unmodified."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+import pytest_asyncio
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
+
+from hedgerow import AsyncClient
+from hedgerow.tool.v1 import tool_pb2
+from launcher.processes import free_port
+from tests.conftest import starting
+from tests.integration.foreign_clients import SCRIPTS, Installed, output
+from tests.integration.scripted_tool_service import serve_tools
+from tests.integration.test_tools import QUESTION, CallingLlm, calling_llm, listed, start_gateway
+
+# The first run fetches packages.
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+
+SAID = "It rains."
+CHAT: Any = {"model": "m", "messages": [{"role": "user", "content": QUESTION}]}
+RESPONSE: Any = {"model": "m", "input": QUESTION}
+MESSAGE: Any = {**CHAT, "max_tokens": 50}
+PLACE = {"source": "met.no", "title": "Forecast", "text": "rain", "score": 0.9}
+FOUND = {"citations": [{"tool": "weather", "citations": [PLACE]}]}
+LATE = {"patches": [{"stage": "tool:news", "text": "a fox"}]}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def behind(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[str, CallingLlm]]:
+    """A gateway with a tool that answers at once, and one whose time is over before it does; and its model."""
+    port = free_port()
+    async with calling_llm() as llm, serve_tools() as kb, starting(tmp_path_factory.mktemp("logs")) as start:
+        kb.says = {
+            "weather": (0.0, tool_pb2.CallToolResponse(content="rain", citations=[tool_pb2.Citation(**PLACE)])),
+            "news": (0.5, tool_pb2.CallToolResponse(content="a fox")),
+        }
+        sources = {"kb": {"address": kb.target, "call_ms": 200}}
+        address = await start_gateway(start, llm, sources, http_address=f"127.0.0.1:{port}")
+        async with AsyncClient(address) as client:
+            await listed(client, "weather", "news")
+        yield f"http://127.0.0.1:{port}", llm
+
+
+@pytest.fixture
+def llm(behind: tuple[str, CallingLlm]) -> CallingLlm:
+    """What is late comes between its words."""
+    _, llm = behind
+    llm.first_s, llm.pause_s = 0.0, 0.8
+    return llm
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def openai_(behind: tuple[str, CallingLlm], llm: CallingLlm) -> AsyncIterator[AsyncOpenAI]:
+    url, _ = behind
+    strict = AsyncOpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0, _strict_response_validation=True)
+    async with strict as connected:
+        yield connected
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def anthropic_(behind: tuple[str, CallingLlm], llm: CallingLlm) -> AsyncIterator[AsyncAnthropic]:
+    url, _ = behind
+    strict = AsyncAnthropic(base_url=url, api_key="any", max_retries=0, _strict_response_validation=True)
+    async with strict as connected:
+        yield connected
+
+
+def wanted(**more: Any) -> Any:
+    """The body beside what its API has."""
+    return {"hedgerow": {"mesh_tools": ["weather", "news"], "findings": True, **more}}
+
+
+def in_order(seen: list[Any]) -> None:
+    """Fail unless the citations are there before the first text, and the late result before the last one."""
+    found = [each for each in seen if isinstance(each, dict)]
+    assert found == [FOUND, LATE]
+    assert "".join(each for each in seen if isinstance(each, str)) == SAID
+    assert seen.index(FOUND) < seen.index("It ")
+    assert seen.index("It ") < seen.index(LATE)
+
+
+async def test_openais_client_reads_findings_between_the_texts_of_a_chat(openai_: AsyncOpenAI) -> None:
+    stream = await openai_.chat.completions.create(
+        **CHAT, stream=True, stream_options={"include_usage": True}, extra_body=wanted()
+    )
+    *chunks, last = [chunk async for chunk in stream]
+    seen = [
+        chunk.model_extra["hedgerow"] if "hedgerow" in chunk.model_extra else chunk.choices[0].delta.content or ""
+        for chunk in chunks
+    ]
+    in_order(seen)
+    assert all(len(chunk.choices) == 1 for chunk in chunks)
+    account = last.model_extra["hedgerow"]
+    assert {name: account[name] for name in ("citations", "patches")} == FOUND | LATE
+
+
+async def test_openais_own_accumulators_take_them(openai_: AsyncOpenAI) -> None:
+    async with openai_.chat.completions.stream(**CHAT, extra_body=wanted()) as stream:
+        async for _ in stream:
+            pass
+        assert (await stream.get_final_completion()).choices[0].message.content == SAID
+    async with openai_.responses.stream(**RESPONSE, extra_body=wanted()) as events:
+        async for _ in events:
+            pass
+        assert (await events.get_final_response()).output_text == SAID
+
+
+async def test_a_response_in_progress_tells_them(openai_: AsyncOpenAI) -> None:
+    stream = await openai_.responses.create(**RESPONSE, stream=True, extra_body=wanted())
+    events = [event async for event in stream]
+    told = {"response.in_progress": lambda event: (event.response.model_extra or {}).get("hedgerow", "")}
+    texts = {"response.output_text.delta": lambda event: event.delta}
+    in_order([(told | texts)[event.type](event) for event in events if event.type in told | texts])
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[-1].response.model_extra["hedgerow"]["patches"] == LATE["patches"]
+
+
+async def test_a_message_tells_them_in_deltas_of_its_own(anthropic_: AsyncAnthropic) -> None:
+    stream = await anthropic_.messages.create(**MESSAGE, stream=True, extra_body=wanted())
+    *events, last, _ = [event async for event in stream]
+    told = {
+        "message_delta": lambda event: event.model_extra["hedgerow"],
+        "content_block_delta": lambda event: event.delta.text,
+    }
+    in_order([told[event.type](event) for event in events if event.type in told])
+    assert (last.delta.stop_reason, last.usage.output_tokens) == ("end_turn", 2)
+    async with anthropic_.messages.stream(**MESSAGE, extra_body=wanted()) as messages:
+        whole = await messages.get_final_message()
+    assert (whole.content[0].text, whole.stop_reason) == (SAID, "end_turn")
+
+
+async def test_a_completion_tells_them_beside_an_empty_text(openai_: AsyncOpenAI) -> None:
+    openai_._strict_response_validation = False  # strictly, every chunk would need a finish reason
+    stream = await openai_.completions.create(model="m", prompt=QUESTION, stream=True, extra_body=wanted())
+    *chunks, _ = [chunk async for chunk in stream]
+    in_order([(chunk.model_extra or {}).get("hedgerow") or chunk.choices[0].text for chunk in chunks])
+
+
+async def test_without_being_asked_for_they_are_in_the_account_alone(openai_: AsyncOpenAI) -> None:
+    stream = await openai_.chat.completions.create(**CHAT, stream=True, extra_body=wanted(findings=False))
+    *chunks, last = [chunk async for chunk in stream]
+    assert not [chunk for chunk in chunks if "hedgerow" in chunk.model_extra]
+    assert last.model_extra["hedgerow"]["citations"] == FOUND["citations"]
+    whole = await openai_.chat.completions.create(**CHAT, extra_body=wanted())
+    assert whole.model_extra["hedgerow"]["patches"] == LATE["patches"]
+
+
+async def test_a_finding_is_no_text_that_silence_could_follow(openai_: AsyncOpenAI, llm: CallingLlm) -> None:
+    llm.first_s, llm.pause_s = 1.0, 0.0
+    stream = await openai_.chat.completions.create(**CHAT, stream=True, extra_body=wanted(silence_ms=300))
+    texts = [chunk.choices[0].delta.content or "" async for chunk in stream]
+    assert "".join(texts) == SAID
+
+
+async def test_what_fails_after_a_finding_is_told_in_the_stream(
+    openai_: AsyncOpenAI, anthropic_: AsyncAnthropic, llm: CallingLlm
+) -> None:
+    llm.first_s = 30.0
+    with pytest.raises(openai.APIError) as late:
+        async for _ in await openai_.chat.completions.create(**CHAT, stream=True, extra_body=wanted(budget_ms=1_500)):
+            pass
+    assert late.value.code == "budget_timeout"
+    with pytest.raises(anthropic.APIError) as failed:
+        async for _ in await anthropic_.messages.create(**MESSAGE, stream=True, extra_body=wanted(budget_ms=1_500)):
+            pass
+    assert failed.value.body["error"]["code"] == "budget_timeout"
+
+
+async def test_clients_for_node_take_them(behind: tuple[str, CallingLlm], llm: CallingLlm) -> None:
+    url, _ = behind
+    code, out, err = await output("node", SCRIPTS / "findings.js", f"{url}/v1", NODE_PATH=str(Installed().node()))
+    assert code == 0, err
+    seen = json.loads(out)
+    assert seen.pop("openai_gathered") == SAID
+    for name, end in {"openai": [], "responses": [SAID], "ai": ["stop"], "anthropic": [SAID, "end_turn"]}.items():
+        assert isinstance(seen[name], list), seen[name]  # else it is what was raised
+        in_order(seen[name][:5])
+        assert seen[name][5:] == end
+
+
+async def test_langchain_takes_them(behind: tuple[str, CallingLlm], llm: CallingLlm) -> None:
+    url, _ = behind
+    python = Installed().python("langchain") / "python"
+    code, out, err = await output(python, SCRIPTS / "findings_with_langchain.py", f"{url}/v1")
+    assert code == 0, err
+    assert json.loads(out) == {"streamed": SAID, "responses": SAID}

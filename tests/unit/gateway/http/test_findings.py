@@ -1,0 +1,83 @@
+"""What is found while an answer is made, in the streams of every API."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.tool.v1 import tool_pb2
+from services.gateway.http.anthropic_messages import MessageWriter
+from services.gateway.http.generating import Write
+from services.gateway.http.openai_chat import ChatWriter
+from services.gateway.http.openai_completions import CompletionWriter
+from services.gateway.http.openai_responses import ResponseWriter
+from services.gateway.http.order import Order
+
+FINAL = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, model="m")
+WRITERS = pytest.mark.parametrize("write", [ChatWriter, CompletionWriter, ResponseWriter, MessageWriter])
+TIMES = ("created", "created_at", "completed_at", "sequence_number")
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+_delta = _TEXT.map(lambda text: pb.Event(delta=pb.TextDelta(text=text)))
+_thought = _TEXT.map(lambda text: pb.Event(reasoning=pb.ReasoningDelta(text=text)))
+_citations = _TEXT.map(
+    lambda source: pb.Event(citations=pb.Citations(tool="t", citations=[tool_pb2.Citation(source=source)]))
+)
+_patch = _TEXT.map(lambda text: pb.Event(patch=pb.Patch(stage="tool:t", text=text)))
+EVENTS = st.lists(st.one_of(_delta, _thought, _citations, _patch))
+
+
+def told(write: Write, events: list[pb.Event], *, findings: bool, usage: bool) -> list[dict[str, Any]]:
+    """The events of a stream, without what differs from one to the next."""
+    order = Order(pb.GenerateRequest(), stream=True, usage=usage, findings=findings)
+    writer = write(order, "id1")
+    data = b"".join(map(writer.chunk, events)) + writer.end(FINAL)
+    lines = [line.removeprefix("data: ") for line in data.decode().split("\n") if line.startswith("data: {")]
+    return [_timeless(json.loads(line)) for line in lines]
+
+
+def _timeless(event: dict[str, Any]) -> dict[str, Any]:
+    for each in (event, event.get("response", {})):
+        for name in TIMES:
+            each.pop(name, None)
+    return event
+
+
+def found(event: dict[str, Any]) -> Any:
+    """What is told in it of what was found; the last event has the account."""
+    beside = event.get("hedgerow") or event.get("response", {}).get("hedgerow") or {}
+    return None if "trace_id" in beside else beside or None
+
+
+def shown(event: pb.Event) -> Any:
+    """What a finding is by HTTP."""
+    match event.WhichOneof("kind"):
+        case "citations":
+            (place,) = event.citations.citations
+            told = {"source": place.source, "title": "", "text": "", "score": 0}
+            return {"citations": [{"tool": "t", "citations": [told]}]}
+        case "patch":
+            return {"patches": [{"stage": "tool:t", "text": event.patch.text}]}
+    return None
+
+
+@WRITERS
+@given(EVENTS, st.booleans())
+def test_findings_come_in_events_of_their_own_and_change_no_other(
+    write: Write, events: list[pb.Event], usage: bool
+) -> None:
+    without, with_them = (told(write, events, findings=wanted, usage=usage) for wanted in (False, True))
+    assert [event for event in with_them if not found(event)] == without
+    assert [each for each in map(found, with_them) if each] == [each for each in map(shown, events) if each]
+
+
+@WRITERS
+def test_they_are_left_out_where_nobody_asks(write: Write) -> None:
+    event = pb.Event(patch=pb.Patch(stage="tool:t", text="late"))
+    assert write(Order(pb.GenerateRequest(), stream=True), "id1").chunk(event) == b""

@@ -1,0 +1,72 @@
+"""What an answer must match, as each API of the gateway says it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.http.chat_request import read_chat
+from services.gateway.http.fields import parse
+from services.gateway.http.generating import Read
+from services.gateway.http.messages_request import read_messages
+from services.gateway.http.openai_completions import read_completion
+from services.gateway.http.responses_request import read_response
+from services.runtime.errors import InvalidInput
+
+Format = chat_pb2.ResponseFormat
+ASKED = [{"role": "user", "content": "Hello"}]
+# How each API asks, and where it has a format.
+CHAT: tuple[Read, Any, tuple[str, ...]] = (read_chat, {"messages": ASKED}, ("response_format",))
+RESPONSES: tuple[Read, Any, tuple[str, ...]] = (read_response, {"input": "Hello"}, ("text", "format"))
+MESSAGES: tuple[Read, Any, tuple[str, ...]] = (
+    read_messages,
+    {"messages": ASKED, "max_tokens": 9},
+    ("output_config", "format"),
+)
+COMPLETIONS: tuple[Read, Any, tuple[str, ...]] = (read_completion, {"prompt": "Hello"}, ("response_format",))
+APIS = pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES, COMPLETIONS])
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+CHOICES = st.lists(_TEXT, min_size=1, unique=True)
+
+
+def read(api: tuple[Read, Any, tuple[str, ...]], **more: Any) -> Format:
+    reader, body, _ = api
+    return reader(parse(json.dumps({"model": "m", **body, **more}).encode()), {}, ["m"]).request.response_format
+
+
+def of_type(api: tuple[Read, Any, tuple[str, ...]], wanted: Any) -> Any:
+    """A format where this API has it."""
+    for name in reversed(api[2]):
+        wanted = {name: wanted}
+    return wanted
+
+
+@APIS
+@given(CHOICES)
+def test_a_choice_is_the_same_by_every_api_and_in_both_spellings(api: Any, texts: list[str]) -> None:
+    wanted = Format(choice=chat_pb2.Choice(values=texts))
+    assert read(api, **of_type(api, {"type": "choice", "choice": texts})) == wanted
+    assert read(api, structured_outputs={"choice": texts}) == wanted
+
+
+@APIS
+@given(_TEXT)
+def test_a_grammar_is_too(api: Any, rules: str) -> None:
+    wanted = Format(grammar=rules)
+    assert read(api, **of_type(api, {"type": "grammar", "grammar": rules})) == wanted
+    assert read(api, structured_outputs={"grammar": rules}) == wanted
+
+
+@APIS
+def test_what_is_wrong_with_one_is_told_at_its_place(api: Any) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read(api, **of_type(api, {"type": "choice", "choice": ["yes", 1]}))
+    assert caught.value.message == f"{'.'.join(api[2])}.choice[1]: a string, got 1"
+    with pytest.raises(InvalidInput) as caught:
+        read(api, **of_type(api, {"type": "json_object"}), structured_outputs={"choice": ["yes"]})
+    assert caught.value.message.endswith("alone, got choice beside another format")
