@@ -10,6 +10,7 @@ from bench.cache.labels import Judged, Labels
 from services.cache.answers import Answers
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.training.pairs import Pair, components
+from services.cache.verdict.traffic import EVERYONE
 from services.runtime.deadline import Deadline
 
 
@@ -33,10 +34,10 @@ class Traffic:
             if sample and label is not Judged.UNLABELLED:
                 right = label is Judged.RIGHT
                 drawn = (sample.key, sample.score, sample.accepted)
-                await answers.verified(question.tenant, *drawn, right, sample.doubts)
+                await answers.verified(question.traffic, *drawn, right, sample.doubts)
                 judged += 1
-        tenant = asked[0].tenant if asked else ""
-        threshold = answers.verification.thresholds.of(tenant)
+        traffic = asked[0].traffic if asked else EVERYONE
+        threshold = answers.verification.thresholds.of(traffic)
         return {"verdicts": judged, "traffic": lookups, "threshold": threshold}
 
 

@@ -39,14 +39,15 @@ def _cache() -> None:
 @cache.command()
 def stats(
     caches: Caches = None,
-    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose threshold is shown.")] = LOCAL,
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose thresholds are shown.")] = LOCAL,
     state_dir: options.StateDir = Path(".hedgerow"),
     tls_dir: options.TlsDir = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Show what each cache service holds, and how its lookups have ended since it started.
 
-    Where it has hits verified, also which share of all lookups were wrong hits, within what, with 95% each.
+    Where it has hits verified, also which share of all lookups were wrong hits, within what, with 95% each, and the
+    thresholds that came of it: the tenant's, and those of the categories of its questions.
 
     \b
     Examples:
@@ -57,16 +58,17 @@ def stats(
     import json
     from functools import partial
 
+    from hedgerow.cli.cache_stats import get_stats, show
     from hedgerow.cli.failures import reported
 
     peers = peers_at(caches, state_dir, tls_dir)
     with reported(as_json):
-        counts = asyncio.run(_ask_all(peers, partial(_get_stats, tenant)))
+        counts = asyncio.run(_ask_all(peers, partial(get_stats, tenant, TIMEOUT_S)))
     found = [{"address": peer.target, **count} for peer, count in zip(peers, counts, strict=True)]
     if as_json:
         print(json.dumps({"caches": found}))
     else:
-        _print(found)
+        show(found)
 
 
 @cache.command()
@@ -232,16 +234,6 @@ async def _ask(peer: Peer, ask: Callable[[Any], Any]) -> Any:
             raise from_rpc_error(error, peer, TIMEOUT_S) from None
 
 
-async def _get_stats(tenant: str, stub: Any) -> dict[str, float | None]:
-    """By name; None for what is not known."""
-    from hedgerow.cache.v1 import cache_pb2
-
-    reply = await stub.GetStats(cache_pb2.GetStatsRequest(tenant=tenant), timeout=TIMEOUT_S)
-    fields = cache_pb2.GetStatsResponse.DESCRIPTOR.fields
-    unknown = {field.name for field in fields if field.has_presence and not reply.HasField(field.name)}
-    return {field.name: None if field.name in unknown else getattr(reply, field.name) for field in fields}
-
-
 async def _ask_questions(questions: Sequence[str], reach: options.Reach, at_once: int) -> list[Answer | None]:
     """Their answers; None for one that could not be had."""
     import asyncio
@@ -264,30 +256,3 @@ async def _ask_one(client: AsyncClient, question: str, places: Any) -> Answer | 
         except HedgerowError as error:
             tell(f"{question}: {explain(error)}")
             return None
-
-
-def _print(found: Sequence[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("cache", box=None)
-    for name in ("entries", "KiB", "lookups", "exact", "semantic", "missed", "refused", "stored"):
-        table.add_column(name, justify="right")
-    verdicts = Table("cache", "verified", "wrong, of all lookups", "threshold", box=None)
-    for each in found:
-        counts = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores")
-        cells = [each["entries"], each["bytes"] // 1024, *(each[name] for name in counts)]
-        table.add_row(each["address"], *map(str, cells))
-        if each["wrong_share"] is not None:
-            verdicts.add_row(each["address"], *_verdicts(each))
-    console = Console(highlight=False)
-    console.print(table)
-    if verdicts.rows:
-        console.print(verdicts)
-
-
-def _verdicts(each: dict[str, Any]) -> tuple[str, str, str]:
-    """What is known of wrong hits: samples, their share with its bounds, and the threshold that came of it."""
-    threshold = f"{each['threshold']:.3f}" if each["threshold"] < 1 else "off"
-    share, low, high = (each[name] for name in ("wrong_share", "wrong_share_lower", "wrong_share_upper"))
-    return str(each["verified"]), f"{share:.2%} ({low:.2%} to {high:.2%})", threshold

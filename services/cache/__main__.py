@@ -53,7 +53,7 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     judges = _verdicts(settings, engine)
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
     made_by = verdicts.made_by(settings.verdict, judges.threshold, engine) if settings.verify_share else ""
-    thresholds = Thresholds(judges.threshold, settings.max_wrong, made_by)
+    thresholds = Thresholds(judges.threshold, settings.max_wrong, made_by, judges.allowing)
     index, watchers = VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue)
     memory = Memory(entries, index, watchers, thresholds, gathering)
     open_store = stores.opener(settings.store_used)

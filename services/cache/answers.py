@@ -21,6 +21,7 @@ from services.cache.store import Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
 from services.cache.verdict.tightening import NEVER
+from services.cache.verdict.traffic import Traffic
 from services.cache.verdict.verdicts import UNVERIFIED, Judged, Least, Verdicts
 from services.cache.verdict.verification import Sample, Verification
 from services.runtime.deadline import Deadline
@@ -91,11 +92,16 @@ class Answers:
         self._used: Counter[str] = Counter()  # by key: what has left memory since must not be kept alive
 
     async def lookup(
-        self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline, stale_within_ms: int = 0
+        self,
+        question: KeyedQuestion,
+        min_similarity: float | None,
+        deadline: Deadline,
+        stale_within_ms: int = 0,
+        max_wrong: float = 1.0,
     ) -> Found:
         """The exact entry, also one whose time has been over for `stale_within_ms` at most; else the nearest that is
         judged to ask the same. `min_similarity`: the least cosine that the caller accepts; 1 asks for the exact one
-        alone.
+        alone. `max_wrong`: wrong hits that it allows for among such lookups, as a share; the cache's own at most.
 
         Raises `EmbeddingTooLate` when the deadline passes before the question could be compared.
         """
@@ -103,9 +109,9 @@ class Answers:
         if found is None and stale_within_ms:
             found = self._expired(question, stale_within_ms)
         if found is None:
-            found = await self._alike(question, min_similarity, deadline)
+            found = await self._alike(question, min_similarity, deadline, max_wrong)
         if min_similarity is None or min_similarity < 1:
-            self.verification.look_up(question.tenant, found.candidate)
+            self.verification.look_up(question.traffic, found.candidate)
         if not (unsaid or self._store.local):
             return found
         self.stats.local += 1
@@ -134,9 +140,12 @@ class Answers:
         self.stats.exact_hits += 1
         return Found(Verdict.EXACT, entry, expired_ms=expired_ms)
 
-    async def _alike(self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline) -> Found:
+    async def _alike(
+        self, question: KeyedQuestion, min_similarity: float | None, deadline: Deadline, max_wrong: float
+    ) -> Found:
         found = Found(Verdict.MISS)
-        least = self._verdicts.least(min_similarity, self.verification.thresholds.of(question.tenant))
+        threshold = self.verification.thresholds.for_lookup(question.traffic, max_wrong)
+        least = self._verdicts.least(min_similarity, threshold)
         compares = (least.similarity < 1 or self.verification.on) and (min_similarity or 0) < 1
         if compares and self._memory.may_be_near(question):
             found = await self._nearest(question, least, deadline)
@@ -197,12 +206,13 @@ class Answers:
         return NEVER if judged.refused == UNVERIFIED else judged.score + self._verdicts.margin
 
     async def verified(
-        self, tenant: str, key: str, score: float, accepted: bool, right: bool, doubts: Collection[str] = ()
+        self, traffic: Traffic, key: str, score: float, accepted: bool, right: bool, doubts: Collection[str] = ()
     ) -> bool:
-        """A sample is judged: it counts for the tenant's threshold, and a wrong one that was given is given no more.
-        Returns whether an entry was tightened. Raises what `Store.tighten` does."""
-        await self.verification.verify(tenant, score, accepted, right, key, doubts)
-        tightened = accepted and not right and await self._store.tighten(key, tenant, score + self._verdicts.margin)
+        """A sample is judged: it counts for the threshold of its traffic, and a wrong one that was given is given no
+        more. Returns whether an entry was tightened. Raises what `Store.tighten` does."""
+        await self.verification.verify(traffic, score, accepted, right, key, doubts)
+        least = score + self._verdicts.margin
+        tightened = accepted and not right and await self._store.tighten(key, traffic.tenant, least)
         self.stats.tightened += tightened
         return tightened
 
@@ -237,8 +247,9 @@ class Answers:
             if entry is None:  # gone since it was found
                 continue
             judged = await self._judge(question, entry, similarity, deadline)
-            is_near, score = similarity >= least.similarity, self._score(entry, judged)
-            passes = is_near and not judged.refused and score >= self._least_score(entry, judged, least)
+            is_near = similarity >= least.similarity
+            score, is_enough = self._scores(question.traffic, key, judged, least.score)
+            passes = is_near and not judged.refused and is_enough
             if passes and self.entries.held(key) is not entry:  # gone meanwhile
                 continue
             if not judged.refused and (self.verification.on or not judged.doubts):
@@ -246,20 +257,18 @@ class Answers:
             if passes and not judged.doubts:
                 break
             if is_near and not missed.refused:
-                missed = replace(missed, refused=_why(judged, score, least))
+                missed = replace(missed, refused=judged.why(score, least.score))
         if best.entry is None:
             return missed
         found = self._serve(Verdict.SEMANTIC, best.entry, best.similarity) if best.passes else missed
         return replace(found, candidate=True, sample=self._draw(best.entry, best.judged, best.passes))
 
-    def _score(self, entry: Entry, judged: Judged) -> float:
-        """What its doubts leave of it."""
-        return self.verification.thresholds.scored(entry.tenant, entry.key, judged.score, judged.doubts)
-
-    def _least_score(self, entry: Entry, judged: Judged, least: Least) -> float:
-        """What it needs. With doubts no request loosens what was certified."""
-        own = self.verification.thresholds.of(entry.tenant) if judged.doubts else least.score
-        return max(least.score, own)
+    def _scores(self, traffic: Traffic, key: str, judged: Judged, least: float) -> tuple[float, bool]:
+        """What doubts leave of it, and whether that is enough. With doubts no request loosens what was certified."""
+        thresholds = self.verification.thresholds
+        score = thresholds.scored(traffic, key, judged.score, judged.doubts)
+        own = thresholds.of(traffic) if judged.doubts else least
+        return score, score >= max(least, own)
 
     async def _judge(self, question: KeyedQuestion, entry: Entry, similarity: float, deadline: Deadline) -> Judged:
         stored = entry.asked.decode()
@@ -287,9 +296,3 @@ class Answers:
                 return await self.embedder.embed(text, tenant)
         except TimeoutError:
             raise EmbeddingTooLate("the time was over before the question was embedded") from None
-
-
-def _why(judged: Judged, score: float, least: Least) -> str:
-    """Why it was not given, for people."""
-    doubt = "".join(judged.doubts[:1])
-    return judged.refused or doubt or f"a score of {score:.3f}, below {least.score:.3f}"

@@ -20,6 +20,7 @@ from services.cache.entries import Entry
 from services.cache.errors import DatabaseRefused
 from services.cache.vectors import Vector
 from services.cache.verdict.record import Row
+from services.cache.verdict.traffic import Traffic
 
 Statement = tuple[str, Sequence[tuple[object, ...]]]  # SQL, and the parameters of each time it runs
 
@@ -53,8 +54,9 @@ CREATE TRIGGER IF NOT EXISTS worthless AFTER DELETE ON entries BEGIN DELETE FROM
 -- One row: since then nothing was written in clear text.
 CREATE TABLE IF NOT EXISTS sealed (id INTEGER PRIMARY KEY);
 -- See `services.cache.verdict.record`.
-CREATE TABLE IF NOT EXISTS verified (
-    tenant TEXT PRIMARY KEY,
+CREATE TABLE IF NOT EXISTS verified_traffic (
+    tenant TEXT NOT NULL,
+    category TEXT NOT NULL,  -- empty: of none
     made_by TEXT NOT NULL,
     written_at_ms INTEGER NOT NULL,
     samples BLOB NOT NULL,
@@ -64,8 +66,18 @@ CREATE TABLE IF NOT EXISTS verified (
     recent_candidates REAL NOT NULL,
     threshold REAL NOT NULL,
     certified INTEGER NOT NULL,
-    alarmed INTEGER NOT NULL
+    alarmed INTEGER NOT NULL,
+    max_wrong REAL NOT NULL,
+    PRIMARY KEY (tenant, category)
 ) WITHOUT ROWID;
+"""
+# Versions without categories make a table `verified`, a row for each tenant: where there is one, they were here last.
+# It is taken over, and what is here goes: of tenants that they removed they have forgotten no category.
+_TAKE_OVER = """
+DELETE FROM verified_traffic;
+INSERT INTO verified_traffic SELECT tenant, '', made_by, written_at_ms, samples, lookups, candidates, recent_lookups,
+    recent_candidates, threshold, certified, alarmed, 1 FROM verified;
+DROP TABLE verified;
 """
 
 
@@ -99,20 +111,22 @@ def touch(entries: Iterable[Entry]) -> Statement:
     return "UPDATE entries SET used_at_ms = ? WHERE key = ?", [(entry.used_at_ms, entry.key) for entry in entries]
 
 
-def verified(tenant: str, made_by: str, at_ms: int, row: Row) -> Statement:
-    """Write what was verified of a tenant over what was written before."""
-    return f"INSERT OR REPLACE INTO verified VALUES ({', '.join('?' * 11)})", [(tenant, made_by, at_ms, *row)]
+def verified(traffic: Traffic, made_by: str, at_ms: int, row: Row) -> Statement:
+    """Write what was verified over what was written before."""
+    return f"INSERT OR REPLACE INTO verified_traffic VALUES ({', '.join('?' * 13)})", [(*traffic, made_by, at_ms, *row)]
 
 
 def keep_verified(most: int) -> Statement:
-    """Delete what was verified of all tenants but those that were written last."""
-    last = "SELECT tenant FROM verified ORDER BY written_at_ms DESC LIMIT ?"
-    return f"DELETE FROM verified WHERE tenant NOT IN ({last})", [(most,)]
+    """Delete what was verified but for the last that was written of each tenant, then the second last of each, and so
+    on: so that many categories of one tenant take no other's place."""
+    turn = "row_number() OVER (PARTITION BY tenant ORDER BY written_at_ms DESC)"
+    kept = f"SELECT tenant, category FROM verified_traffic ORDER BY {turn}, written_at_ms DESC LIMIT ?"
+    return f"DELETE FROM verified_traffic WHERE (tenant, category) NOT IN ({kept})", [(most,)]
 
 
 def forget(tenant: str) -> Statement:
-    """Delete what was verified of a tenant."""
-    return "DELETE FROM verified WHERE tenant = ?", [(tenant,)]
+    """Delete what was verified of a tenant, of whichever category."""
+    return "DELETE FROM verified_traffic WHERE tenant = ?", [(tenant,)]
 
 
 def worth(entries: Iterable[Entry]) -> Statement:
@@ -167,10 +181,20 @@ class Database:
         execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process on the same file must fail, not interleave
         prepare(self._connection, _SCHEMA, APPLICATION_ID, _VERSION)
         self._connection.executescript(_ADDED)
+        self._take_over_verified()
         if self.encryption.on:
             self._leave_no_clear_text()
         else:
             execute("DELETE FROM sealed")
+
+    def _take_over_verified(self) -> None:
+        """Of versions without categories."""
+        execute = self._connection.execute
+        if execute("SELECT count(*) FROM sqlite_master WHERE name = 'verified'").fetchone()[0]:
+            gone = execute("SELECT count(*) FROM verified_traffic").fetchone()[0]
+            self._connection.executescript(f"BEGIN IMMEDIATE; {_TAKE_OVER} COMMIT;")
+            if gone:
+                _log.warning("an older version had the file: what was verified before, %d records, is forgotten", gone)
 
     def _leave_no_clear_text(self) -> None:
         """Delete what is in clear text, and whatever SQLite has left of it in the file and its log."""
@@ -209,12 +233,12 @@ class Database:
                 continue
             yield entry, np.frombuffer(embedding, "<f4") if embedding and made_by == embedded_by else None
 
-    def verified(self, made_by: str) -> list[tuple[str, tuple[object, ...]]]:
-        """What was verified of each tenant, the least recently written first. What others than `made_by` scored is
-        deleted."""
-        self._connection.execute("DELETE FROM verified WHERE made_by <> ?", (made_by,))
-        rows = self._connection.execute("SELECT * FROM verified ORDER BY written_at_ms").fetchall()
-        return [(str(tenant), tuple(row)) for tenant, _, _, *row in rows]
+    def verified(self, made_by: str) -> list[tuple[Traffic, tuple[object, ...]]]:
+        """What was verified of each tenant and category, the least recently written first. What others than `made_by`
+        scored is deleted."""
+        self._connection.execute("DELETE FROM verified_traffic WHERE made_by <> ?", (made_by,))
+        rows = self._connection.execute("SELECT * FROM verified_traffic ORDER BY written_at_ms").fetchall()
+        return [(Traffic(str(tenant), str(category)), tuple(row)) for tenant, category, _, _, *row in rows]
 
     def sequence(self) -> int:
         """The last sequence number that was written down."""

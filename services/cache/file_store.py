@@ -25,7 +25,7 @@ from services.cache.memory import Memory
 from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal, Tombstones
 from services.cache.vectors import Vector
-from services.cache.verdict.thresholds import TENANTS
+from services.cache.verdict.records import RECORDS
 from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.deadline import Deadline
 
@@ -123,8 +123,8 @@ class FileStore:
         self._tombstones = Tombstones(self.sequence)
         self._delete(evicted)
         if made_by := self._memory.thresholds.made_by:
-            for tenant, row in await asyncio.to_thread(self._file.verified, made_by):
-                self._memory.thresholds.resume(tenant, row)
+            for traffic, row in await asyncio.to_thread(self._file.verified, made_by):
+                self._memory.thresholds.resume(traffic, row)
 
     async def run(self) -> None:
         await self._commits.run()
@@ -140,12 +140,12 @@ class FileStore:
         if self._verified and not self._verified.done():
             return
         news = list(self._memory.thresholds.news())
-        for tenant, record in news:
+        for traffic, record in news:
             record.take()
             made_by, now_ms = self._memory.thresholds.made_by, self._now_ms()
-            self._commits.append(database.verified(tenant, made_by, now_ms, record.row))
+            self._commits.append(database.verified(traffic, made_by, now_ms, record.row))
         if news:
-            self._verified = self._commits.append(database.keep_verified(TENANTS + 1))  # and everyone
+            self._verified = self._commits.append(database.keep_verified(RECORDS + 1))  # and everyone
 
     def _delete(self, entries: Iterable[Entry]) -> None:
         if keys := [entry.key for entry in entries]:

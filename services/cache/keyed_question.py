@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hedgerow.cache.v1 import cache_pb2
+from services.cache.verdict.traffic import Traffic
 from services.runtime import question_key
 
 
@@ -16,6 +17,12 @@ class KeyedQuestion:
     key: str  # of the exact entry: 64 hexadecimal digits
     partition: bytes  # digest of all but the last message's text: only within it may questions be alike
     asked: str  # the last message's text, normalized
+    category: str = ""  # as the caller has it; empty: none
+
+    @property
+    def traffic(self) -> Traffic:
+        """What verdicts on its candidates count for."""
+        return Traffic(self.tenant, self.category)
 
 
 def keyed(question: cache_pb2.Question) -> KeyedQuestion:
@@ -26,4 +33,4 @@ def keyed(question: cache_pb2.Question) -> KeyedQuestion:
     key = question_key.digest(normal)
     asked = normal.messages[-1].content
     normal.messages[-1].content = ""
-    return KeyedQuestion(normal.tenant, key.hex(), question_key.digest(normal), asked)
+    return KeyedQuestion(normal.tenant, key.hex(), question_key.digest(normal), asked, normal.category)

@@ -55,7 +55,9 @@ class _Counts(Collector):
         measured, tightened = thresholds.measured, self._answers.stats.tightened
         yield CounterMetricFamily("hedgerow_cache_tightened", "Wrong answers reported, of entries held.", tightened)
         yield CounterMetricFamily(
-            "hedgerow_cache_threshold_alarms", "Tenants for whom the default is not safe.", thresholds.alarms
+            "hedgerow_cache_threshold_alarms",
+            "Tenants, or categories of theirs, for which the default is not safe.",
+            thresholds.alarms,
         )
         yield GaugeMetricFamily("hedgerow_cache_verified", "Samples judged that count.", measured.samples)
         shares = GaugeMetricFamily("hedgerow_cache_wrong_share", "Wrong hits of all lookups.", labels=["bound"])

@@ -1,52 +1,91 @@
-"""What was verified of each tenant, as replicas share it in Redis: each adds what is new, and goes on from the sum.
+"""What was verified, as replicas share it in Redis: each adds what is new, and goes on from the sum.
 
-Samples of one tenant's lookups are samples of the same traffic, whichever replica drew them. An addition whose reply is
+Samples of the same lookups are samples of the same traffic, whichever replica drew them. An addition whose reply is
 lost is not repeated and may be lost, too: samples that count twice would make bounds too tight.
+
+All of a tenant is in one hash, so that whoever removes the tenant removes its categories, a replica of a version that
+knows none included. A category's fields have its name before theirs; such versions read and write those without.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from services.cache.redis_scripts import TOMBSTONES, VERIFIED, WATERMARK
 from services.cache.verdict.record import SAMPLE_BYTES, SAMPLES, Counts, Record
-from services.cache.verdict.thresholds import TENANTS, Thresholds
+from services.cache.verdict.records import RECORDS
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.traffic import EVERYONE, Traffic
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 _KEPT_MS = 30 * 24 * 60 * 60 * 1000  # without news
-_AT_ONCE = 100  # tenants, of 10 KB each
+_AT_ONCE = 100  # records, of 10 KB each
 _FIELDS = (
     "samples", "lookups", "candidates", "recent_lookups", "recent_candidates", "threshold", "certified", "alarmed",
+    "max_wrong",
 )  # fmt: skip
+_AT = "at"  # when there was news, in Unix milliseconds; older versions write none
 
-# ARGV: made by, tenant, epoch, now (ms), how long to keep it (ms), most tenants, most bytes of samples, samples, what
-# is left of each share's counts, lookups and candidates of each, threshold, certified, alarmed.
-# Returns the sum as `_FIELDS` has it; nothing where the tenant was removed after the epoch.
+# ARGV: made by, tenant, epoch, now (ms), how long to keep it (ms), most records, most bytes of samples, samples, what
+# is left of each share's counts, lookups and candidates of each, threshold, certified, alarmed, max wrong,
+# what stands before the fields. A new record may take the place of an old one: of the tenant that has most of them the
+# one without news for longest, and where several have as many, of the tenant without news for longest.
+# Returns the sum as `_FIELDS` has it; nothing where the tenant was removed after the epoch, or it was what made room.
 ADD = f"""
-local index, tenant, epoch = '{VERIFIED}' .. ARGV[1], ARGV[2], tonumber(ARGV[3])
-local key = index .. ':' .. tenant
+local index, tenant, epoch, before = '{VERIFIED}' .. ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[19]
+local function hash(tenant) return index .. ':' .. tenant end
+local key = hash(tenant)
 if tonumber(redis.call('ZSCORE', '{TOMBSTONES}', 't:' .. tenant) or '0') > epoch
   or tonumber(redis.call('GET', '{WATERMARK}') or '0') > epoch then return {{}} end
-local samples = (redis.call('HGET', key, 'samples') or '') .. ARGV[8]
+local function records(tenant) return math.ceil(redis.call('HLEN', hash(tenant)) / {len(_FIELDS) + 1}) end
+local function drop_one(tenant)
+  local first, first_at = '', math.huge
+  for _, field in ipairs(redis.call('HKEYS', hash(tenant))) do
+    local name = string.match(field, '^(.*)samples$')
+    local at = name and tonumber(redis.call('HGET', hash(tenant), name .. '{_AT}') or '0') or math.huge
+    if at < first_at then first, first_at = name, at end
+  end
+  for _, field in ipairs({{{", ".join(f"'{field}'" for field in (*_FIELDS, _AT))}}}) do
+    redis.call('HDEL', hash(tenant), first .. field)
+  end
+  if redis.call('EXISTS', hash(tenant)) == 0 then redis.call('ZREM', index, tenant) end
+end
+local function make_room(most)
+  local total, fullest, held = 0, nil, 0
+  for _, each in ipairs(redis.call('ZRANGE', index, 0, -1)) do
+    local count = records(each)
+    total = total + count
+    if count > held and each ~= '{EVERYONE.tenant}' then fullest, held = each, count end
+  end
+  for _ = 1, total - most do drop_one(fullest) end
+end
+local samples, is_new = redis.call('HGET', key, before .. 'samples'), false
+if not samples then samples, is_new = '', true end
+samples = samples .. ARGV[8]
 if #samples > tonumber(ARGV[7]) then samples = string.sub(samples, math.floor(#samples / 4) * 2 + 1) end
-redis.call('HSET', key, 'samples', samples, 'threshold', ARGV[15], 'certified', ARGV[16], 'alarmed', ARGV[17])
+redis.call('HSET', key, before .. 'samples', samples, before .. 'threshold', ARGV[15], before .. 'certified', ARGV[16],
+  before .. 'alarmed', ARGV[17], before .. 'max_wrong', ARGV[18], before .. '{_AT}', ARGV[4])
 for place, field in ipairs({{'lookups', 'candidates', 'recent_lookups', 'recent_candidates'}}) do
   local left = ARGV[place < 3 and 9 or 10]
-  local sum = (tonumber(redis.call('HGET', key, field) or '0') or 0) * left + ARGV[10 + place]
-  redis.call('HSET', key, field, string.format('%.17g', sum))
+  local sum = (tonumber(redis.call('HGET', key, before .. field) or '0') or 0) * left + ARGV[10 + place]
+  redis.call('HSET', key, before .. field, string.format('%.17g', sum))
 end
 redis.call('PEXPIRE', key, ARGV[5])
 redis.call('ZADD', index, ARGV[4], tenant)
 redis.call('PEXPIRE', index, ARGV[5])
 redis.call('ZADD', '{VERIFIED}', ARGV[4], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', '{VERIFIED}', '-inf', ARGV[4] - ARGV[5])
-while redis.call('ZCARD', index) > tonumber(ARGV[6]) do
-  redis.call('UNLINK', index .. ':' .. redis.call('ZPOPMIN', index)[1])
-end
-return redis.call('HMGET', key, {", ".join(f"'{field}'" for field in _FIELDS)})
+redis.call('ZREMRANGEBYSCORE', index, '-inf', ARGV[4] - ARGV[5])
+if is_new then make_room(tonumber(ARGV[6])) end
+if redis.call('HEXISTS', key, before .. 'samples') == 0 then return {{}} end
+local sum = {{}}
+for place, field in ipairs({{{", ".join(f"'{field}'" for field in _FIELDS)}}}) do sum[place] = before .. field end
+return redis.call('HMGET', key, unpack(sum))
 """
 
 
@@ -67,10 +106,15 @@ class RedisVerified:
             some = tenants[start : start + _AT_ONCE]
             pipeline: Any = client.pipeline(transaction=False)
             for tenant in some:
-                pipeline.hmget(self._key(tenant), _FIELDS)
-            for tenant, row in zip(some, await pipeline.execute(), strict=True):
-                if row[0] is not None and not self.thresholds.resume(tenant, row):
-                    await client.unlink(self._key(tenant))
+                pipeline.hgetall(self._key(tenant))
+            for tenant, found in zip(some, await pipeline.execute(), strict=True):
+                await self._resume(client, tenant, found)
+
+    async def _resume(self, client: Any, tenant: str, found: Mapping[bytes, bytes]) -> None:
+        for category, fields in _by_category(found):
+            row = [fields.get(name) for name in _FIELDS]
+            if not self.thresholds.resume(Traffic(tenant, category), row):
+                await self._drop(client, Traffic(tenant, category))
 
     async def add(self, client: Redis, epoch: int, now_ms: int) -> None:
         """Add what is new, as of what is known at `epoch`, and go on from the sum."""
@@ -78,16 +122,22 @@ class RedisVerified:
         for start in range(0, len(news), _AT_ONCE):
             some = news[start : start + _AT_ONCE]
             pipeline: Any = client.pipeline(transaction=False)
-            for tenant, record in some:
-                pipeline.eval(ADD, 0, *self._arguments(tenant, record, record.take(), epoch, now_ms))
-            for (tenant, record), row in zip(some, await pipeline.execute(), strict=True):
-                if row and not self.thresholds.resume(tenant, row, since=record):
-                    await client.unlink(self._key(tenant))
+            for traffic, record in some:
+                pipeline.eval(ADD, 0, *self._arguments(traffic, record, record.take(), epoch, now_ms))
+            for (traffic, record), row in zip(some, await pipeline.execute(), strict=True):
+                if row and not self.thresholds.resume(traffic, row, since=record):
+                    await self._drop(client, traffic)
 
-    def _arguments(self, tenant: str, record: Record, new: Counts, epoch: int, now_ms: int) -> tuple[object, ...]:
-        limits = (epoch, now_ms, _KEPT_MS, TENANTS + 1, SAMPLES * SAMPLE_BYTES)  # one of them is everyone
-        came_of_it = (record.threshold, int(record.certified), int(record.alarmed))
-        return (self.thresholds.made_by, tenant, *limits, new.samples.tobytes(), *new.kept, *new.faded, *came_of_it)
+    def _arguments(self, traffic: Traffic, record: Record, new: Counts, epoch: int, now_ms: int) -> tuple[object, ...]:
+        limits = (epoch, now_ms, _KEPT_MS, RECORDS + 1, SAMPLES * SAMPLE_BYTES)  # one of them is everyone's
+        came_of_it = (record.threshold, int(record.certified), int(record.alarmed), record.max_wrong)
+        added = (new.samples.tobytes(), *new.kept, *new.faded, *came_of_it)
+        return (self.thresholds.made_by, traffic.tenant, *limits, *added, _before(traffic.category))
+
+    async def _drop(self, client: Any, traffic: Traffic) -> None:
+        """What cannot be read."""
+        fields = [_before(traffic.category) + name for name in (*_FIELDS, _AT)]
+        await client.hdel(self._key(traffic.tenant), *fields)
 
     @property
     def _index(self) -> str:
@@ -95,3 +145,17 @@ class RedisVerified:
 
     def _key(self, tenant: str) -> str:
         return f"{self._index}:{tenant}"
+
+
+def _before(category: str) -> str:
+    """What stands before the fields of a category."""
+    return f"{category}:" if category else ""
+
+
+def _by_category(found: Mapping[bytes, bytes]) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """The fields of each category in a tenant's hash, that with the latest news last."""
+    categories: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
+    for name, value in found.items():
+        category, _, field = name.decode(errors="replace").rpartition(":")
+        categories[category][field] = value
+    yield from sorted(categories.items(), key=lambda each: (len(each[1].get(_AT, b"")), each[1].get(_AT, b"")))

@@ -11,6 +11,7 @@ from services.cache.config import CacheSettings
 from services.cache.conversion import MODEL
 from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.tombstones import Removal
+from services.cache.verdict.traffic import Traffic
 from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
@@ -31,9 +32,10 @@ class CacheServicer:
 
     async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
         min_similarity, stale_ms = validation.check_min_similarity(request), validation.check_stale_ms(request)
+        max_wrong = validation.check_max_wrong(request)
         question, epoch = self._identify(request.question), self._answers.epoch
         with self._waiting.hold(question.tenant, request.ByteSize()):
-            found = await self._answers.lookup(question, min_similarity, call.deadline, stale_ms)
+            found = await self._answers.lookup(question, min_similarity, call.deadline, stale_ms, max_wrong)
         call.span.set_attribute("hedgerow.cache.verdict", found.verdict.value)
         if found.similarity is not None:
             call.span.set_attribute("hedgerow.cache.similarity", found.similarity)
@@ -69,7 +71,7 @@ class CacheServicer:
         with self._waiting.hold(tenant, request.ByteSize()):
             if request.HasField("sample"):
                 judged = (sample.key, sample.score, sample.accepted, request.right, sample.doubts)
-                tightened = await self._answers.verified(tenant, *judged)
+                tightened = await self._answers.verified(Traffic(tenant, sample.category), *judged)
             elif not request.right:
                 tightened = await self._answers.wrong(tenant, request.key, asked, call.deadline)
         return cache_pb2.ReportVerdictResponse(tightened=tightened)
@@ -120,8 +122,10 @@ class CacheServicer:
             verified=measured.samples,
             verified_wrong=measured.wrong,
             threshold_alarms=thresholds.alarms,
-            threshold=thresholds.of(request.tenant),
+            threshold=thresholds.of(Traffic(request.tenant)),
         )
+        for category, record in sorted(thresholds.by_category(request.tenant).items()):
+            told.category_thresholds.add(category=category, threshold=record.threshold, verified=record.count)
         if measured.samples:
             told.wrong_share, told.wrong_share_lower = measured.estimate, measured.lower
             told.wrong_share_upper = measured.upper
@@ -166,4 +170,5 @@ def _found(found: Found, question: KeyedQuestion, epoch: int) -> cache_pb2.Looku
         reply.sample.score, reply.sample.accepted = sample.score, sample.accepted
         reply.sample.answer.ParseFromString(sample.answer)
         reply.sample.doubts.extend(sample.doubts)
+        reply.sample.category = question.category
     return reply

@@ -11,6 +11,7 @@ from services.cache.verdict.gates import DOUBTS
 from services.runtime.errors import InvalidInput
 
 MAX_TEXTS = 256  # the contract's
+MAX_CATEGORY_CHARS = 64  # the contract's
 _KEY = re.compile(r"[0-9a-f]{64}")
 _KEPT = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 
@@ -22,6 +23,7 @@ def check_question(question: cache_pb2.Question, settings: CacheSettings) -> Non
         raise InvalidInput("question", f"at most {settings.max_question_bytes} bytes", f"{size} bytes")
     if not question.tenant:
         raise InvalidInput("question.tenant", "at least 1 character", "none")
+    _check_category("question.category", question.category)
     if not question.messages:
         raise InvalidInput("question.messages", "at least 1", "none")
     for number, message in enumerate(question.messages):
@@ -69,6 +71,15 @@ def check_min_similarity(request: cache_pb2.LookupRequest) -> float | None:
     return request.min_similarity
 
 
+def check_max_wrong(request: cache_pb2.LookupRequest) -> float:
+    """Wrong hits that the caller allows for, as a share; 1 where it does not say."""
+    if not request.HasField("max_wrong"):
+        return 1.0
+    if not 0 < request.max_wrong <= 1:  # NaN is neither
+        raise InvalidInput("max_wrong", "above 0, at most 1", request.max_wrong)
+    return request.max_wrong
+
+
 def check_stale_ms(request: cache_pb2.LookupRequest) -> int:
     """For how long the time of an exact hit may be over; 0: not at all."""
     if request.stale_within_ms < 0:
@@ -98,6 +109,7 @@ def check_report(request: cache_pb2.ReportVerdictRequest) -> None:
         raise InvalidInput(field, "64 hexadecimal digits in lower case", key)
     if not 0 <= request.sample.score <= 1:  # NaN is neither
         raise InvalidInput("sample.score", "0 to 1", request.sample.score)
+    _check_category("sample.category", request.sample.category)
     for number, doubt in enumerate(request.sample.doubts):
         if doubt not in DOUBTS or doubt in request.sample.doubts[:number]:
             raise InvalidInput(f"sample.doubts[{number}]", f"one of {', '.join(DOUBTS)}, each once", doubt[:40])
@@ -110,6 +122,11 @@ def check_texts(texts: list[str]) -> None:
     for number, text in enumerate(texts):
         if not text.strip():
             raise InvalidInput(f"texts[{number}]", "text other than white space", f"{len(text)} characters")
+
+
+def _check_category(field: str, category: str) -> None:
+    if len(category) > MAX_CATEGORY_CHARS:
+        raise InvalidInput(field, f"at most {MAX_CATEGORY_CHARS} characters", f"{len(category)} characters")
 
 
 def _name(enum: type, number: int) -> object:

@@ -28,8 +28,10 @@ def store(text: str, answer: str = "Paris.", tenant: str = "acme", ttl_ms: int |
     return cache_pb2.StoreRequest(question=question(text, tenant), answer=kept, ttl_ms=ttl_ms)
 
 
-def lookup(text: str, tenant: str = "acme", min_similarity: float = 0.9) -> cache_pb2.LookupRequest:
-    return cache_pb2.LookupRequest(question=question(text, tenant), min_similarity=min_similarity)
+def lookup(
+    text: str, tenant: str = "acme", min_similarity: float = 0.9, max_wrong: float | None = None
+) -> cache_pb2.LookupRequest:
+    return cache_pb2.LookupRequest(question=question(text, tenant), min_similarity=min_similarity, max_wrong=max_wrong)
 
 
 def failing_start(**settings: object) -> subprocess.CompletedProcess[str]:

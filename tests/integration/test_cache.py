@@ -141,7 +141,7 @@ def samples_on_disk(folder: Path, copy: Path, tenant: str) -> int:
     shutil.copytree(folder, copy)
     file = sqlite3.connect(copy / "cache.db")
     try:
-        row = file.execute("SELECT length(samples) / 2 FROM verified WHERE tenant = ?", (tenant,)).fetchone()
+        row = file.execute("SELECT length(samples) / 2 FROM verified_traffic WHERE tenant = ?", (tenant,)).fetchone()
     except sqlite3.Error:  # copied while it was written
         return 0
     finally:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from services.cache import redis_verified
 from services.cache.redis_scripts import VERIFIED
+from services.cache.verdict import records
 from services.cache.verdict.record import SAMPLE_BYTES
 from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.traffic import Traffic
 from tests.integration.replicas import Replica, replica, up_to_date
 from tests.redis import RedisProcess, redis_server
 from tests.waiting import until
 
 pytestmark = pytest.mark.redis
-DEFAULT = 0.95
+DEFAULT, MOST = 0.95, 50
+ACME, GLOBEX = Traffic("acme"), Traffic("globex")
+CHAT, DOSAGES, THEIRS = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("globex", "dosages")
 
 
 @pytest.fixture
@@ -31,26 +38,27 @@ async def two(redis: RedisProcess) -> AsyncIterator[list[Replica]]:
         yield [await stack.enter_async_context(replica(redis.url)) for _ in range(2)]
 
 
-def verify(one: Replica, tenant: str, count: int, right: bool = True) -> None:
+def verify(one: Replica, tenant: str, count: int, right: bool = True, category: str = "") -> None:
+    traffic = Traffic(tenant, category)
     for _ in range(count):
         for candidate in (True, False, False, False):
-            one.memory.thresholds.look_up(tenant, candidate)
-        one.memory.thresholds.verify(tenant, 0.99, True, right)
+            one.memory.thresholds.look_up(traffic, candidate)
+        one.memory.thresholds.verify(traffic, 0.99, True, right)
 
 
-def samples(thresholds: Thresholds, tenant: str) -> int:
-    record = thresholds._held(tenant)
+def samples(thresholds: Thresholds, tenant: str, category: str = "") -> int:
+    record = thresholds._held(Traffic(tenant, category))
     return record.count if record else 0
 
 
-async def swept(redis: RedisProcess, one: Replica, tenant: str, count: int) -> None:
+async def swept(redis: RedisProcess, one: Replica, tenant: str, count: int, category: str = "") -> None:
     """Sweeps until a replica knows of so many samples, and Redis has them."""
     async with redis.client() as client:
 
         async def known() -> bool:
             one.answers.sweep()
-            shared = await client.hstrlen(f"{VERIFIED}engine:{tenant}", "samples")
-            return samples(one.memory.thresholds, tenant) == count == shared // SAMPLE_BYTES
+            shared = await client.hstrlen(f"{VERIFIED}engine:{tenant}", f"{category}:samples".removeprefix(":"))
+            return samples(one.memory.thresholds, tenant, category) == count == shared // SAMPLE_BYTES
 
         await until(known)
 
@@ -58,16 +66,16 @@ async def swept(redis: RedisProcess, one: Replica, tenant: str, count: int) -> N
 async def test_each_replica_goes_on_from_what_all_of_them_verified(redis: RedisProcess, two: list[Replica]) -> None:
     for one in two:
         verify(one, "acme", 70)
-        assert one.memory.thresholds.of("acme") == DEFAULT  # too few
+        assert one.memory.thresholds.of(ACME) == DEFAULT  # too few
     await swept(redis, two[0], "acme", 70)
     await swept(redis, two[1], "acme", 140)
     verify(two[0], "acme", 1)
     await swept(redis, two[0], "acme", 141)
-    assert two[0].memory.thresholds.of("acme") < DEFAULT
+    assert two[0].memory.thresholds.of(ACME) < DEFAULT
     async with replica(redis.url) as third:
-        assert third.memory.thresholds.of("acme") == two[0].memory.thresholds.of("acme")
+        assert third.memory.thresholds.of(ACME) == two[0].memory.thresholds.of(ACME)
         assert samples(third.memory.thresholds, "") == 141
-        assert third.memory.thresholds.of("globex") == DEFAULT
+        assert third.memory.thresholds.of(GLOBEX) == DEFAULT
 
 
 async def test_a_tenant_that_was_removed_is_forgotten_by_all_also_by_one_that_had_news(
@@ -79,17 +87,18 @@ async def test_a_tenant_that_was_removed_is_forgotten_by_all_also_by_one_that_ha
     verify(two[1], "globex", 1)
     await swept(redis, two[1], "globex", 201)
     verify(two[1], "acme", 5)
-    late = two[1].memory.thresholds._tenants["acme"]
+    late = two[1].memory.thresholds._held(ACME)
+    assert late
     await two[0].remove_tenant("acme")
     await up_to_date(redis, *two)
-    assert [one.memory.thresholds.of("acme") for one in two] == [DEFAULT, DEFAULT]
-    two[1].memory.thresholds._tenants["acme"] = late  # it has not heard of it yet
+    assert [one.memory.thresholds.of(ACME) for one in two] == [DEFAULT, DEFAULT]
+    two[1].memory.thresholds._records._tenants["acme"] = OrderedDict({"": late})  # it has not heard of it yet
     async with redis.client() as client:
         await two[1].store._verified.add(client, two[1].store.sequence - 1, 0)
     assert not late.has_news  # it was sent
     async with replica(redis.url) as third:
         assert samples(third.memory.thresholds, "acme") == 0
-        assert third.memory.thresholds.of("globex") < DEFAULT
+        assert third.memory.thresholds.of(GLOBEX) < DEFAULT
 
 
 async def test_what_is_verified_while_redis_is_away_is_added_when_it_is_back(
@@ -117,8 +126,95 @@ async def test_a_damaged_record_in_redis_is_forgotten_and_the_replica_goes_on(
         await until(lambda: client.hexists(f"{VERIFIED}engine:globex", "samples"))
         await client.hset(f"{VERIFIED}engine:acme", mapping=junk)
     async with replica(redis.url) as third:
-        assert third.memory.thresholds.of("acme") == DEFAULT
-        assert third.memory.thresholds.of("globex") < DEFAULT
+        assert third.memory.thresholds.of(ACME) == DEFAULT
+        assert third.memory.thresholds.of(GLOBEX) < DEFAULT
         verify(third, "acme", 3)
         await swept(redis, third, "acme", 3)
         assert third.state.up
+
+
+async def test_replicas_add_up_each_category_by_itself(redis: RedisProcess, two: list[Replica]) -> None:
+    for one, tenants in zip(two, (("acme", "globex"), ("acme",)), strict=True):
+        for tenant in tenants:
+            verify(one, tenant, 70, category="dosages")
+    verify(two[1], "acme", 30, category="chat")
+    await swept(redis, two[0], "acme", 70, "dosages")
+    await swept(redis, two[1], "acme", 140, "dosages")
+    async with replica(redis.url) as third:
+        kept = third.memory.thresholds
+        assert [samples(kept, *each) for each in (DOSAGES, CHAT, THEIRS, ACME)] == [140, 30, 70, 0]
+        assert samples(kept, "") == 240
+        assert kept.of(DOSAGES) == two[1].memory.thresholds.of(DOSAGES) < DEFAULT
+        assert kept.of(CHAT) == kept.of(ACME) == kept.of(THEIRS) == DEFAULT
+
+
+async def test_a_tenant_that_was_removed_is_forgotten_in_all_its_categories_also_by_a_replica_with_news(
+    redis: RedisProcess, two: list[Replica]
+) -> None:
+    for category in ("", "chat", "dosages"):
+        verify(two[0], "acme", 200, category=category)
+    verify(two[0], "globex", 200, category="dosages")
+    await swept(redis, two[0], "acme", 200, "dosages")
+    verify(two[1], "acme", 5, category="dosages")
+    late = two[1].memory.thresholds._held(DOSAGES)
+    assert late
+    await two[0].remove_tenant("acme")
+    await up_to_date(redis, *two)
+    assert [one.memory.thresholds.of(each) for one in two for each in (ACME, CHAT, DOSAGES)] == [DEFAULT] * 6
+    two[1].memory.thresholds._records._tenants["acme"] = OrderedDict({"dosages": late})  # it has not heard of it yet
+    async with redis.client() as client:
+        await two[1].store._verified.add(client, two[1].store.sequence - 1, 0)
+        assert not await client.exists(f"{VERIFIED}engine:acme")
+    async with replica(redis.url) as third:
+        assert samples(third.memory.thresholds, *DOSAGES) == 0
+        assert samples(third.memory.thresholds, *THEIRS) == 200
+
+
+async def test_what_replicas_without_categories_write_is_that_of_no_category(
+    redis: RedisProcess, two: list[Replica]
+) -> None:
+    verify(two[0], "acme", 200)
+    verify(two[0], "acme", 150, category="chat")
+    await swept(redis, two[0], "acme", 150, "chat")
+    async with redis.client() as client:
+        await client.hdel(f"{VERIFIED}engine:acme", "at", "max_wrong")  # they write none
+    async with replica(redis.url) as third:
+        kept = third.memory.thresholds
+        assert [samples(kept, *each) for each in (ACME, CHAT)] == [200, 150]
+        verify(third, "acme", 1)
+        await swept(redis, third, "acme", 201)
+
+
+async def test_a_damaged_category_costs_no_other_anything(redis: RedisProcess, two: list[Replica]) -> None:
+    for category in ("", "chat", "dosages"):
+        verify(two[0], "acme", 200, category=category)
+    await swept(redis, two[0], "acme", 200, "dosages")
+    async with redis.client() as client:
+        await client.hset(f"{VERIFIED}engine:acme", mapping={"chat:samples": b"\xff", "of:none": b"\xff"})
+    async with replica(redis.url) as third:
+        kept = third.memory.thresholds
+        assert [samples(kept, *each) for each in (ACME, CHAT, DOSAGES)] == [200, 0, 200]
+        verify(third, "acme", 3, category="chat")
+        await swept(redis, third, "acme", 3, "chat")
+
+
+async def test_a_tenant_with_very_many_categories_takes_no_others_record(
+    redis: RedisProcess, two: list[Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (records, redis_verified):
+        monkeypatch.setattr(module, "RECORDS", MOST)
+    for tenant in ("acme", "globex"):
+        verify(two[0], tenant, 150, category="dosages")
+    await swept(redis, two[0], "globex", 150, "dosages")
+    for number in range(2 * MOST):
+        one = two[number % 2]
+        one.memory.thresholds.verify(Traffic("mallory", f"{number}"), 0.99, True, True)
+    async with redis.client() as client:
+        for one in two:
+            await one.store._verified.add(client, one.store.sequence, time.time_ns() // 1_000_000)
+        theirs = await client.hlen(f"{VERIFIED}engine:mallory")
+        assert theirs == 10 * (MOST - 2)
+    async with replica(redis.url) as third:
+        kept = third.memory.thresholds
+        assert samples(kept, *DOSAGES) == samples(kept, *THEIRS) == 150
+        assert len(list(kept._records)) == MOST

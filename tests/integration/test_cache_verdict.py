@@ -90,6 +90,9 @@ async def test_the_cache_serves_by_what_was_certified(start_cache: StartCache, c
     hit = await cache.Lookup(lookup(same, min_similarity=0.5))
     assert hit.verdict == cache_pb2.VERDICT_SEMANTIC
     assert hit.answer.text == "Press export."
+    assert (await cache.Lookup(lookup(same, min_similarity=0.5, max_wrong=0.5))).verdict == cache_pb2.VERDICT_SEMANTIC
+    strict = await cache.Lookup(lookup(same, min_similarity=0.5, max_wrong=0.0001))
+    assert strict.verdict == cache_pb2.VERDICT_MISS  # no threshold holds that
     other = await cache.Lookup(lookup("7: How can I print my invoice?", min_similarity=0.5))
     assert other.verdict == cache_pb2.VERDICT_MISS
     assert other.refused.startswith("a score of 0.")

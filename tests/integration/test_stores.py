@@ -20,6 +20,7 @@ from services.cache.stores import STORES, opener
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.traffic import Traffic
 from services.cache.watch import Watchers
 from tests.redis import redis_server
 from tests.stores import at_work
@@ -93,23 +94,25 @@ async def test_what_is_tightened_stays_so_until_it_is_removed_and_is_the_tenants
 async def test_what_was_verified_outlasts_a_restart_and_its_tenant_is_forgotten_with_a_removal(
     open_store: Open,
 ) -> None:
+    acme, globex = Traffic("acme"), Traffic("globex")
+    theirs, ours = Traffic("globex", "dosages"), Traffic("acme", "dosages")
     async with open_store() as (store, memory):
-        for tenant, right in (("acme", True), ("globex", False)):
-            _verify(memory.thresholds, tenant, right)
+        for traffic, right in ((acme, True), (globex, False), (theirs, False), (ours, True)):
+            _verify(memory.thresholds, traffic, right)
         store.sweep([], [])
-        found = {tenant: memory.thresholds.of(tenant) for tenant in ("acme", "globex")}
-        assert found["acme"] < 0.95 < found["globex"]
+        found = {traffic: memory.thresholds.of(traffic) for traffic in (acme, globex, theirs, ours)}
+        assert found[acme] < 0.95 < found[globex]
         await _swept(store)
     async with open_store() as (store, memory):
-        assert {tenant: memory.thresholds.of(tenant) for tenant in found} == found
-        assert memory.thresholds.measured.samples == 400
+        assert {traffic: memory.thresholds.of(traffic) for traffic in found} == found
+        assert memory.thresholds.measured.samples == 800
         await store.remove(Removal(tenant="globex"))
-        assert memory.thresholds.of("globex") == 0.95
+        assert memory.thresholds.of(globex) == memory.thresholds.of(theirs) == 0.95
     async with open_store() as (_, memory):
-        assert memory.thresholds.of("globex") == 0.95
-        assert memory.thresholds.of("acme") == found["acme"]
+        assert memory.thresholds.of(globex) == memory.thresholds.of(theirs) == 0.95
+        assert [memory.thresholds.of(traffic) for traffic in (acme, ours)] == [found[acme], found[ours]]
     async with open_store("another engine") as (_, memory):
-        assert memory.thresholds.of("acme") == 0.95
+        assert memory.thresholds.of(acme) == 0.95
         assert memory.thresholds.measured.samples == 0
 
 
@@ -146,11 +149,11 @@ def test_a_store_that_cannot_be_used_is_refused(given: dict[str, str]) -> None:
         CacheSettings(**given)
 
 
-def _verify(thresholds: Thresholds, tenant: str, right: bool) -> None:
+def _verify(thresholds: Thresholds, traffic: Traffic, right: bool) -> None:
     for _ in range(200):
         for candidate in (True, False, False, False):
-            thresholds.look_up(tenant, candidate)
-        thresholds.verify(tenant, 0.99, True, right)
+            thresholds.look_up(traffic, candidate)
+        thresholds.verify(traffic, 0.99, True, right)
 
 
 async def _swept(store: Store) -> None:

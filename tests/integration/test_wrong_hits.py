@@ -120,3 +120,35 @@ async def test_a_hit_that_a_judge_refuses_is_measured_and_never_comes_again(
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         by_http = (await http.get("/v1/cache/stats")).json()
     assert (by_http["verified"], by_http["wrong_share"]) == (told["verified"], told["wrong_share"])
+    assert by_http["category_thresholds"] == []
+
+
+async def test_what_a_judge_says_of_a_category_counts_for_that_alone(
+    start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
+) -> None:
+    llm.script = [*words("Paris."), end()]
+    settings = {"verify_share": 1, "similarity_threshold": 0.8, "model_cache": str(model_cache)}
+    cache = await start("cache", database=str(tmp_path / "cache.db"), **settings)
+    hits = {"categories": {"places": {"words": ["capital*"], "ttl_ms": 60_000, "max_wrong": 0.002}}}
+    async with scripted_llm() as judge:
+        judge.script = [*words("Yes."), end()]
+        models = json.dumps({"m": llm.target, "judge": judge.target})
+        gateway = await start_http_gateway(
+            start,
+            llm,
+            cache_address=cache.spec.address,
+            llm_addresses=models,
+            judge=json.dumps({"model": "judge"}),
+            hits=json.dumps(hits),
+        )
+        async with AsyncClient(gateway.process.spec.address) as client:
+            await until(lambda: client.ask(CAPITAL, model="m"), holds=lambda each: each.cache.key)
+            assert (await client.ask(REWORDED, model="m")).cache.category == "places"
+            async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
+
+                async def stats() -> Any:
+                    return (await http.get("/v1/cache/stats")).json()
+
+                told = await until(stats, holds=lambda told: told["verified"])
+    assert told["category_thresholds"] == [{"category": "places", "threshold": 0.8, "verified": told["verified"]}]
+    assert "places" in (await run("cache", "stats", "--cache", cache.spec.address))[1]

@@ -54,14 +54,16 @@ class Answer(_message.Message):
     def __init__(self, text: _Optional[str] = ..., model: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ...) -> None: ...
 
 class LookupRequest(_message.Message):
-    __slots__ = ("question", "min_similarity", "stale_within_ms")
+    __slots__ = ("question", "min_similarity", "stale_within_ms", "max_wrong")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     MIN_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     STALE_WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_WRONG_FIELD_NUMBER: _ClassVar[int]
     question: Question
     min_similarity: float
     stale_within_ms: int
-    def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., min_similarity: _Optional[float] = ..., stale_within_ms: _Optional[int] = ...) -> None: ...
+    max_wrong: float
+    def __init__(self, question: _Optional[_Union[Question, _Mapping]] = ..., min_similarity: _Optional[float] = ..., stale_within_ms: _Optional[int] = ..., max_wrong: _Optional[float] = ...) -> None: ...
 
 class LookupResponse(_message.Message):
     __slots__ = ("verdict", "answer", "key", "similarity", "ttl_ms", "refused", "stale", "local_only", "epoch", "sample", "expired_ms")
@@ -90,20 +92,22 @@ class LookupResponse(_message.Message):
     def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., expired_ms: _Optional[int] = ...) -> None: ...
 
 class Sample(_message.Message):
-    __slots__ = ("key", "score", "accepted", "asked", "answer", "doubts")
+    __slots__ = ("key", "score", "accepted", "asked", "answer", "doubts", "category")
     KEY_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     DOUBTS_FIELD_NUMBER: _ClassVar[int]
+    CATEGORY_FIELD_NUMBER: _ClassVar[int]
     key: str
     score: float
     accepted: bool
     asked: str
     answer: Answer
     doubts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, key: _Optional[str] = ..., score: _Optional[float] = ..., accepted: _Optional[bool] = ..., asked: _Optional[str] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., doubts: _Optional[_Iterable[str]] = ...) -> None: ...
+    category: str
+    def __init__(self, key: _Optional[str] = ..., score: _Optional[float] = ..., accepted: _Optional[bool] = ..., asked: _Optional[str] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., doubts: _Optional[_Iterable[str]] = ..., category: _Optional[str] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
     __slots__ = ("question", "answer", "ttl_ms", "epoch")
@@ -205,8 +209,18 @@ class GetStatsRequest(_message.Message):
     tenant: str
     def __init__(self, tenant: _Optional[str] = ...) -> None: ...
 
+class CategoryThreshold(_message.Message):
+    __slots__ = ("category", "threshold", "verified")
+    CATEGORY_FIELD_NUMBER: _ClassVar[int]
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    category: str
+    threshold: float
+    verified: int
+    def __init__(self, category: _Optional[str] = ..., threshold: _Optional[float] = ..., verified: _Optional[int] = ...) -> None: ...
+
 class GetStatsResponse(_message.Message):
-    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses", "local_only", "tightened", "verified", "verified_wrong", "wrong_share", "wrong_share_lower", "wrong_share_upper", "threshold_alarms", "threshold")
+    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses", "local_only", "tightened", "verified", "verified_wrong", "wrong_share", "wrong_share_lower", "wrong_share_upper", "threshold_alarms", "threshold", "category_thresholds")
     LOOKUPS_FIELD_NUMBER: _ClassVar[int]
     EXACT_HITS_FIELD_NUMBER: _ClassVar[int]
     SEMANTIC_HITS_FIELD_NUMBER: _ClassVar[int]
@@ -228,6 +242,7 @@ class GetStatsResponse(_message.Message):
     WRONG_SHARE_UPPER_FIELD_NUMBER: _ClassVar[int]
     THRESHOLD_ALARMS_FIELD_NUMBER: _ClassVar[int]
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    CATEGORY_THRESHOLDS_FIELD_NUMBER: _ClassVar[int]
     lookups: int
     exact_hits: int
     semantic_hits: int
@@ -249,4 +264,5 @@ class GetStatsResponse(_message.Message):
     wrong_share_upper: float
     threshold_alarms: int
     threshold: float
-    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ..., local_only: _Optional[int] = ..., tightened: _Optional[int] = ..., verified: _Optional[int] = ..., verified_wrong: _Optional[int] = ..., wrong_share: _Optional[float] = ..., wrong_share_lower: _Optional[float] = ..., wrong_share_upper: _Optional[float] = ..., threshold_alarms: _Optional[int] = ..., threshold: _Optional[float] = ...) -> None: ...
+    category_thresholds: _containers.RepeatedCompositeFieldContainer[CategoryThreshold]
+    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ..., local_only: _Optional[int] = ..., tightened: _Optional[int] = ..., verified: _Optional[int] = ..., verified_wrong: _Optional[int] = ..., wrong_share: _Optional[float] = ..., wrong_share_lower: _Optional[float] = ..., wrong_share_upper: _Optional[float] = ..., threshold_alarms: _Optional[int] = ..., threshold: _Optional[float] = ..., category_thresholds: _Optional[_Iterable[_Union[CategoryThreshold, _Mapping]]] = ...) -> None: ...

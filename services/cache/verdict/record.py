@@ -1,5 +1,5 @@
-"""What is known of one tenant's candidates: how many of its lookups have one, and what was said of those that were
-judged. Plain numbers, 20 KB at the most.
+"""What is known of the candidates of one tenant and category: how many of their lookups have one, and what was said of
+those that were judged. Plain numbers, 20 KB at the most.
 
 It can be added up: of what came since it was last written a record keeps an account of its own, so that replicas which
 share a record add theirs to it. Samples are appended, and a count that fades is linear in what it was.
@@ -23,16 +23,16 @@ from services.cache.verdict.tightening import NEVER
 
 FLOOR = 0.75  # who scores less is no candidate
 GRID = (*(round(FLOOR + 0.001 * step, 3) for step in range(251)), NEVER)  # of thresholds
-SAMPLES = 5_000  # of a tenant; then the older half leaves, so that each bound is one of a sample that only grows
+SAMPLES = 5_000  # of a record; then the older half leaves, so that each bound is one of a sample that only grows
 SAMPLE_BYTES = 2
 FADES = tuple(1 - 1 / lookups for lookups in (20_000, 1_000))  # lookups that the share of candidates is about
 _FIRST, _AGAIN = 100, 1.5  # samples when doubts are learnt of first, and by how much there are more the next time
 # A sample: the level its score reaches, the doubts raised, its half, whether it was wrong, whether it was given.
 _GIVEN, _WRONG, _HALF, _DOUBTS, _LEVEL = 0, 1, 2, 3, 3 + len(DOUBTS)
 _ALL_DOUBTS = (1 << len(DOUBTS)) - 1
-_COLUMNS = 8
+_COLUMNS = 9
 _MANY_LOOKUPS = 100  # are news by themselves
-Row = tuple[bytes, float, float, float, float, float, bool, bool]  # as it is kept: see `Record.row`
+Row = tuple[bytes, float, float, float, float, float, bool, bool, float]  # as it is kept: see `Record.row`
 
 
 @dataclass(slots=True)
@@ -73,8 +73,9 @@ class Counts:
 
 @dataclass(slots=True)
 class Record:
-    """Of one tenant, or of all together. `threshold` is the one in force, and `alarmed`: the service's own is beyond
-    what is allowed, or was certified and is not any more.
+    """Of one tenant and category, or of all together. `threshold` is the one in force, and `alarmed`: the service's own
+    is beyond what is allowed, or was certified and is not any more. `max_wrong`: what the last lookup allowed for,
+    which counts where it is less than what the service allows.
 
     Entries are in one of two halves, by their keys. What doubts cost in one half is learnt from the verdicts on the
     other, so no verdict speaks for what was fitted to it (cross-fitting: Chernozhukov et al., arXiv 1608.00060).
@@ -83,6 +84,7 @@ class Record:
     threshold: float
     certified: bool = False
     alarmed: bool = False
+    max_wrong: float = 1.0
     learnt: list[Penalties] = field(default_factory=lambda: [REFUSES, REFUSES])  # for each half; not kept: samples are
     learnt_of: int = 0  # samples, the last time
     _all: Counts = field(default_factory=Counts)
@@ -99,15 +101,17 @@ class Record:
         faded = [_number(each) for each in row[1:5]]
         if any(candidates > lookups for lookups, candidates in zip(faded[::2], faded[1::2], strict=True)):
             raise ValueError("more candidates than lookups")
-        record = cls(min(threshold, NEVER), bool(certified), bool(alarmed), _all=Counts(samples, 0, faded))
+        max_wrong = _number(row[8] or 1) or 1.0  # older versions kept none
+        counts = Counts(samples, 0, faded)
+        record = cls(min(threshold, NEVER), bool(certified), bool(alarmed), max_wrong, _all=counts)
         record._count()
         return record
 
     @property
     def row(self) -> Row:
-        """As it is kept: samples, lookups and candidates of each of `FADES`, and what came of them."""
+        """As it is kept: samples, lookups and candidates of each of `FADES`, what came of them, and `max_wrong`."""
         (a, b, c, d), samples = self._all.faded, self._all.samples.tobytes()
-        return samples, a, b, c, d, self.threshold, self.certified, self.alarmed
+        return samples, a, b, c, d, self.threshold, self.certified, self.alarmed, self.max_wrong
 
     def look_up(self, candidate: bool) -> None:
         self._all.look_up(candidate)

@@ -1,4 +1,6 @@
-"""Thresholds that follow what is verified: each tenant's wrong hits stay within a share of its lookups.
+"""Thresholds that follow what is verified: wrong hits stay within a share of the lookups, of each tenant and of each
+category of its questions by itself. What is right for chit-chat is wrong for dosages: no category borrows what was
+verified of another. Each may ask for fewer wrong hits than the service allows, never for more.
 
 Of the lookups with a candidate (the nearest stored question that no difference refuses) a share is drawn, whether the
 candidate was given or not, and judged. For a threshold t, with C candidates in L lookups and k wrong ones that score t
@@ -30,19 +32,18 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.cache.verdict import bounds
 from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.penalties import Penalties
 from services.cache.verdict.record import GRID, Record
+from services.cache.verdict.records import Records
+from services.cache.verdict.traffic import EVERYONE, Traffic
 
 _LEAST = 100  # samples, before a threshold is certified
-TENANTS = 1_000  # remembered
 _TOLD = 0.005  # by how much tighter it becomes at once, to be told of again
-EVERYONE = ""  # stands for all tenants together
 _log = logging.getLogger(__name__)
 
 
@@ -58,83 +59,103 @@ class Measured:
 
 
 class Thresholds:
-    """Per tenant, from 0 to 1, or `NEVER`. `max_wrong`: wrong hits allowed, as a share of lookups. `made_by`: what made
-    the scores; empty where nothing that is verified is kept."""
+    """Per tenant and category, from 0 to 1, or `NEVER`. `max_wrong`: wrong hits allowed, as a share of lookups;
+    `stricter`: the default where fewer are allowed, the same one if not given. `made_by`: what made the scores; empty
+    where nothing that is verified is kept."""
 
-    def __init__(self, default: float, max_wrong: float, made_by: str = ""):
+    def __init__(
+        self, default: float, max_wrong: float, made_by: str = "", stricter: Callable[[float], float] | None = None
+    ):
         self.default, self.made_by, self._max_wrong, self.alarms = default, made_by, max_wrong, 0
-        self._tenants: OrderedDict[str, Record] = OrderedDict()  # the least recently used first
+        self._stricter = stricter or (lambda _: default)
+        self._records = Records()
         self._everyone = Record(default)
 
-    def of(self, tenant: str) -> float:
+    def of(self, traffic: Traffic) -> float:
         """The threshold in force."""
-        record = self._tenants.get(tenant)
+        record = self._records.get(traffic)
         return record.threshold if record else self.default
 
-    def look_up(self, tenant: str, candidate: bool) -> None:
+    def for_lookup(self, traffic: Traffic, max_wrong: float = 1.0) -> float:
+        """The threshold in force from now on, where lookups allow for so many wrong hits; more than the service's own
+        share are its own."""
+        record = self._records.get(traffic)
+        if record is None:
+            return self._default(max_wrong)
+        if record.max_wrong != max_wrong:
+            record.max_wrong = max_wrong
+            self._decide(traffic, record)
+        return record.threshold
+
+    def by_category(self, tenant: str) -> Mapping[str, Record]:
+        """The records of a tenant's categories."""
+        return {category: record for category, record in self._records.of(tenant).items() if category}
+
+    def look_up(self, traffic: Traffic, candidate: bool) -> None:
         """There was a lookup, with or without a candidate."""
-        for record in (self._record(tenant), self._everyone):
+        for record in (self._record(traffic), self._everyone):
             record.look_up(candidate)
 
-    def scored(self, tenant: str, key: str, score: float, doubts: Collection[str]) -> float:
+    def scored(self, traffic: Traffic, key: str, score: float, doubts: Collection[str]) -> float:
         """What doubts leave of the score of the entry `key`: all of it without any, 0 where they refuse. No threshold
         but a certified one has them do anything else."""
-        record = self._tenants.get(tenant)
+        record = self._records.get(traffic)
         if not doubts:
             return score
         return record.scored(key, score, doubts) if record and record.certified else 0.0
 
     def verify(
-        self, tenant: str, score: float, accepted: bool, right: bool, key: str = "", doubts: Collection[str] = ()
+        self, traffic: Traffic, score: float, accepted: bool, right: bool, key: str = "", doubts: Collection[str] = ()
     ) -> None:
         """A candidate that was drawn is judged: the entry `key`, and the doubts that it raises."""
-        record = self._record(tenant)
+        record = self._record(traffic)
         for each in (record, self._everyone):
             each.verify(key, score, doubts, accepted, right)
-        self._decide(tenant, record)
+        self._decide(traffic, record)
 
-    def due(self, tenant: str) -> Record | None:
-        """The record of a tenant of whose verdicts something is to be learnt now."""
-        record = self._tenants.get(tenant)
+    def due(self, traffic: Traffic) -> Record | None:
+        """The record of whose verdicts something is to be learnt now."""
+        record = self._records.get(traffic)
         return record if record and record.due() else None
 
-    def learn(self, tenant: str, record: Record, learnt: list[Penalties]) -> None:
-        """Have doubts cost so much in each half of a tenant's entries."""
+    def learn(self, traffic: Traffic, record: Record, learnt: list[Penalties]) -> None:
+        """Have doubts cost so much in each half of the entries."""
         record.learn(learnt)
-        self._decide(tenant, record)
+        self._decide(traffic, record)
         costs = ", ".join(f"{doubt} {one:.2f} and {two:.2f}" for doubt, one, two in zip(DOUBTS, *learnt, strict=True))
         text = "tenant %s: learnt of %d verdicts what a doubt takes from artanh(cosine), in each half: %s"
-        _log.info(text, tenant, record.learnt_of, costs)
+        _log.info(text, traffic.name, record.learnt_of, costs)
 
-    def news(self) -> Iterator[tuple[str, Record]]:
-        """The records that are worth to be written, by tenant, `EVERYONE` among them."""
+    def news(self) -> Iterator[tuple[Traffic, Record]]:
+        """The records that are worth to be written, `EVERYONE`'s among them."""
         if self.made_by:
-            records = (*self._tenants.items(), (EVERYONE, self._everyone))
-            yield from [(tenant, record) for tenant, record in records if record.has_news]
+            records = (*self._records, (EVERYONE, self._everyone))
+            yield from [(traffic, record) for traffic, record in records if record.has_news]
 
-    def resume(self, tenant: str, row: Sequence[object], since: Record | None = None) -> bool:
-        """Go on from a row as it is kept. `since`: only where this is the tenant's record still, and with what it has
-        learned since it was taken. False, and nothing else, where the row is none: a warning says so."""
+    def resume(self, traffic: Traffic, row: Sequence[object], since: Record | None = None) -> bool:
+        """Go on from a row as it is kept. `since`: only where this is the record still, and with what it has learned
+        since it was taken. False, and nothing else, where the row is none: a warning says so."""
         try:
             shared = Record.of(row)
         except ValueError as error:
-            _log.warning("what was verified of tenant %r is damaged, and forgotten: %s", tenant, error)
+            _log.warning("what was verified of tenant %r is damaged, and forgotten: %s", traffic.name, error)
             return False
-        if since is None or since is self._held(tenant):
-            record = self._everyone if tenant == EVERYONE else self._record(tenant)
+        if since is None or since is self._held(traffic):
+            record = self._everyone if traffic == EVERYONE else self._record(traffic)
             if since is None:
                 record.threshold, record.certified, record.alarmed = shared.threshold, shared.certified, shared.alarmed
+                record.max_wrong = shared.max_wrong
             record.replace(shared)
-            if tenant != EVERYONE:
-                self._decide(tenant, record)
+            if traffic != EVERYONE:
+                self._decide(traffic, record)
         return True
 
-    def forget(self, tenant: str = EVERYONE) -> None:
+    def forget(self, tenant: str = EVERYONE.tenant) -> None:
         """The tenant was removed; or nothing that is known counts any more."""
-        if tenant == EVERYONE:
-            self._tenants.clear()
+        if tenant == EVERYONE.tenant:
+            self._records.clear()
             self._everyone = Record(self.default)
-        self._tenants.pop(tenant, None)
+        self._records.forget(tenant)
 
     @property
     def measured(self) -> Measured:
@@ -146,34 +167,38 @@ class Thresholds:
         low, high = bounds.lower(wrong, count), bounds.upper(wrong, count)
         return Measured(count, wrong, share * wrong / count, share * low, share * high)
 
-    def _held(self, tenant: str) -> Record | None:
-        return self._everyone if tenant == EVERYONE else self._tenants.get(tenant)
+    def _held(self, traffic: Traffic) -> Record | None:
+        return self._everyone if traffic == EVERYONE else self._records.get(traffic)
 
-    def _record(self, tenant: str) -> Record:
-        record = self._tenants.get(tenant)
-        if record is None:
-            record = self._tenants[tenant] = Record(self.default)
-            if len(self._tenants) > TENANTS:
-                self._tenants.popitem(last=False)
-        self._tenants.move_to_end(tenant)
-        return record
+    def _record(self, traffic: Traffic) -> Record:
+        return self._records.use(traffic, self.default)
 
-    def _decide(self, tenant: str, record: Record) -> None:
-        allowed, count, plainly = self._max_wrong / record.share, record.count, record.plainly_wrong()
-        alarmed, withdrawn = record.alarmed, record.certified and record.threshold <= self.default
-        before, level = record.threshold, bisect_left(GRID, self.default)
-        beyond = bounds.is_above(allowed, plainly[level], count)
-        record.certified = count >= _LEAST and bounds.is_below(allowed, 0, count)
-        if record.certified:  # fewer are wrong the tighter it is
-            loosest = bisect_left(record.wrong(), True, key=lambda wrong: bounds.is_below(allowed, wrong, count))
-            record.threshold = GRID[loosest]
-        elif beyond:
-            tighter = zip(GRID[level:], plainly[level:], strict=True)
-            record.threshold = next(t for t, k in tighter if not bounds.is_above(allowed, k, count))
-        else:
-            record.threshold = self.default
-        record.alarmed = beyond or (record.threshold > self.default and (alarmed or withdrawn))
+    def _default(self, max_wrong: float) -> float:
+        return self.default if max_wrong >= self._max_wrong else max(self.default, self._stricter(max_wrong))
+
+    def _decide(self, traffic: Traffic, record: Record) -> None:
+        max_wrong = min(record.max_wrong, self._max_wrong)
+        default, before, alarmed = self._default(max_wrong), record.threshold, record.alarmed
+        withdrawn = record.certified and record.threshold <= default
+        record.threshold, record.certified, beyond = self._decided(record, max_wrong)
+        if max_wrong < self._max_wrong:  # who asks for fewer wrong hits gets no looser one
+            record.threshold = max(record.threshold, self._decided(record, self._max_wrong)[0])
+        record.alarmed = beyond or (record.threshold > default and (alarmed or withdrawn))
         if record.alarmed and (not alarmed or record.threshold >= before + _TOLD):
             self.alarms += not alarmed
             text = "tenant %s: by what was verified, more than %g of its lookups may be wrong hits at %g; it has %g now"
-            _log.warning(text, tenant, self._max_wrong, self.default, record.threshold)
+            _log.warning(text, traffic.name, max_wrong, default, record.threshold)
+
+    def _decided(self, record: Record, max_wrong: float) -> tuple[float, bool, bool]:
+        """The threshold by what was verified, whether it is certified, and whether the default is known to be beyond
+        what is allowed."""
+        default, allowed = self._default(max_wrong), max_wrong / record.share
+        count, plainly, level = record.count, record.plainly_wrong(), bisect_left(GRID, default)
+        beyond = bounds.is_above(allowed, plainly[level], count)
+        if count >= _LEAST and bounds.is_below(allowed, 0, count):  # fewer are wrong the tighter it is
+            loosest = bisect_left(record.wrong(), True, key=lambda wrong: bounds.is_below(allowed, wrong, count))
+            return GRID[loosest], True, beyond
+        if not beyond:
+            return default, False, False
+        tighter = zip(GRID[level:], plainly[level:], strict=True)
+        return next(t for t, k in tighter if not bounds.is_above(allowed, k, count)), False, True

@@ -47,6 +47,10 @@ class Judged:
     refused: str = ""
     doubts: tuple[str, ...] = ()
 
+    def why(self, score: float, least: float) -> str:
+        """Why it was not given, for people. `score`: what its doubts left; `least`: what was needed."""
+        return self.refused or "".join(self.doubts[:1]) or f"a score of {score:.3f}, below {least:.3f}"
+
 
 @dataclass(frozen=True, slots=True)
 class Least:
@@ -67,6 +71,9 @@ class Verdicts(Protocol):
     threshold: float
     margin: float
 
+    def allowing(self, wrong: float) -> float:
+        """The `threshold` where the share `wrong` of lookups may be wrong hits."""
+
     def least(self, min_similarity: float | None, threshold: float) -> Least:
         """For a request that says how similar a hit must be, or does not, where `threshold` is in force."""
 
@@ -85,6 +92,9 @@ class ByCosine:
 
     def __init__(self, threshold: float, unseen: Unseen):
         self.threshold, self._unseen = threshold, unseen
+
+    def allowing(self, wrong: float) -> float:
+        return self.threshold  # a cosine says nothing about it
 
     def least(self, min_similarity: float | None, threshold: float) -> Least:
         least = threshold if min_similarity is None else min_similarity
@@ -115,6 +125,9 @@ class ByScore:
         if verifier:
             read = verifier.logit
             self._reading = Scheduler(lambda pairs: [read(*pair) for pair in pairs], 1, "verify", _SECONDS)
+
+    def allowing(self, wrong: float) -> float:
+        return self._trained.least(wrong)
 
     def least(self, min_similarity: float | None, threshold: float) -> Least:
         return Least(max(self._trained.floor, min_similarity or 0), threshold)

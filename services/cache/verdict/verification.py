@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from services.cache.verdict import penalties
 from services.cache.verdict.record import FLOOR
 from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.traffic import Traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +41,21 @@ class Verification:
         """What a candidate has to score."""
         return min(threshold, FLOOR) if self.on else threshold
 
-    def look_up(self, tenant: str, candidate: bool) -> None:
+    def look_up(self, traffic: Traffic, candidate: bool) -> None:
         """There was a lookup, with or without a candidate."""
         if self.on:
-            self.thresholds.look_up(tenant, candidate)
+            self.thresholds.look_up(traffic, candidate)
 
     def draws(self) -> bool:
         """Whether a candidate is drawn: before anybody asks whether it is given."""
         return self._toss() < self._share
 
     async def verify(
-        self, tenant: str, score: float, accepted: bool, right: bool, key: str = "", doubts: Collection[str] = ()
+        self, traffic: Traffic, score: float, accepted: bool, right: bool, key: str = "", doubts: Collection[str] = ()
     ) -> None:
         """A candidate that was drawn is judged. Now and then what doubts cost is learnt of it, on another thread."""
-        self.thresholds.verify(tenant, score, accepted, right, key, doubts)
-        if record := self.thresholds.due(tenant):
+        self.thresholds.verify(traffic, score, accepted, right, key, doubts)
+        if record := self.thresholds.due(traffic):
             lessons = [record.lesson(of=other) for other in (1, 0)]  # each half learns from the other one
             learnt = await asyncio.to_thread(lambda: [penalties.fitted(*lesson) for lesson in lessons])
-            self.thresholds.learn(tenant, record, learnt)
+            self.thresholds.learn(traffic, record, learnt)

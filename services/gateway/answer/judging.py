@@ -89,7 +89,10 @@ class Judging:
             if right is None:
                 outcome = "unclear"
                 return
-            drawn = cache_pb2.Sample(key=sample.key, score=sample.score, accepted=sample.accepted, doubts=sample.doubts)
+            drawn = cache_pb2.Sample()
+            drawn.CopyFrom(sample)
+            drawn.ClearField("asked")
+            drawn.ClearField("answer")
             report = cache_pb2.ReportVerdictRequest(tenant=tenant.name, sample=drawn, right=right)
             await self._cache.report(report, _REPORT_S, (*telemetry.propagate(span), whose(tenant.name)))
             outcome = "right" if right else "wrong"

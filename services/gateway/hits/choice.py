@@ -31,14 +31,16 @@ _ALLOWED: Mapping[int, Bypassed] = {
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`reason`, where it is not `any`: the kind that says so; `words`: those of the question that make it one.
-    `ttl_ms`: how long its answer is kept; None for the cache's own time. `drawn`: it is to be another answer each time,
-    also for who asks the same at the same moment."""
+    `ttl_ms`: how long its answer is kept; `max_wrong`: wrong hits allowed, as a share of its category's lookups; None
+    for the cache's own. `drawn`: it is to be another answer each time, also for who asks the same at the same
+    moment."""
 
     hits: Hits = "any"
     reason: Bypassed | None = None
     words: str = ""
     category: str = ""
     ttl_ms: int | None = None
+    max_wrong: float | None = None
     drawn: bool = False
 
 
@@ -56,9 +58,9 @@ def choose(policy: pb.CachePolicy, sampling: chat_pb2.Sampling, said: Iterable[s
     allowed = {_ALLOWED[kind] for kind in policy.allow if kind in _ALLOWED}
     seeded = sampling.HasField("seed")
     bounds = {reason: _hits(reason, settings, allowed, seeded=seeded, kept=kept is not None) for reason in found}
-    choice = Choice(
-        category=category, ttl_ms=kept.ttl_ms if kept else None, drawn=bounds.get(Bypassed.SAMPLED) == "off"
-    )
+    choice = Choice(category=category, drawn=bounds.get(Bypassed.SAMPLED) == "off")
+    if kept:
+        choice = replace(choice, ttl_ms=kept.ttl_ms, max_wrong=kept.max_wrong)
     reason = min(bounds, key=lambda each: _MOST[bounds[each]], default=None)
     if reason is None or bounds[reason] == "any":
         return choice

@@ -16,7 +16,7 @@ _MEANING = (
 
 
 class CategorySettings(BaseModel):
-    """Questions whose answers are kept for a time of their own."""
+    """Questions whose answers are kept for a time of their own, and have wrong hits counted by themselves."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,6 +27,13 @@ class CategorySettings(BaseModel):
         "ending, of at most 200 characters. Empty: only where a request names it.",
     )
     ttl_ms: int = Field(ge=1, le=30 * _DAY_MS, description="How long answers are kept, in milliseconds.")
+    max_wrong: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Wrong hits allowed, as a share of this category's lookups, where the cache has a `verdict` or a "
+        "`verify_share`. The cache's own `max_wrong` where that is less, and if not set.",
+    )
 
     @field_validator("words")
     @classmethod

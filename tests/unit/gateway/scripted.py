@@ -160,11 +160,13 @@ class ScriptedCache:
         self.outcome = outcome
         self.questions: list[cache_pb2.Question] = []
         self.similarities: list[float | None] = []  # the least that each lookup accepts
+        self.max_wrong: list[float | None] = []  # what each lookup allows for
         self.stale: list[int] = []  # for how long the time of what it finds may be over, in milliseconds
 
     def lookup(self, request, timeout_s, metadata) -> ScriptedLookup:
         self.questions.append(request.question)
         self.similarities.append(request.min_similarity if request.HasField("min_similarity") else None)
+        self.max_wrong.append(request.max_wrong if request.HasField("max_wrong") else None)
         self.stale.append(request.stale_within_ms)
         return ScriptedLookup(self.outcome)
 

@@ -20,7 +20,13 @@ from tests.waiting import until
 
 LYON = cache_pb2.Answer(text="Lyon.", model="m", finish_reason=chat_pb2.FINISH_REASON_STOP)
 SAMPLE = cache_pb2.Sample(
-    key="f" * 64, score=0.93, accepted=False, asked="What is the capital?", answer=LYON, doubts=["names differ"]
+    key="f" * 64,
+    score=0.93,
+    accepted=False,
+    asked="What is the capital?",
+    answer=LYON,
+    doubts=["names differ"],
+    category="trips",
 )
 MISS = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, sample=SAMPLE)
 HIT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_SEMANTIC, answer=LYON, key="f" * 64, sample=SAMPLE)
@@ -77,7 +83,9 @@ async def test_a_clear_verdict_is_told_to_the_cache_after_the_answer_and_costs_t
     assert final.text == ("Lyon." if found is HIT else "Paris.")
     billed = list(scene.billed)
     await settled(scene)
-    drawn = cache_pb2.Sample(key=SAMPLE.key, score=SAMPLE.score, accepted=SAMPLE.accepted, doubts=["names differ"])
+    drawn = cache_pb2.Sample(
+        key=SAMPLE.key, score=SAMPLE.score, accepted=SAMPLE.accepted, doubts=["names differ"], category="trips"
+    )
     assert reports.requests == [cache_pb2.ReportVerdictRequest(tenant="acme", sample=drawn, right=right)]
     (asked,) = scene.llms["better"].requests
     assert [message.content for message in asked.messages][:2] == ["What is the capital of France?", "Lyon."]

@@ -79,6 +79,14 @@ async def test_a_category_has_its_answers_kept_for_its_time_and_is_told():
     assert (stored.ttl_ms, stored.question.category) == (5_000, "news")
 
 
+async def test_a_category_says_how_many_hits_may_be_wrong_and_without_one_the_cache_does():
+    strict = CategorySettings(words=("dose",), ttl_ms=5_000, max_wrong=0.001)
+    scene = scene_of(categories={"dosages": strict, "news": CategorySettings(words=("news",), ttl_ms=5_000)})
+    for asked in ("What is the dose for a child?", "Is that good news?", "Who wrote Faust?"):
+        await scene.final(**asks(asked))
+    assert scene.cache.max_wrong == [0.001, None, None]
+
+
 async def test_without_a_category_the_cache_says_how_long():
     scene = scene_of()
     await scene.final()

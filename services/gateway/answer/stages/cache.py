@@ -187,7 +187,12 @@ class CacheStage(AnswerStage):
         if question.exact_only:
             similarity = 1.0
         stale_ms = self.draft.tenant.hits.revalidate_ms if self.draft.revalidate else 0
-        request = cache_pb2.LookupRequest(question=question, min_similarity=similarity, stale_within_ms=stale_ms)
+        request = cache_pb2.LookupRequest(
+            question=question,
+            min_similarity=similarity,
+            stale_within_ms=stale_ms,
+            max_wrong=self.draft.hits.max_wrong,
+        )
         return cache.lookup(request, stage.budget_s, telemetry.propagate(stage.span)), permit, stage
 
     def _tell_choice(self) -> None:

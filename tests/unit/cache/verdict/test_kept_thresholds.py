@@ -18,12 +18,15 @@ from services.cache.file_store import FileStore
 from services.cache.memory import Memory
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.verdict import thresholds, trained, verdicts
+from services.cache.verdict import records, trained, verdicts
 from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.traffic import Traffic
 from services.cache.watch import Watchers
 from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, BagOfWords, Clock
 from tests.unit.cache.verdict.made import made
+
+ACME, GLOBEX = Traffic("acme"), Traffic("globex")
 
 DEFAULT, ALLOWED = 0.95, 0.01
 
@@ -40,11 +43,12 @@ async def opened(path: Path, made_by: str = "cosine") -> AsyncIterator[tuple[Fil
         memory.close()
 
 
-def verify(kept: Thresholds, tenant: str, count: int = 200, right: bool = True) -> None:
+def verify(kept: Thresholds, tenant: str, count: int = 200, right: bool = True, category: str = "") -> None:
+    traffic = Traffic(tenant, category)
     for _ in range(count):
         for candidate in (True, False, False, False):
-            kept.look_up(tenant, candidate)
-        kept.verify(tenant, 0.99, True, right)
+            kept.look_up(traffic, candidate)
+        kept.verify(traffic, 0.99, True, right)
 
 
 async def test_a_process_that_is_killed_between_two_sweeps_loses_what_came_since_the_last_one(tmp_path: Path) -> None:
@@ -53,12 +57,12 @@ async def test_a_process_that_is_killed_between_two_sweeps_loses_what_came_since
         verify(kept, "acme")
         store.sweep([], [])
         await store.remove(Removal(key="0"))  # comes after it
-        found = kept.of("acme")
+        found = kept.of(ACME)
         verify(kept, "acme", right=False)
-        assert kept.of("acme") > found
+        assert kept.of(ACME) > found
         await asyncio.to_thread(shutil.copytree, tmp_path, copy)
     async with opened(copy / "cache.db") as (_, kept):
-        assert kept.of("acme") == found < DEFAULT
+        assert kept.of(ACME) == found < DEFAULT
         assert kept.measured.samples == 200
         verify(kept, "globex", 1)
         assert kept.measured.samples == 201
@@ -73,24 +77,24 @@ async def test_a_broken_row_costs_its_tenant_the_default_and_nobody_else_anythin
             verify(kept, tenant)
         store.sweep([], [])
     file = sqlite3.connect(path)
-    file.execute("UPDATE verified SET samples = 'nonsense' WHERE tenant = 'acme'")
+    file.execute("UPDATE verified_traffic SET samples = 'nonsense' WHERE tenant = 'acme'")
     file.commit()
     file.close()
     with caplog.at_level(logging.WARNING):
         async with opened(path) as (store, kept):
-            assert (kept.of("acme"), kept.of("globex") < DEFAULT) == (DEFAULT, True)
+            assert (kept.of(ACME), kept.of(GLOBEX) < DEFAULT) == (DEFAULT, True)
             verify(kept, "acme")
             store.sweep([], [])
     assert caplog.text.count("what was verified of tenant 'acme' is damaged, and forgotten") == 1
     async with opened(path) as (_, kept):
-        assert kept.of("acme") < DEFAULT
+        assert kept.of(ACME) < DEFAULT
 
 
 async def test_only_so_many_tenants_are_kept_those_with_the_latest_news(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thresholds, "TENANTS", 2)
-    monkeypatch.setattr("services.cache.file_store.TENANTS", 2)
+    monkeypatch.setattr(records, "RECORDS", 2)
+    monkeypatch.setattr("services.cache.file_store.RECORDS", 2)
     path = tmp_path / "cache.db"
     async with opened(path) as (store, kept):
         for number in range(5):
@@ -99,7 +103,7 @@ async def test_only_so_many_tenants_are_kept_those_with_the_latest_news(
             store.sweep([], [])
             await store.remove(Removal(key="0"))
     file = sqlite3.connect(path)
-    assert file.execute("SELECT tenant FROM verified ORDER BY tenant").fetchall() == [("",), ("3",), ("4",)]
+    assert file.execute("SELECT tenant FROM verified_traffic ORDER BY tenant").fetchall() == [("",), ("3",), ("4",)]
     file.close()
 
 
@@ -110,10 +114,10 @@ async def test_where_nothing_is_verified_any_more_the_default_is_in_force_and_re
             verify(kept, tenant)
         store.sweep([], [])
     async with opened(path, made_by="") as (store, kept):
-        assert kept.of("acme") == DEFAULT
+        assert kept.of(ACME) == DEFAULT
         await store.remove(Removal(tenant="acme"))
     async with opened(path) as (_, kept):
-        assert (kept.of("acme"), kept.of("globex") < DEFAULT) == (DEFAULT, True)
+        assert (kept.of(ACME), kept.of(GLOBEX) < DEFAULT) == (DEFAULT, True)
 
 
 def test_what_makes_a_score_is_the_engine_the_folder_and_the_default(tmp_path: Path) -> None:
@@ -130,3 +134,89 @@ def test_what_makes_a_score_is_the_engine_the_folder_and_the_default(tmp_path: P
     assert named[3] == named[4]
     assert len(set(named)) == 5
     assert named == [verdicts.made_by(*each) for each in scores]
+
+
+CHAT, DOSAGES, THEIRS = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("globex", "dosages")
+# As the version before categories made it.
+OLDER = """
+CREATE TABLE IF NOT EXISTS verified (tenant TEXT PRIMARY KEY, made_by TEXT NOT NULL, written_at_ms INTEGER NOT NULL,
+    samples BLOB NOT NULL, lookups REAL NOT NULL, candidates REAL NOT NULL, recent_lookups REAL NOT NULL,
+    recent_candidates REAL NOT NULL, threshold REAL NOT NULL, certified INTEGER NOT NULL, alarmed INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+async def test_each_category_outlasts_a_restart_by_itself_and_is_forgotten_with_its_tenant(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    async with opened(path) as (store, kept):
+        for traffic, right in ((ACME, True), (CHAT, True), (DOSAGES, False), (THEIRS, False)):
+            verify(kept, traffic.tenant, right=right, category=traffic.category)
+        store.sweep([], [])
+        found = {traffic: kept.of(traffic) for traffic in (ACME, CHAT, DOSAGES, THEIRS)}
+    assert found[CHAT] < DEFAULT < found[DOSAGES]
+    async with opened(path) as (store, kept):
+        assert {traffic: kept.of(traffic) for traffic in found} == found
+        await store.remove(Removal(tenant="acme"))
+    async with opened(path) as (_, kept):
+        assert {traffic: kept.of(traffic) for traffic in found} == {
+            **dict.fromkeys((ACME, CHAT, DOSAGES), DEFAULT),
+            THEIRS: found[THEIRS],
+        }
+
+
+async def test_what_a_version_without_categories_verified_is_that_of_no_category(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    async with opened(path) as (store, kept):
+        verify(kept, "acme")
+        store.sweep([], [])
+    as_older(path)
+    async with opened(path) as (store, kept):
+        assert (kept.of(ACME) < DEFAULT, kept.of(CHAT), kept.measured.samples) == (True, DEFAULT, 200)
+        verify(kept, "acme", 1)
+        store.sweep([], [])
+    async with opened(path) as (_, kept):
+        assert kept.measured.samples == 201
+
+
+async def test_what_was_verified_before_an_older_version_had_the_file_is_forgotten_for_it_may_have_removed_tenants(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "cache.db"
+    async with opened(path) as (store, kept):
+        verify(kept, "globex", category="dosages")
+        store.sweep([], [])
+    with sqlite3.connect(path) as file:
+        file.executescript(OLDER)
+    file.close()
+    async with opened(path) as (_, kept):
+        assert kept.of(THEIRS) == DEFAULT
+    assert "an older version had the file" in caplog.text
+
+
+async def test_a_tenant_with_very_many_categories_takes_no_others_row(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    async with opened(path) as (store, kept):
+        for tenant in ("acme", "globex"):
+            verify(kept, tenant, category="dosages")
+        store.sweep([], [])
+        found = kept.of(DOSAGES)
+        for again in range(3):
+            for number in range(records.RECORDS):
+                kept.verify(Traffic("mallory", f"{again} {number}"), 0.99, True, True)
+            store._now_ms.ms += 1  # type: ignore[attr-defined]
+            store.sweep([], [])
+            await store.remove(Removal(key="0"))
+    file = sqlite3.connect(path)
+    assert file.execute("SELECT count(*) FROM verified_traffic").fetchone() == (records.RECORDS + 1,)
+    file.close()
+    async with opened(path) as (_, kept):
+        assert kept.of(DOSAGES) == kept.of(THEIRS) == found < DEFAULT
+
+
+def as_older(path: Path) -> None:
+    """Have the file be as the version before categories left it."""
+    file = sqlite3.connect(path)
+    columns = "tenant, made_by, written_at_ms, samples, lookups, candidates, recent_lookups, recent_candidates"
+    copied = f"INSERT INTO verified SELECT {columns}, threshold, certified, alarmed FROM verified_traffic"
+    file.executescript(f"{OLDER} {copied}; DROP TABLE verified_traffic;")
+    file.close()

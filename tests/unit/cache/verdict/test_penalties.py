@@ -16,7 +16,10 @@ from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.penalties import REFUSES, Penalties
 from services.cache.verdict.record import FLOOR
 from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.traffic import Traffic
 from services.cache.verdict.verification import Verification
+
+ACME, GLOBEX = Traffic("acme"), Traffic("globex")
 
 ALLOWED, DEFAULT = 0.01, 0.945
 NAMES, ASKED_FOR = DOUBTS[:2]
@@ -47,16 +50,16 @@ class Domain:
         return 1 / (1 + math.exp(-60 * (penalties.left(score, self.costs * len(doubts)) - self.easy)))
 
     def given(self, key: str, score: float, doubts: tuple[str, ...]) -> bool:
-        left = self.thresholds.scored("acme", key, score, doubts)
-        return left >= self.thresholds.of("acme")
+        left = self.thresholds.scored(ACME, key, score, doubts)
+        return left >= self.thresholds.of(ACME)
 
     async def report(self, count: int, half: int | None = None) -> None:
         for _ in range(count):
             which, score, doubts, right = self.candidate()
             which = which if half is None else key(half)
-            self.thresholds.look_up("acme", candidate=True)
-            self.thresholds.look_up("acme", candidate=False)
-            await self.verification.verify("acme", score, self.given(which, score, doubts), right, which, doubts)
+            self.thresholds.look_up(ACME, candidate=True)
+            self.thresholds.look_up(ACME, candidate=False)
+            await self.verification.verify(ACME, score, self.given(which, score, doubts), right, which, doubts)
 
     def rates(self, steps: int = 100) -> tuple[float, float]:
         """Of lookups, what is given and wrong; of the candidates with a doubt, what is given. Reckoned, not drawn."""
@@ -112,9 +115,9 @@ async def test_what_is_asked_in_other_words_is_found_where_its_doubts_tell_nothi
     wrong, found = domain.rates()
     assert wrong <= ALLOWED
     assert found > 0.5
-    assert domain.thresholds.scored("globex", key(0), 0.99, (NAMES,)) == 0
-    assert domain.thresholds.scored("acme", key(0), 0.99, (ASKED_FOR,)) == 0
-    assert domain.thresholds.scored("acme", key(0), 0.99, (NAMES, ASKED_FOR)) == 0
+    assert domain.thresholds.scored(GLOBEX, key(0), 0.99, (NAMES,)) == 0
+    assert domain.thresholds.scored(ACME, key(0), 0.99, (ASKED_FOR,)) == 0
+    assert domain.thresholds.scored(ACME, key(0), 0.99, (NAMES, ASKED_FOR)) == 0
 
 
 async def test_doubts_that_tell_refuse_as_they_do_for_everybody() -> None:
@@ -130,7 +133,7 @@ async def test_what_one_half_has_learnt_comes_from_the_other(taught: int) -> Non
     """So that nothing speaks for what was fitted to it."""
     domain = Domain("halves", costs=0.0)
     await domain.report(1_000, half=1 - taught)
-    scores = [domain.thresholds.scored("acme", key(half), 0.99, (NAMES,)) for half in (taught, 1 - taught)]
+    scores = [domain.thresholds.scored(ACME, key(half), 0.99, (NAMES,)) for half in (taught, 1 - taught)]
     assert scores[0] > 0.9
     assert scores[1] == 0
 
@@ -139,12 +142,12 @@ async def test_until_a_threshold_is_certified_doubts_refuse_whatever_was_learnt(
     """Each lookup has a candidate, so that one percent takes more verdicts to certify than doubts to learn."""
     domain = Domain("early", costs=0.0)
     for _ in range(2_000):
-        domain.thresholds.look_up("acme", candidate=True)
+        domain.thresholds.look_up(ACME, candidate=True)
     await domain.report(250)
-    (record,) = domain.thresholds._tenants.values()
+    ((_, record),) = domain.thresholds._records
     assert record.learnt != [REFUSES, REFUSES]
     assert not record.certified
-    assert domain.thresholds.scored("acme", key(0), 0.99, (NAMES,)) == 0
+    assert domain.thresholds.scored(ACME, key(0), 0.99, (NAMES,)) == 0
 
 
 async def test_with_what_is_learnt_the_true_error_exceeds_what_is_allowed_in_one_of_twenty_runs_at_the_most() -> None:

@@ -96,7 +96,9 @@ GOOD = told([True, (0.9, True, False)]).row
         (GOOD[0], 1.0, 2.0, *GOOD[3:]),
         (*GOOD[:5], -1.0, *GOOD[6:]),
         (*GOOD[:5], None, *GOOD[6:]),
-        (None,) * 8,
+        (*GOOD[:8], b"many"),
+        (*GOOD[:8], -1.0),
+        (None,) * 9,
         (),
     ],
 )

@@ -13,7 +13,10 @@ import pytest
 from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.record import FLOOR
 from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.traffic import Traffic
 from services.cache.verdict.verification import Verification
+
+ACME = Traffic("acme")
 
 LOOKUPS, DAYS, ALLOWED, DEFAULT = 50_000, 30, 0.01, 0.95
 Judge = Callable[[int, bool], bool]  # day, whether the answer is right: what it says
@@ -38,12 +41,12 @@ class Month:
             day = number * DAYS // LOOKUPS
             await self._look_up(day)
             if (number + 1) * DAYS // LOOKUPS > day:
-                self.in_force.append(self.verification.thresholds.of("acme"))
+                self.in_force.append(self.verification.thresholds.of(ACME))
 
     async def _look_up(self, day: int) -> None:
         rng, verification = self.rng, self.verification
         candidate = rng.random() < 0.4
-        verification.look_up("acme", candidate)
+        verification.look_up(ACME, candidate)
         if not candidate:
             return
         half = self.easy + (self.hard - self.easy) * day / DAYS
@@ -51,13 +54,13 @@ class Month:
         right = rng.random() < 1 / (1 + math.exp(-60 * (score - half)))
         doubts = (DOUBTS[0],) if self.doubted and rng.random() < self.doubted else ()
         key = f"{rng.randrange(2) if self.doubted else 0:064x}"
-        accepted = verification.thresholds.scored("acme", key, score, doubts) >= verification.thresholds.of("acme")
+        accepted = verification.thresholds.scored(ACME, key, score, doubts) >= verification.thresholds.of(ACME)
         self.right += accepted and right
         self.wrong += accepted and not right
         self.right_with_doubts += accepted and right and bool(doubts)
         self.right_by_default += score >= DEFAULT and right
         if verification.draws():
-            await verification.verify("acme", score, accepted, self.judge(day, right), key, doubts)
+            await verification.verify(ACME, score, accepted, self.judge(day, right), key, doubts)
 
     @property
     def wrong_share(self) -> float:

@@ -115,5 +115,13 @@ async def test_no_request_loosens_what_was_certified(by_score: OpenVerdicts) -> 
     assert asked == [Least(0.75, 0.9), Least(0.75, 0.9), Least(0.97, 0.9)]
 
 
+async def test_who_allows_for_fewer_wrong_hits_gets_the_threshold_that_was_certified_for_them(
+    by_score: OpenVerdicts,
+) -> None:
+    verdicts = by_score(None)
+    assert [verdicts.allowing(wrong) for wrong in (0.5, 0.01)] == [0.9, 0.9]
+    assert verdicts.allowing(0.001) > 1
+
+
 async def test_without_a_certified_threshold_nothing_is_a_hit(by_score: OpenVerdicts) -> None:
     assert by_score(None, wrong=0.001).threshold > 1

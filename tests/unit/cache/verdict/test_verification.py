@@ -13,11 +13,14 @@ from services.cache.servicer import CacheServicer
 from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.penalties import REFUSES
 from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.traffic import Traffic
 from services.cache.verdict.verification import Verification
 from services.runtime.errors import InvalidInput
 from tests.unit.cache.conftest import Bench, OpenCache, identity, question
 from tests.unit.cache.test_answers import CAPITAL, NEVER, REWORDED, store
 from tests.unit.cache.test_servicer import ANSWER, CALL
+
+ACME = Traffic("acme")
 
 UNLIKE, NEAR_MISS = "an entirely unrelated thing", 0.99
 NAMES = DOUBTS[0]
@@ -81,7 +84,7 @@ async def test_without_a_share_nothing_below_the_threshold_is_looked_at(open_cac
     await store(bench, CAPITAL)
     found = await bench.answers.lookup(REWORDED, None, NEVER)
     assert (found.candidate, found.sample) == (False, None)
-    assert bench.answers.verification.thresholds.of("acme") == NEAR_MISS
+    assert bench.answers.verification.thresholds.of(ACME) == NEAR_MISS
 
 
 async def test_a_hit_that_is_judged_wrong_never_comes_again_and_a_near_miss_changes_no_entry(
@@ -108,8 +111,8 @@ async def test_a_tenant_whose_hits_are_off_is_sampled_on_and_comes_back(open_cac
     thresholds = bench.answers.verification.thresholds
     await store(bench, CAPITAL)
     for _ in range(200):
-        thresholds.verify("acme", 1.0, True, right=False)
-    assert thresholds.of("acme") > 1
+        thresholds.verify(ACME, 1.0, True, right=False)
+    assert thresholds.of(ACME) > 1
     found = await bench.answers.lookup(REWORDED, None, NEVER)
     assert (found.verdict, found.sample and found.sample.accepted) == (Verdict.MISS, False)
     theirs = identity(CAPITAL.asked, tenant="globex")
@@ -117,7 +120,7 @@ async def test_a_tenant_whose_hits_are_off_is_sampled_on_and_comes_back(open_cac
     found = await bench.answers.lookup(identity(REWORDED.asked, tenant="globex"), None, NEVER)
     assert found.verdict is Verdict.SEMANTIC
     for _ in range(6_000):
-        thresholds.verify("acme", 0.76, False, right=True)
+        thresholds.verify(ACME, 0.76, False, right=True)
     assert (await bench.answers.lookup(REWORDED, None, NEVER)).verdict is Verdict.SEMANTIC
 
 
@@ -126,8 +129,8 @@ async def taught(thresholds: Thresholds, right: Callable[[float], bool]) -> None
     for number in range(1_200):
         score, doubts = 0.8 + number % 20 / 100, (NAMES,) * (number % 40 < 20)
         key = f"{number % 3 % 2:064x}"
-        thresholds.look_up("acme", candidate=number % 2 == 0)
-        await Verification(thresholds, 1.0).verify("acme", score, False, right(score), key, doubts)
+        thresholds.look_up(ACME, candidate=number % 2 == 0)
+        await Verification(thresholds, 1.0).verify(ACME, score, False, right(score), key, doubts)
 
 
 async def test_what_raises_a_doubt_is_drawn_too_and_given_when_verdicts_say_that_it_tells_nothing(
@@ -167,7 +170,7 @@ async def test_a_farther_question_without_a_doubt_goes_before_one_of_which_less_
         await store(bench, identity(text))
     for cost, given in ((0.0, WITH_ANNA), (0.6, farther)):
         costs = (cost, *REFUSES[1:])
-        thresholds.learn("acme", thresholds._tenants["acme"], [costs, costs])
+        thresholds.learn(ACME, thresholds._held(ACME), [costs, costs])
         found = await bench.answers.lookup(identity(WITH_BERTA), None, NEVER)
         assert found.verdict is Verdict.SEMANTIC
         assert found.entry
@@ -181,6 +184,93 @@ async def test_without_a_share_a_doubt_refuses_and_makes_no_candidate(open_cache
     await store(bench, identity(WITH_ANNA))
     found = await bench.answers.lookup(identity(WITH_BERTA), None, NEVER)
     assert (found.verdict, found.refused, found.candidate) == (Verdict.MISS, NAMES, False)
+
+
+@pytest.fixture
+async def two(open_cache: OpenCache) -> CacheServicer:
+    """A cache with an answer of a tenant's in each of two categories, and one of another tenant's."""
+    servicer = served(open_cache(verification=draw_all(0.8)))
+    for tenant, category in (("acme", "dosages"), ("acme", "chat"), ("globex", "dosages")):
+        asked = question(CAPITAL.asked, tenant, category=category)
+        await servicer.Store(cache_pb2.StoreRequest(question=asked, answer=ANSWER), CALL)
+    return servicer
+
+
+async def verdict(
+    servicer: CacheServicer, category: str, tenant: str = "acme", **fields: object
+) -> cache_pb2.LookupResponse:
+    asked = question(REWORDED.asked, tenant, category=category)
+    return await servicer.Lookup(cache_pb2.LookupRequest(question=asked, **fields), CALL)
+
+
+async def report(servicer: CacheServicer, sample: cache_pb2.Sample, tenant: str = "acme", **fields: object) -> None:
+    """As one that was not given, so that its entry stays as it is."""
+    sample.accepted = False
+    await servicer.ReportVerdict(cache_pb2.ReportVerdictRequest(tenant=tenant, sample=sample, **fields), CALL)
+
+
+async def told(servicer: CacheServicer, tenant: str = "acme") -> dict[str, tuple[bool, int]]:
+    """Whether hits of each category are off, and how many samples count for it."""
+    stats = await servicer.GetStats(cache_pb2.GetStatsRequest(tenant=tenant), CALL)
+    assert stats.threshold == 0.8
+    return {each.category: (each.threshold > 1, each.verified) for each in stats.category_thresholds}
+
+
+async def test_a_sample_says_of_which_category_it_is_and_counts_for_that_alone(two: CacheServicer) -> None:
+    for category in ("dosages", "chat"):
+        found = await verdict(two, category)
+        assert (found.verdict, found.sample.category) == (cache_pb2.VERDICT_SEMANTIC, category)
+        for _ in range(60):
+            found.sample.score = 1.0
+            await report(two, found.sample, right=category == "chat")
+    assert await told(two) == {"chat": (False, 60), "dosages": (True, 60)}
+    assert await told(two, "globex") == {}
+    assert (await verdict(two, "dosages")).verdict == cache_pb2.VERDICT_MISS
+    assert (await verdict(two, "chat")).verdict == cache_pb2.VERDICT_SEMANTIC
+    assert (await verdict(two, "dosages", "globex")).verdict == cache_pb2.VERDICT_SEMANTIC
+
+
+async def test_a_stranger_who_reports_of_a_category_of_the_same_name_changes_none_but_its_own(
+    two: CacheServicer,
+) -> None:
+    sample = (await verdict(two, "dosages")).sample
+    for _ in range(100):
+        sample.score = 1.0
+        await report(two, sample, tenant="mallory")
+    assert await told(two) == {"dosages": (False, 0)}
+    assert (await verdict(two, "dosages")).verdict == cache_pb2.VERDICT_SEMANTIC
+
+
+async def test_a_lookup_that_allows_for_fewer_wrong_hits_has_its_category_tightened_and_no_other(
+    open_cache: OpenCache,
+) -> None:
+    """Of 600 verdicts five are wrong, with a similarity above that of what is looked up."""
+    bench = open_cache(verification=draw_all(0.8))
+    servicer, thresholds = served(bench), bench.answers.verification.thresholds
+    for category in ("dosages", "chat"):
+        stored = cache_pb2.StoreRequest(question=question(CAPITAL.asked, category=category), answer=ANSWER)
+        await servicer.Store(stored, CALL)
+        for number in range(600):
+            for candidate in (True, False, False, False):
+                thresholds.look_up(Traffic("acme", category), candidate)
+            thresholds.verify(Traffic("acme", category), 0.999, True, right=number > 4)
+    assert (await verdict(servicer, "dosages", max_wrong=0.9)).verdict == cache_pb2.VERDICT_SEMANTIC
+    assert (await verdict(servicer, "dosages", max_wrong=0.00001)).verdict == cache_pb2.VERDICT_MISS
+    assert (await verdict(servicer, "chat")).verdict == cache_pb2.VERDICT_SEMANTIC
+    assert (await verdict(servicer, "dosages")).verdict == cache_pb2.VERDICT_SEMANTIC
+
+
+@pytest.mark.parametrize("max_wrong", [0.0, -0.1, 1.1, float("nan")])
+async def test_a_share_that_is_none_is_refused(open_cache: OpenCache, max_wrong: float) -> None:
+    with pytest.raises(InvalidInput, match="max_wrong: above 0, at most 1, got"):
+        await look_up(served(open_cache()), CAPITAL.asked, max_wrong=max_wrong)
+
+
+async def test_a_category_that_is_too_long_is_refused(two: CacheServicer) -> None:
+    with pytest.raises(InvalidInput, match=r"question\.category: at most 64 characters, got 65 characters"):
+        await verdict(two, "c" * 65)
+    with pytest.raises(InvalidInput, match=r"sample\.category: at most 64 characters, got 65 characters"):
+        await report(two, cache_pb2.Sample(key="0" * 64, category="c" * 65))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from hedgerow.chat.v1.chat_pb2 import Sampling
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -59,6 +60,15 @@ def test_with_a_seed_the_same_is_wanted_again():
 def test_a_category_is_found_by_its_words_and_has_a_time_of_its_own():
     assert chosen("What is the PRICE of a ticket?", categories=PRICES) == Choice(category="prices", ttl_ms=60_000)
     assert chosen(PLAIN, categories=PRICES) == Choice()
+
+
+def test_a_category_may_allow_for_fewer_wrong_hits():
+    dosages = {"dosages": CategorySettings(words=("dose",), ttl_ms=60_000, max_wrong=0.001)}
+    assert chosen("What dose is safe?", categories=dosages).max_wrong == 0.001
+    assert chosen("What is safe?", categories=dosages).max_wrong is None
+    for share in (0, 1.1, float("nan")):
+        with pytest.raises(ValidationError, match="max_wrong"):
+            CategorySettings(ttl_ms=1, max_wrong=share)
 
 
 def test_a_request_may_name_its_category():

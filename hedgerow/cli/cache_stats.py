@@ -1,0 +1,61 @@
+"""What `hedgerow cache stats` asks and shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+async def get_stats(tenant: str, timeout_s: float, stub: Any) -> dict[str, Any]:
+    """Counts of a cache service by name, None for what is not known; of the tenant's categories a list. Raises what
+    gRPC does."""
+    from hedgerow.cache.v1 import cache_pb2
+
+    reply = await stub.GetStats(cache_pb2.GetStatsRequest(tenant=tenant), timeout=timeout_s)
+    fields = cache_pb2.GetStatsResponse.DESCRIPTOR.fields
+    unknown = {field.name for field in fields if field.has_presence and not reply.HasField(field.name)}
+    told: dict[str, Any] = {
+        field.name: None if field.name in unknown else getattr(reply, field.name) for field in fields
+    }
+    told["category_thresholds"] = [
+        {"category": each.category, "threshold": each.threshold, "verified": each.verified}
+        for each in reply.category_thresholds
+    ]
+    return told
+
+
+def show(found: Sequence[dict[str, Any]]) -> None:
+    """Print the counts of each service, beside its `address`."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("cache", box=None)
+    for name in ("entries", "KiB", "lookups", "exact", "semantic", "missed", "refused", "stored"):
+        table.add_column(name, justify="right")
+    verdicts = Table("cache", "verified", "wrong, of all lookups", "threshold", box=None)
+    categories = Table("cache", "category", "verified", "threshold", box=None)
+    for each in found:
+        counts = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores")
+        cells = [each["entries"], each["bytes"] // 1024, *(each[name] for name in counts)]
+        table.add_row(each["address"], *map(str, cells))
+        if each["wrong_share"] is not None:
+            verdicts.add_row(each["address"], *_verdicts(each))
+        for one in each["category_thresholds"]:
+            categories.add_row(each["address"], one["category"], str(one["verified"]), _threshold(one["threshold"]))
+    console = Console(highlight=False)
+    console.print(table)
+    for further in (verdicts, categories):
+        if further.rows:
+            console.print(further)
+
+
+def _verdicts(each: dict[str, Any]) -> tuple[str, str, str]:
+    """What is known of wrong hits: samples, their share with its bounds, and the threshold that came of it."""
+    share, low, high = (each[name] for name in ("wrong_share", "wrong_share_lower", "wrong_share_upper"))
+    return str(each["verified"]), f"{share:.2%} ({low:.2%} to {high:.2%})", _threshold(each["threshold"])
+
+
+def _threshold(threshold: float) -> str:
+    return f"{threshold:.3f}" if threshold < 1 else "off"

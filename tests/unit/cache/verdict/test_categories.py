@@ -1,0 +1,225 @@
+"""A category of a tenant's questions has a threshold of its own. Scores and truth are simulated."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.cache.verdict import records
+from services.cache.verdict.record import FLOOR
+from services.cache.verdict.records import RECORDS, Records
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.tightening import NEVER
+from services.cache.verdict.traffic import Traffic
+
+ALLOWED, DEFAULT = 0.01, 0.98
+CHAT, DOSAGES, PLAIN = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("acme")
+WRONG = {CHAT: 0.01, DOSAGES: 0.9}  # of candidates with a score of 0.75; none with one of 1
+REPORTS = st.lists(st.tuples(st.booleans(), st.integers(150, 200), st.booleans()), min_size=1, max_size=300)
+
+
+class TwoCategories:
+    """A simulation: nine of ten lookups are chit-chat, the others about dosages, which are wrong far more often. Half
+    of either have a candidate, whose score is even from 0.75 to 1. `apart`: whether the cache is told which it is."""
+
+    def __init__(self, seed: str, apart: bool):
+        self.rng, self.apart, self.thresholds = random.Random(seed), apart, Thresholds(DEFAULT, ALLOWED)
+
+    def told(self, traffic: Traffic) -> Traffic:
+        return traffic if self.apart else PLAIN
+
+    def pass_by(self, lookups: int) -> None:
+        for _ in range(lookups):
+            traffic = CHAT if self.rng.random() < 0.9 else DOSAGES
+            told, candidate = self.told(traffic), self.rng.random() < 0.5
+            self.thresholds.look_up(told, candidate)
+            if candidate:
+                score = self.rng.uniform(FLOOR, 1)
+                right = self.rng.random() >= WRONG[traffic] * (1 - score) / (1 - FLOOR)
+                self.thresholds.verify(told, score, score >= self.thresholds.of(told), right)
+
+    def wrong_share(self, traffic: Traffic) -> float:
+        """Of its lookups, what is really wrong at the threshold that is in force for it."""
+        threshold = self.thresholds.of(self.told(traffic))
+        return 0.5 * WRONG[traffic] * min((1 - threshold) / (1 - FLOOR), 1) ** 2 / 2 if threshold < 1 else 0.0
+
+
+def test_with_one_threshold_for_both_the_riskier_category_is_beyond_its_bound_and_with_its_own_within() -> None:
+    runs, exceeded = 20, Counter[bool]()
+    for run in range(runs):
+        for apart in (True, False):
+            two, worst = TwoCategories(f"run {run}", apart), 0.0
+            for _ in range(10):
+                two.pass_by(300)
+                worst = max(worst, *map(two.wrong_share, WRONG))
+            exceeded[apart] += worst > ALLOWED
+    assert exceeded[False] == runs
+    assert exceeded[True] / runs <= 0.05 + 0.146  # three standard deviations
+
+
+def test_with_its_own_threshold_chit_chat_is_found_where_dosages_are_not() -> None:
+    two = TwoCategories("apart", apart=True)
+    two.pass_by(20_000)
+    assert two.thresholds.of(CHAT) == FLOOR
+    assert two.thresholds.of(DOSAGES) > 0.92
+    assert two.thresholds.of(PLAIN) == DEFAULT
+
+
+@settings(deadline=None)
+@given(reports=st.lists(st.tuples(st.booleans(), st.integers(150, 200), st.booleans()), min_size=1, max_size=20))
+def test_what_is_verified_of_one_category_is_nothing_to_another(reports: list[tuple[bool, int, bool]]) -> None:
+    reports = [each for each in reports for _ in range(60)]  # enough of them to move a threshold
+    both, alone = Thresholds(DEFAULT, ALLOWED), Thresholds(DEFAULT, ALLOWED)
+    for of_chat, score, right in reports:
+        both.look_up(CHAT if of_chat else DOSAGES, True)
+        both.verify(CHAT if of_chat else DOSAGES, score / 200, True, right)
+        if of_chat:
+            alone.look_up(CHAT, True)
+            alone.verify(CHAT, score / 200, True, right)
+    assert both.of(CHAT) == alone.of(CHAT)
+    assert (both.of(PLAIN), both.of(Traffic("globex", "chat"))) == (DEFAULT, DEFAULT)
+    assert both.measured.samples == len(reports)
+
+
+def certified(max_wrong: float = ALLOWED) -> Thresholds:
+    """Of 2,000 verdicts on dosages eight below 0.8 were wrong, and a quarter of the lookups have a candidate."""
+    kept = Thresholds(DEFAULT, max_wrong)
+    for number in range(2_000):
+        for candidate in (True, False, False, False):
+            kept.look_up(DOSAGES, candidate)
+        kept.verify(DOSAGES, 0.78 if number % 250 == 0 else 0.99, True, number % 250 != 0)
+    return kept
+
+
+def test_a_category_may_ask_for_fewer_wrong_hits_and_never_for_more() -> None:
+    kept = certified()
+    assert kept.for_lookup(DOSAGES) == FLOOR
+    for asked, threshold in ((0.002, 0.781), (0.5, FLOOR), (0.0001, DEFAULT), (1.0, FLOOR)):
+        assert kept.for_lookup(DOSAGES, asked) == kept.of(DOSAGES) == threshold
+    strict = certified(max_wrong=0.002)
+    assert [strict.for_lookup(DOSAGES, asked) for asked in (1.0, 0.5, 0.01)] == [0.781] * 3
+
+
+@settings(deadline=None)
+@given(reports=REPORTS, asked=st.floats(0.0001, ALLOWED), default=st.sampled_from([0.8, 0.95, DEFAULT, 1.0]))
+def test_who_asks_for_fewer_wrong_hits_never_gets_a_looser_threshold(
+    reports: list[tuple[bool, int, bool]], asked: float, default: float
+) -> None:
+    kept = Thresholds(default, ALLOWED)
+    for candidate, score, right in reports:
+        kept.look_up(DOSAGES, candidate)
+        kept.verify(DOSAGES, score / 200, True, right)
+    assert kept.for_lookup(DOSAGES, asked) >= kept.for_lookup(DOSAGES)
+
+
+def test_where_too_little_is_known_for_what_is_asked_for_what_the_service_knows_is_in_force() -> None:
+    kept = Thresholds(0.8, ALLOWED)
+    for number in range(150):
+        for candidate in (True, False, False, False):
+            kept.look_up(DOSAGES, candidate)
+        kept.verify(DOSAGES, 0.85, True, right=number > 1)
+    assert kept.for_lookup(DOSAGES, 0.005) == kept.for_lookup(DOSAGES) > 0.85
+
+
+def test_what_is_asked_for_holds_for_what_is_verified_next() -> None:
+    kept = certified()
+    kept.for_lookup(DOSAGES, 0.002)
+    kept.verify(DOSAGES, 0.99, True, True)
+    assert kept.of(DOSAGES) == 0.781
+
+
+def test_a_default_that_is_certified_is_the_one_for_what_the_category_allows() -> None:
+    """Where a verdict has a threshold for each share."""
+    kept = Thresholds(0.9, ALLOWED, stricter=lambda wrong: NEVER if wrong < 0.001 else 0.97)
+    for _ in range(2):
+        assert [kept.for_lookup(DOSAGES, wrong) for wrong in (1.0, ALLOWED, 0.005, 0.0005)] == [0.9, 0.9, 0.97, NEVER]
+        kept.look_up(DOSAGES, True)
+
+
+def test_after_a_restart_a_stricter_category_is_as_it_was_and_nobody_is_alarmed_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = certified()
+    for _ in range(40):
+        kept.verify(DOSAGES, 0.99, True, False)
+        kept.for_lookup(DOSAGES, 0.002)
+    assert kept.alarms == 1
+    before = kept._held(DOSAGES)
+    assert before
+    caplog.clear()
+    again = Thresholds(DEFAULT, ALLOWED)
+    with caplog.at_level(logging.WARNING):
+        assert again.resume(DOSAGES, before.row)
+        assert again.of(DOSAGES) == kept.of(DOSAGES)
+        assert again.for_lookup(DOSAGES, 0.002) == kept.of(DOSAGES)
+    assert (again.alarms, caplog.text) == (0, "")
+
+
+def test_an_alarm_says_which_category_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
+    kept = Thresholds(DEFAULT, ALLOWED)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(60):
+            kept.verify(DOSAGES, 0.99, True, False)
+    assert "tenant acme, category dosages: by what was verified, more than 0.01 of its lookups" in caplog.text
+
+
+def test_a_tenant_with_very_many_categories_takes_no_others_record() -> None:
+    kept = Thresholds(DEFAULT, ALLOWED)
+    others = [Traffic(f"tenant {number}", "chat") for number in range(300)]
+    for one in others:
+        for _ in range(60):
+            kept.verify(one, 0.99, True, False)
+    tightened = [kept.of(one) for one in others]
+    assert min(tightened) > DEFAULT
+    for number in range(3 * RECORDS):
+        kept.look_up(Traffic("mallory", f"{number}"), True)
+    assert [kept.of(one) for one in others] == tightened
+    assert len(list(kept._records)) == RECORDS
+
+
+USES = st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 20)), max_size=200)
+
+
+@given(uses=USES)
+def test_who_has_no_more_than_an_even_share_of_the_records_loses_none(uses: list[tuple[str, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "RECORDS", 10)
+        kept, used = Records(), dict.fromkeys("abcde", frozenset[str]())
+        for tenant, category in uses:
+            traffic = Traffic(tenant, str(category))
+            record = kept.use(traffic, DEFAULT)
+            assert kept.get(traffic) is record
+            used[tenant] |= {traffic.category}
+        for tenant, categories in used.items():
+            if len(categories) <= 2:
+                assert set(kept.of(tenant)) == categories
+        distinct = sum(map(len, used.values()))
+        assert len(list(kept)) == min(10, distinct)
+
+
+def test_among_tenants_with_as_many_records_the_one_that_was_there_least_recently_loses_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records, "RECORDS", 2)
+    kept = Records()
+    for tenant in ("acme", "globex", "acme", "umbra"):
+        kept.use(Traffic(tenant), DEFAULT)
+    assert [traffic.tenant for traffic, _ in kept] == ["acme", "umbra"]
+
+
+def test_a_removed_tenant_is_forgotten_with_all_its_categories() -> None:
+    kept = Thresholds(DEFAULT, ALLOWED, "engine")
+    theirs = Traffic("globex", "dosages")
+    for traffic in (PLAIN, CHAT, DOSAGES, theirs):
+        for _ in range(60):
+            kept.verify(traffic, 0.99, True, False)
+    kept.forget("acme")
+    assert [kept.of(traffic) for traffic in (PLAIN, CHAT, DOSAGES)] == [DEFAULT] * 3
+    assert kept.of(theirs) > DEFAULT
+    assert [traffic for traffic, _ in kept.news()] == [theirs, Traffic("")]
+    assert (kept.by_category("acme"), set(kept.by_category("globex"))) == ({}, {"dosages"})
