@@ -20,7 +20,7 @@ async def get_stats(tenant: str, timeout_s: float, stub: Any) -> dict[str, Any]:
         field.name: None if field.name in unknown else getattr(reply, field.name) for field in fields
     }
     told["category_thresholds"] = [
-        {"category": each.category, "threshold": each.threshold, "verified": each.verified}
+        {"category": each.category, "threshold": each.threshold, "verified": each.verified, "drift": each.drift}
         for each in reply.category_thresholds
     ]
     return told
@@ -43,7 +43,7 @@ def show(found: Sequence[dict[str, Any]]) -> None:
         if each["wrong_share"] is not None:
             verdicts.add_row(each["address"], *_verdicts(each))
         for one in each["category_thresholds"]:
-            categories.add_row(each["address"], one["category"], str(one["verified"]), _threshold(one["threshold"]))
+            categories.add_row(each["address"], one["category"], str(one["verified"]), _threshold(one))
     console = Console(highlight=False)
     console.print(table)
     for further in (verdicts, categories):
@@ -54,8 +54,10 @@ def show(found: Sequence[dict[str, Any]]) -> None:
 def _verdicts(each: dict[str, Any]) -> tuple[str, str, str]:
     """What is known of wrong hits: samples, their share with its bounds, and the threshold that came of it."""
     share, low, high = (each[name] for name in ("wrong_share", "wrong_share_lower", "wrong_share_upper"))
-    return str(each["verified"]), f"{share:.2%} ({low:.2%} to {high:.2%})", _threshold(each["threshold"])
+    return str(each["verified"]), f"{share:.2%} ({low:.2%} to {high:.2%})", _threshold(each)
 
 
-def _threshold(threshold: float) -> str:
-    return f"{threshold:.3f}" if threshold < 1 else "off"
+def _threshold(each: dict[str, Any]) -> str:
+    """The threshold in force, and what of the traffic is not as it was when it was found."""
+    threshold = f"{each['threshold']:.3f}" if each["threshold"] < 1 else "off"
+    return f"{threshold}, drifting: {each['drift']}" if each["drift"] else threshold

@@ -60,6 +60,7 @@ class _Counts(Collector):
             thresholds.alarms,
         )
         yield GaugeMetricFamily("hedgerow_cache_verified", "Samples judged that count.", measured.samples)
+        yield GaugeMetricFamily("hedgerow_cache_drifting", "Thresholds whose traffic has changed.", thresholds.drifting)
         shares = GaugeMetricFamily("hedgerow_cache_wrong_share", "Wrong hits of all lookups.", labels=["bound"])
         if measured.samples:
             for bound in ("lower", "estimate", "upper"):

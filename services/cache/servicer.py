@@ -123,9 +123,12 @@ class CacheServicer:
             verified_wrong=measured.wrong,
             threshold_alarms=thresholds.alarms,
             threshold=thresholds.of(Traffic(request.tenant)),
+            drift=thresholds.drift(request.tenant),
         )
         for category, record in sorted(thresholds.by_category(request.tenant).items()):
-            told.category_thresholds.add(category=category, threshold=record.threshold, verified=record.count)
+            told.category_thresholds.add(
+                category=category, threshold=record.threshold, verified=record.count, drift=record.drift
+            )
         if measured.samples:
             told.wrong_share, told.wrong_share_lower = measured.estimate, measured.lower
             told.wrong_share_upper = measured.upper

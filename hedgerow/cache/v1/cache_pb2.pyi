@@ -210,17 +210,19 @@ class GetStatsRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ...) -> None: ...
 
 class CategoryThreshold(_message.Message):
-    __slots__ = ("category", "threshold", "verified")
+    __slots__ = ("category", "threshold", "verified", "drift")
     CATEGORY_FIELD_NUMBER: _ClassVar[int]
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    DRIFT_FIELD_NUMBER: _ClassVar[int]
     category: str
     threshold: float
     verified: int
-    def __init__(self, category: _Optional[str] = ..., threshold: _Optional[float] = ..., verified: _Optional[int] = ...) -> None: ...
+    drift: str
+    def __init__(self, category: _Optional[str] = ..., threshold: _Optional[float] = ..., verified: _Optional[int] = ..., drift: _Optional[str] = ...) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses", "local_only", "tightened", "verified", "verified_wrong", "wrong_share", "wrong_share_lower", "wrong_share_upper", "threshold_alarms", "threshold", "category_thresholds")
+    __slots__ = ("lookups", "exact_hits", "semantic_hits", "misses", "refused", "stores", "evictions", "expirations", "entries", "bytes", "embedding_hits", "embedding_misses", "local_only", "tightened", "verified", "verified_wrong", "wrong_share", "wrong_share_lower", "wrong_share_upper", "threshold_alarms", "threshold", "category_thresholds", "drift")
     LOOKUPS_FIELD_NUMBER: _ClassVar[int]
     EXACT_HITS_FIELD_NUMBER: _ClassVar[int]
     SEMANTIC_HITS_FIELD_NUMBER: _ClassVar[int]
@@ -243,6 +245,7 @@ class GetStatsResponse(_message.Message):
     THRESHOLD_ALARMS_FIELD_NUMBER: _ClassVar[int]
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     CATEGORY_THRESHOLDS_FIELD_NUMBER: _ClassVar[int]
+    DRIFT_FIELD_NUMBER: _ClassVar[int]
     lookups: int
     exact_hits: int
     semantic_hits: int
@@ -265,4 +268,5 @@ class GetStatsResponse(_message.Message):
     threshold_alarms: int
     threshold: float
     category_thresholds: _containers.RepeatedCompositeFieldContainer[CategoryThreshold]
-    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ..., local_only: _Optional[int] = ..., tightened: _Optional[int] = ..., verified: _Optional[int] = ..., verified_wrong: _Optional[int] = ..., wrong_share: _Optional[float] = ..., wrong_share_lower: _Optional[float] = ..., wrong_share_upper: _Optional[float] = ..., threshold_alarms: _Optional[int] = ..., threshold: _Optional[float] = ..., category_thresholds: _Optional[_Iterable[_Union[CategoryThreshold, _Mapping]]] = ...) -> None: ...
+    drift: str
+    def __init__(self, lookups: _Optional[int] = ..., exact_hits: _Optional[int] = ..., semantic_hits: _Optional[int] = ..., misses: _Optional[int] = ..., refused: _Optional[int] = ..., stores: _Optional[int] = ..., evictions: _Optional[int] = ..., expirations: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., embedding_hits: _Optional[int] = ..., embedding_misses: _Optional[int] = ..., local_only: _Optional[int] = ..., tightened: _Optional[int] = ..., verified: _Optional[int] = ..., verified_wrong: _Optional[int] = ..., wrong_share: _Optional[float] = ..., wrong_share_lower: _Optional[float] = ..., wrong_share_upper: _Optional[float] = ..., threshold_alarms: _Optional[int] = ..., threshold: _Optional[float] = ..., category_thresholds: _Optional[_Iterable[_Union[CategoryThreshold, _Mapping]]] = ..., drift: _Optional[str] = ...) -> None: ...

@@ -16,7 +16,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from services.cache.verdict import penalties
+from services.cache.verdict import drift, penalties
 from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.penalties import REFUSES, Array, Penalties
 from services.cache.verdict.tightening import NEVER
@@ -32,6 +32,7 @@ _GIVEN, _WRONG, _HALF, _DOUBTS, _LEVEL = 0, 1, 2, 3, 3 + len(DOUBTS)
 _ALL_DOUBTS = (1 << len(DOUBTS)) - 1
 _COLUMNS = 9
 _MANY_LOOKUPS = 100  # are news by themselves
+_LEVELS = np.array([0.0, *GRID])  # the least score of each
 Row = tuple[bytes, float, float, float, float, float, bool, bool, float]  # as it is kept: see `Record.row`
 
 
@@ -87,6 +88,7 @@ class Record:
     max_wrong: float = 1.0
     learnt: list[Penalties] = field(default_factory=lambda: [REFUSES, REFUSES])  # for each half; not kept: samples are
     learnt_of: int = 0  # samples, the last time
+    drift: str = ""  # what `changed` said when it was last asked; not kept
     _all: Counts = field(default_factory=Counts)
     _news: Counts = field(default_factory=Counts)  # of them, what came since `take`
     _wrong: list[int] = field(default_factory=lambda: [0] * (len(GRID) + 1))  # by the level that doubts leave
@@ -145,9 +147,14 @@ class Record:
         """Cosines, doubts and whether it was right, of the samples of a half: what `penalties.fitted` takes."""
         samples = np.array(self._all.samples, np.int64)
         samples = samples[(samples >> _HALF & 1) == of]
-        cosines = np.array([0.0, *GRID])[samples >> _LEVEL]
+        cosines = _LEVELS[samples >> _LEVEL]
         doubts = (samples[:, None] >> (_DOUBTS + np.arange(len(DOUBTS)))) & 1
         return cosines, doubts.astype(float), (1.0 - (samples >> _WRONG & 1)).astype(float)
+
+    def changed(self) -> str:
+        """What differs between the newer half of the samples and the older one, for people; mostly nothing."""
+        samples = np.array(self._all.samples, np.int64)
+        return drift.drifted(_LEVELS[samples >> _LEVEL], (samples >> _WRONG & 1).astype(bool), self.threshold)
 
     def learn(self, learnt: list[Penalties]) -> None:
         self.learnt = learnt

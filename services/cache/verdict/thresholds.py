@@ -44,6 +44,7 @@ from services.cache.verdict.traffic import EVERYONE, Traffic
 
 _LEAST = 100  # samples, before a threshold is certified
 _TOLD = 0.005  # by how much tighter it becomes at once, to be told of again
+_WATCHED = 50  # samples from one look for drift to the next
 _log = logging.getLogger(__name__)
 
 
@@ -112,6 +113,18 @@ class Thresholds:
         for each in (record, self._everyone):
             each.verify(key, score, doubts, accepted, right)
         self._decide(traffic, record)
+        if record.count % _WATCHED == 0:
+            self._watch(traffic, record)
+
+    @property
+    def drifting(self) -> int:
+        """How many records' newer verdicts are unlike the older ones."""
+        return sum(bool(record.drift) for _, record in self._records)
+
+    def drift(self, tenant: str) -> str:
+        """What has changed in a tenant's questions of no category, for people; mostly nothing."""
+        record = self._records.get(Traffic(tenant))
+        return record.drift if record else ""
 
     def due(self, traffic: Traffic) -> Record | None:
         """The record of whose verdicts something is to be learnt now."""
@@ -188,6 +201,12 @@ class Thresholds:
             self.alarms += not alarmed
             text = "tenant %s: by what was verified, more than %g of its lookups may be wrong hits at %g; it has %g now"
             _log.warning(text, traffic.name, max_wrong, default, record.threshold)
+
+    def _watch(self, traffic: Traffic, record: Record) -> None:
+        before, record.drift = record.drift, record.changed()
+        if record.drift and not before:
+            text = "tenant %s: the newer half of %d verdicts is unlike the older one: %s; its threshold may not hold"
+            _log.warning(text, traffic.name, record.count, record.drift)
 
     def _decided(self, record: Record, max_wrong: float) -> tuple[float, bool, bool]:
         """The threshold by what was verified, whether it is certified, and whether the default is known to be beyond

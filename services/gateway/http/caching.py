@@ -22,6 +22,8 @@ from services.runtime.errors import InvalidInput
 _MOST_TEXTS = 256  # the contract's
 _BYTES_PER_TOKEN = 4  # in English; the cache does not count
 _ANY = ("auto", "default")
+_STATS = cache_pb2.GetStatsResponse.DESCRIPTOR.fields
+_COUNTS = [field.name for field in _STATS if field.type == field.TYPE_INT64]  # which protobuf's JSON has as texts
 
 
 class Caching:
@@ -56,8 +58,7 @@ class Caching:
         async with self._aside.admitted(exchange) as admitted:
             counts = await cache.stats(admitted.tenant, admitted.timeout_s, admitted.metadata)
             told = MessageToDict(counts, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-            numbers = {name: int(each) if isinstance(each, str) else each for name, each in told.items()}
-            await exchange.reply.whole(200, compact(numbers))
+            await exchange.reply.whole(200, compact(told | {name: int(told[name]) for name in _COUNTS}))
 
     async def remove(self, exchange: Exchange) -> None:
         """One entry, or all of the tenant's."""

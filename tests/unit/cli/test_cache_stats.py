@@ -23,14 +23,16 @@ async def test_a_tenants_categories_are_shown_with_their_thresholds(capsys: pyte
     reply = cache_pb2.GetStatsResponse(threshold=0.87, wrong_share=0.002, wrong_share_lower=0, wrong_share_upper=0.01)
     reply.category_thresholds.add(category="chat", threshold=0.75, verified=600)
     reply.category_thresholds.add(category="dosages", threshold=2, verified=140)
+    reply.category_thresholds.add(category="prices", threshold=0.9, verified=400, drift="scores")
     service = ScriptedCacheService(reply)
     found = await get_stats("acme", 1, service)
     assert service.asked == "acme"
-    assert found["category_thresholds"][0] == {"category": "chat", "threshold": 0.75, "verified": 600}
+    assert found["category_thresholds"][0] == {"category": "chat", "threshold": 0.75, "verified": 600, "drift": ""}
     show([{"address": "one:1", **found}])
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["one:1", "chat", "600", "0.750"] in shown
     assert ["one:1", "dosages", "140", "off"] in shown
+    assert ["one:1", "prices", "400", "0.900,", "drifting:", "scores"] in shown
 
 
 async def test_without_categories_and_verdicts_only_the_counts_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,80 @@
+"""When verified traffic is said to have changed, on samples that are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from services.cache.verdict import drift
+from services.cache.verdict.drift import SCORES, WRONG, drifted
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.traffic import Traffic
+
+AT = 0.93
+
+
+def samples(
+    rng: np.random.Generator, count: int, mean: float = 0.85, wrong: float = 0.1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores as verified ones lie, on the grid of thresholds, and which are wrong."""
+    scores = np.clip(rng.normal(mean, 0.06, count), 0.75, 1.0).round(3)
+    return scores, rng.random(count) < wrong
+
+
+def joined(older: tuple[np.ndarray, np.ndarray], newer: tuple[np.ndarray, np.ndarray]) -> str:
+    return drifted(np.concatenate([older[0], newer[0]]), np.concatenate([older[1], newer[1]]), AT)
+
+
+def test_traffic_that_stays_as_it_is_is_not_said_to_have_changed() -> None:
+    rng = np.random.default_rng(1)
+    said = [joined(samples(rng, count), samples(rng, count)) for count in (100, 400, 2_500) for _ in range(300)]
+    assert said == [""] * len(said)
+
+
+@pytest.mark.parametrize("count", [500, 2_500])
+def test_questions_that_are_nearer_or_farther_than_before_are_a_change(count: int) -> None:
+    rng = np.random.default_rng(2)
+    for mean in (0.82, 0.88):
+        assert joined(samples(rng, count), samples(rng, count, mean)) == SCORES
+
+
+def test_near_the_threshold_more_that_are_wrong_are_a_change_and_elsewhere_they_are_none() -> None:
+    rng = np.random.default_rng(3)
+    before, after = samples(rng, 1_500), samples(rng, 1_500)
+    gray = np.abs(after[0] - AT) <= drift.GRAY
+    assert joined(before, (after[0], np.where(gray, rng.random(1_500) < 0.4, after[1]))) == WRONG
+    assert joined(before, (after[0], np.where(gray, after[1], True))) == ""
+
+
+def test_few_samples_say_nothing() -> None:
+    rng = np.random.default_rng(4)
+    assert joined(samples(rng, 99), samples(rng, 99, 0.95)) == ""
+    assert drifted(np.empty(0), np.empty(0, bool), AT) == ""
+
+
+def test_all_alike_is_no_change() -> None:
+    scores, wrong = np.full(1_000, 0.9), np.zeros(1_000, bool)
+    assert drifted(scores, wrong, AT) == ""
+    assert drifted(scores, ~wrong, AT) == ""
+
+
+def test_who_has_changed_is_told_once_and_nobody_else_has(caplog: pytest.LogCaptureFixture) -> None:
+    rng, thresholds = np.random.default_rng(5), Thresholds(AT, 0.01)
+    moved, same, category = Traffic("moved"), Traffic("same"), Traffic("same", "prices")
+
+    def verified(traffic: Traffic, mean: float, count: int = 400) -> None:
+        for score, wrong in zip(*samples(rng, count, mean, 0.001), strict=True):
+            thresholds.look_up(traffic, True)
+            thresholds.verify(traffic, float(score), bool(score >= AT), not wrong)
+
+    for traffic in (moved, same, category):
+        verified(traffic, 0.85)
+    verified(same, 0.85)
+    assert (thresholds.drifting, thresholds.drift("moved"), thresholds.drift("nobody")) == (0, "", "")
+    verified(moved, 0.9)
+    verified(category, 0.9)
+    assert (thresholds.drift("moved"), thresholds.drift("same"), thresholds.drifting) == (SCORES, "", 2)
+    warned = [record.getMessage() for record in caplog.records if "unlike" in record.message]
+    assert [line.partition(": ")[0] for line in warned] == ["tenant moved", "tenant same, category prices"]
+    verified(moved, 0.9, 5_000)
+    assert thresholds.drift("moved") == ""
