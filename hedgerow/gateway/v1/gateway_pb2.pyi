@@ -134,7 +134,7 @@ class Audio(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard", "repair")
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard", "repair", "sentence_ends")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -162,6 +162,7 @@ class GenerateRequest(_message.Message):
     TOOL_LIMITS_FIELD_NUMBER: _ClassVar[int]
     GUARD_FIELD_NUMBER: _ClassVar[int]
     REPAIR_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_ENDS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     audio: Audio
@@ -189,7 +190,8 @@ class GenerateRequest(_message.Message):
     tool_limits: ToolLimits
     guard: GuardPolicy
     repair: bool
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ..., repair: _Optional[bool] = ...) -> None: ...
+    sentence_ends: bool
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ..., repair: _Optional[bool] = ..., sentence_ends: _Optional[bool] = ...) -> None: ...
 
 class MeshTool(_message.Message):
     __slots__ = ("name", "source", "arguments", "offered")
@@ -344,14 +346,16 @@ class Stage(_message.Message):
     def __init__(self, name: _Optional[str] = ..., budget_ms: _Optional[float] = ..., spent_ms: _Optional[float] = ..., started_ms: _Optional[float] = ..., outcome: _Optional[_Union[StageOutcome, str]] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class TextDelta(_message.Message):
-    __slots__ = ("text", "tokens", "logprobs")
+    __slots__ = ("text", "tokens", "logprobs", "sentence_end")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_END_FIELD_NUMBER: _ClassVar[int]
     text: str
     tokens: int
     logprobs: _containers.RepeatedCompositeFieldContainer[_chat_pb2.TokenLogprob]
-    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ...) -> None: ...
+    sentence_end: int
+    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., sentence_end: _Optional[int] = ...) -> None: ...
 
 class ReasoningDelta(_message.Message):
     __slots__ = ("text", "tokens")

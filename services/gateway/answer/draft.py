@@ -123,7 +123,8 @@ class Draft:
 
     def __post_init__(self) -> None:
         self.checks = checks_for(self.tenant.guard, self.question.request)
-        self.voice = Voice(self.ledger, self.outbox, self.checks)
+        wanted = self.question.request.sentence_ends
+        self.voice = Voice(self.ledger, self.outbox, self.checks, sentence_ends=wanted)
 
     def flush(self) -> pb.GenerateResponse:
         """What is in the outbox, as a message. Each costs gateway and client about 0.1 ms, as much as all of the code

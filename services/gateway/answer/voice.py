@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from hedgerow._sentences import SentenceSplitter
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.ledger import Ledger
@@ -17,12 +18,16 @@ from services.runtime.security.private_data import Names
 
 
 class Voice:
-    """Writes into the ledger and the outbox. Where nothing is looked for, what comes leaves as it is."""
+    """Writes into the ledger and the outbox. Where nothing is looked for, what comes leaves as it is.
 
-    __slots__ = ("_ledger", "_next", "_outbox", "_screened", "_text", "_thought", "replacing")
+    `sentence_ends`: the client wants to know them.
+    """
 
-    def __init__(self, ledger: Ledger, outbox: list[pb.Event], checks: Checks | None):
+    __slots__ = ("_ledger", "_next", "_outbox", "_screened", "_sentences", "_text", "_thought", "replacing")
+
+    def __init__(self, ledger: Ledger, outbox: list[pb.Event], checks: Checks | None, *, sentence_ends: bool = False):
         self._ledger, self._outbox = ledger, outbox
+        self._sentences = SentenceSplitter() if sentence_ends else None
         self.replacing = ""  # the stage whose first text is to replace what has been said
         self._text = self._thought = self._screened = None
         self._next: Screened | None = None  # for the text that will replace what has been said
@@ -85,8 +90,14 @@ class Voice:
         if self.replacing:
             patch, self.replacing = pb.Patch(stage=self.replacing, text=piece.text, replaces=True), ""
             self._outbox.append(pb.Event(patch=patch))
+            if self._sentences:
+                self._sentences = SentenceSplitter()
+                self._sentences.feed(piece.text)
             return
         delta = pb.TextDelta(text=piece.text, tokens=piece.tokens, logprobs=piece.logprobs)
+        if self._sentences:
+            self._sentences.feed(piece.text)
+            delta.sentence_end = self._sentences.settled
         self._outbox.append(pb.Event(delta=delta))
 
     def _write_thought(self, piece: Piece | None) -> None:
