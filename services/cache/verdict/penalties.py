@@ -43,8 +43,8 @@ def fitted(cosines: Array, doubts: Array, right: Array) -> Penalties:
 
 
 def left(cosine: float, cost: float) -> float:
-    """What a doubt, or several, leave of a cosine; 0 at the least."""
-    return max(0.0, math.tanh(math.atanh(min(cosine, _SHARPEST)) - cost))
+    """What a doubt, or several, leave of a cosine; 0 at the least, and never more than it was, be it by rounding."""
+    return min(cosine, max(0.0, math.tanh(math.atanh(min(cosine, _SHARPEST)) - cost)))
 
 
 def _newton(table: Array, right: Array) -> Array:

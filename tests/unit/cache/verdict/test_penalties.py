@@ -107,6 +107,11 @@ def test_whatever_was_judged_a_doubt_never_speaks_for_a_pair(
     assert all(0 <= penalties.left(cosine, sum(learnt)) <= max(cosine, 0.75) for cosine in cosines)
 
 
+def test_a_doubt_that_costs_nothing_leaves_no_more_than_there_was() -> None:
+    steps = np.linspace(0.75, 1, 10_001)
+    assert all(penalties.left(cosine, 0.0) <= cosine for cosine in steps)
+
+
 async def test_what_is_asked_in_other_words_is_found_where_its_doubts_tell_nothing() -> None:
     domain = Domain("other words", costs=0.0)
     await domain.report(50)
