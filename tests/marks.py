@@ -27,6 +27,7 @@ _FOLDERS = ("integration", "fault", "contract", "unit", "containers")  # those w
 _LANES = {
     "measuring beside": (
         *("failing_backend", "hostile_requests", "no_oracle", "silent_backend", "tenants", "through_the_mesh"),
+        "without_credential",
     ),
 }
 _LANE_OF = {f"tests/fault/test_{what}.py": lane for lane, files in _LANES.items() for what in files}
