@@ -84,19 +84,19 @@ class Voice:
         if not piece.text:  # an answer that ends here has cost its tokens all the same
             self._ledger.written.tokens += piece.tokens
             return
+        if self._sentences:
+            if self.replacing:
+                self._sentences = SentenceSplitter()
+            self._sentences.feed(piece.text)
         if self.replacing:
             self._ledger.written.restart()
         self._ledger.written.add_text(piece.text, piece.tokens, piece.logprobs)
         if self.replacing:
             patch, self.replacing = pb.Patch(stage=self.replacing, text=piece.text, replaces=True), ""
             self._outbox.append(pb.Event(patch=patch))
-            if self._sentences:
-                self._sentences = SentenceSplitter()
-                self._sentences.feed(piece.text)
             return
         delta = pb.TextDelta(text=piece.text, tokens=piece.tokens, logprobs=piece.logprobs)
         if self._sentences:
-            self._sentences.feed(piece.text)
             delta.sentence_end = self._sentences.settled
         self._outbox.append(pb.Event(delta=delta))
 
