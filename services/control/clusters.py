@@ -24,6 +24,10 @@ _TUNING = dict(CHANNEL_OPTIONS)  # Envoy's connections notice a dead peer as soo
 _RING = 1_024, 4_096  # least and largest size; gRPC caps rings at 4,096
 _PANIC = 1  # percent: with nobody left that is healthy and not ejected, one that may work is better than none
 _FAILED_PERCENT = 85  # of an endpoint's calls in an interval, where failures in a row are not counted (gRPC)
+# Of Envoy's on one connection; for more it opens another. Until a gateway has said how many it takes, Envoy would open
+# any number, and a gateway resets those that are too many, again and again, without a word that it refused them. Fewer
+# than this are not recommended to anybody (RFC 9113, 6.5.2).
+_STREAMS = 100
 _Cluster = cluster_pb2.Cluster
 _POLICIES = {"round_robin": _Cluster.ROUND_ROBIN, "least_request": _Cluster.LEAST_REQUEST}
 
@@ -147,7 +151,9 @@ def _outliers_of_envoy(outliers: Outliers) -> outlier_detection_pb2.OutlierDetec
 
 def _http2() -> http_protocol_options_pb2.HttpProtocolOptions:
     options = http_protocol_options_pb2.HttpProtocolOptions()
-    keepalive = options.explicit_http_config.http2_protocol_options.connection_keepalive
+    http2 = options.explicit_http_config.http2_protocol_options
+    http2.max_concurrent_streams.value = _STREAMS
+    keepalive = http2.connection_keepalive
     keepalive.interval.FromMilliseconds(_TUNING["grpc.keepalive_time_ms"])
     keepalive.timeout.FromMilliseconds(_TUNING["grpc.keepalive_timeout_ms"])
     return options

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 
 from bench import overload
@@ -18,9 +20,11 @@ from bench.load import Outcome as Came
 from tests.fault.asking import Asker, Outcome, asking, p99_ms
 from tests.fault.flood import flooding
 from tests.fault.mesh import Mesh, Processes
+from tests.fault.replicated import address, start_envoy, write_topology
 from tests.fault.report import Report, Row
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+_CROWD = 50  # calls on a connection
 _LISTEN_S = 3.0  # how long a healthy caller is listened to
 
 
@@ -56,6 +60,25 @@ async def test_silent_connections_leave_a_healthy_caller_alone(mesh: Mesh, repor
     with report.case(17, "1,000 silent connections") as row:
         async with _silent(mesh.gateway.spec.address, 1_000):
             await _compare(mesh.caller, before, row)
+
+
+async def test_a_crowd_that_comes_before_a_gateway_has_said_how_many_it_takes_hears_from_it(
+    starter: Processes, tmp_path: Path
+):
+    """Each is answered, or refused by the gateway in its own words: none is reset, which says nothing."""
+    gateway = await starter.gateway((await starter.start("simulated_llm")).spec.address)
+    control, edge, topology = address(), address(), tmp_path / "topology.yaml"
+    write_topology(topology, edge, {"gateway": [gateway.spec.address]})
+    await starter.start("control", control, topology=str(topology))
+    await start_envoy(starter, tmp_path, control, edge)
+    async with AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(asking(edge)) for _ in range(8)]
+        gateway.signal(signal.SIGSTOP)  # what Envoy opens meanwhile, it opens without the gateway's settings
+        asked = [asyncio.create_task(each.ask("Who is there?", budget_ms=20_000)) for each in callers * _CROWD]
+        await asyncio.sleep(0.5)
+        gateway.signal(signal.SIGCONT)
+        outcomes = await asyncio.gather(*asked)
+    assert {each.code for each in outcomes} <= {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}, outcomes
 
 
 @pytest.mark.timeout(240)

@@ -62,7 +62,12 @@ class ServiceSettings(BaseSettings):
         description="Serve plain text beyond loopback: for a network that encrypts by itself.",
     )
     max_message_bytes: int = Field(MAX_MESSAGE_BYTES, ge=1024, description="Largest message taken, in bytes.")
-    max_concurrent_streams: int = Field(256, ge=1, description="Calls in flight per connection; more of them wait.")
+    max_concurrent_streams: int = Field(
+        256,
+        ge=1,
+        description="Calls in flight per connection; more of them wait. Envoy begins up to 100 on a new connection, "
+        "before it is told.",
+    )
 
     first_message_ms: int = Field(
         0,

@@ -205,7 +205,9 @@ def test_envoy_is_told_to_speak_http2_to_ping_to_weigh_localities_and_to_panic_w
     options = HttpProtocolOptions()
     (packed,) = made.typed_extension_protocol_options.values()
     assert packed.Unpack(options)
-    keepalive = options.explicit_http_config.http2_protocol_options.connection_keepalive
+    http2 = options.explicit_http_config.http2_protocol_options
+    assert http2.max_concurrent_streams.value == 100
+    keepalive = http2.connection_keepalive
     assert (keepalive.interval.ToMilliseconds(), keepalive.timeout.ToMilliseconds()) == (700, 900)
     assert made.common_lb_config.HasField("locality_weighted_lb_config")
     assert made.common_lb_config.healthy_panic_threshold.value == 1
