@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from pathlib import Path
 
@@ -59,6 +60,13 @@ def test_calls_are_extra_beyond_one_for_each_answer_that_had_to_be_generated() -
     assert record.hit_rate == 0.4
 
 
+@pytest.fixture(scope="module")
+def fonts() -> None:
+    """Known: the first to import Matplotlib on a machine asks a process for them."""
+    importlib.import_module("matplotlib.font_manager")
+
+
+@pytest.mark.usefixtures("fonts")
 def test_the_pictures_are_small(tmp_path: Path) -> None:
     rng = random.Random(1)
     samples = [a_sample(ARTICLES.first.draw_ms(rng) / 1000, at_s=number / 100) for number in range(5_000)]
