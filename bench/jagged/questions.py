@@ -32,7 +32,7 @@ def ask_around(rate: float, seconds: float, repeat_share: float, seed: int) -> l
     questions: list[Question] = []
     for at_s in poisson(rate, seconds, rng):
         again = rng.random() < repeat_share and bool(recent)
-        text = rng.choice(recent) if again else f"What does order {len(questions)} hold, and where is it now?"
+        text = rng.choice(recent) if again else f"What does page {len(questions)} say, and what follows?"
         if not again:
             recent.append(text)
         questions.append(Question(at_s, text, again))
