@@ -81,10 +81,14 @@ async def _start(cluster: Cluster, progress: Progress) -> dict[str, str]:
     return {"static": static.spec.address, "xds": by_xds.spec.address, "envoy": edge}
 
 
+def question(number: int) -> str:
+    """One that the cache is asked for."""
+    return f"What is the capital of the country that comes as number {number} in the list, and how large is it?"
+
+
 async def _ask(call: Any, number: int) -> float:
-    question = f"What is the capital of the country that comes as number {number} in the list, and what time is it?"
     request = gateway_pb2.GenerateRequest(
-        messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=f"{question} {time.time_ns()}")],
+        messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, content=f"{question(number)} {time.time_ns()}")],
         sampling=chat_pb2.Sampling(max_tokens=TOKENS),
         cache=gateway_pb2.CachePolicy(min_similarity=1),
         budget_ms=20_000,

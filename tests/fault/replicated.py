@@ -122,6 +122,7 @@ def write_topology(
         }
         for name, given in endpoints.items()
     }
+    file.parent.mkdir(exist_ok=True)
     unfinished = file.with_suffix(".new")
     unfinished.write_text(
         yaml.safe_dump({"services": services, "edge": {"address": edge, "allow_anonymous": not closed}, **more})
@@ -137,6 +138,15 @@ async def start_envoy(starter: Processes, folder: Path, control: str, edge: str)
     process = starter.run(ServiceSpec("envoy", "", edge, command=tuple(envoy.command(written)), folder=written.parent))
     await process.wait_serving()
     return process
+
+
+async def start_edge(starter: Processes, folder: Path, gateway: ServiceProcess, closed: bool = False) -> str:
+    """An Envoy before one gateway, with a control plane of its own; where callers come in. `folder` is theirs."""
+    control, edge, topology = address(), address(), folder / "topology.yaml"
+    write_topology(topology, edge, {"gateway": [gateway.spec.address]}, closed)
+    await starter.start("control", control, topology=str(topology))
+    await start_envoy(starter, folder, control, edge)
+    return edge
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from bench.load import Outcome as Came
 from tests.fault.asking import Asker, Outcome, asking, p99_ms
 from tests.fault.flood import flooding
 from tests.fault.mesh import Mesh, Processes
-from tests.fault.replicated import address, start_envoy, write_topology
+from tests.fault.replicated import start_edge
 from tests.fault.report import Report, Row
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -67,10 +67,7 @@ async def test_a_crowd_that_comes_before_a_gateway_has_said_how_many_it_takes_he
 ):
     """Each is answered, or refused by the gateway in its own words: none is reset, which says nothing."""
     gateway = await starter.gateway((await starter.start("simulated_llm")).spec.address)
-    control, edge, topology = address(), address(), tmp_path / "topology.yaml"
-    write_topology(topology, edge, {"gateway": [gateway.spec.address]})
-    await starter.start("control", control, topology=str(topology))
-    await start_envoy(starter, tmp_path, control, edge)
+    edge = await start_edge(starter, tmp_path / "edge", gateway)
     async with AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(asking(edge)) for _ in range(8)]
         gateway.signal(signal.SIGSTOP)  # what Envoy opens meanwhile, it opens without the gateway's settings

@@ -16,7 +16,7 @@ from launcher.processes import ServiceProcess, check_health
 from tests.fault.asking import Asker, Outcome, asking, p99_ms
 from tests.fault.faulty_llm import faulty_llm
 from tests.fault.mesh import processes
-from tests.fault.replicated import address, start_envoy, write_topology
+from tests.fault.replicated import start_edge
 from tests.fault.report import Report
 from tests.fault.strangers import strangers
 from tests.keys import digest
@@ -49,14 +49,8 @@ async def doors(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Doors
     folder = tmp_path_factory.mktemp("doors")
     async with processes(folder) as starter, faulty_llm() as llm:
         gateway = await starter.gateway(llm.address, tenants=_TENANTS)
-        edges = {}
-        for closed in (True, False):
-            (own := folder / str(closed)).mkdir()
-            control, edges[closed] = address(), address()
-            write_topology(own / "topology.yaml", edges[closed], {"gateway": [gateway.spec.address]}, closed)
-            await starter.start("control", control, topology=str(own / "topology.yaml"))
-            await start_envoy(starter, own, control, edges[closed])
-        yield Doors(edges[True], edges[False], gateway)
+        closed = await start_edge(starter, folder / "closed", gateway, closed=True)
+        yield Doors(closed, await start_edge(starter, folder / "open", gateway), gateway)
 
 
 @_kinds

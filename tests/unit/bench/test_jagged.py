@@ -14,7 +14,6 @@ from bench.jagged.questions import arrivals, ask_around, to_gateway, to_llm
 from bench.jagged.summary import Record
 from bench.jagged.tally import Tally
 from bench.load import Outcome, Sample
-from services.gateway.hits import kinds
 
 
 def a_sample(total_s: float = 0.2, outcome: Outcome = Outcome.OK, at_s: float = 0, **more: bool) -> Sample:
@@ -49,10 +48,6 @@ def test_a_call_that_timed_out_counts_with_its_time() -> None:
     assert summary["timeout_rate"] == 0.02
     assert summary["success_rate"] == 0.98
     assert summary["total_ms"] == {"p50": 200, "p95": 200, "p99": 8_000, "p999": 8_000}
-
-
-def test_a_cache_may_answer_what_is_asked_again() -> None:
-    assert not any(kinds.kinds([question.text]) for question in ask_around(50, 10, 0.4, seed=1))
 
 
 def test_calls_are_extra_beyond_one_for_each_answer_that_had_to_be_generated() -> None:

@@ -1,0 +1,13 @@
+"""Benches that count on the cache ask what it may answer: a question of a kind is neither looked up nor stored."""
+
+from __future__ import annotations
+
+from bench.jagged.questions import ask_around
+from bench.mesh import paths
+from services.gateway.hits import kinds
+
+
+def test_no_question_is_of_a_kind() -> None:
+    asked = [each.text for each in ask_around(50, 10, 0.4, seed=1)]
+    asked += [paths.question(number) for number in range(10)]
+    assert [text for text in asked if kinds.kinds([text])] == []
