@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from hedgerow.chat.v1 import chat_pb2
@@ -17,7 +18,7 @@ Recording = Literal["", "context", "question"]
 _BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
     """What `validation.validate` proves: the message is within its limits, and who it needs is there."""
 
@@ -39,7 +40,7 @@ class Question:
         nor what they said."""
         return self.unshared is None
 
-    @property
+    @cached_property
     def unshared(self) -> Bypassed | None:
         """Why its answer may not be another's."""
         request = self.request
