@@ -1,0 +1,71 @@
+"""Answers whose time is over, on replicas that share a real Redis: given while another is made, to who says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.cache.answers import Verdict
+from services.runtime.deadline import Deadline
+from tests.integration.replicas import Replica, replica, up_to_date
+from tests.marks import starts
+from tests.redis import RedisProcess, redis_server
+from tests.unit.cache.conftest import identity
+
+_WITHIN_MS = 30_000  # less than an entry is kept after its time
+_QUESTION = identity("what is the capital of france")
+
+
+@pytest.fixture
+@starts("redis")
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    async with redis_server(tmp_path) as server:
+        yield server
+
+
+async def _found(cache: Replica, within_ms: int = _WITHIN_MS) -> tuple[Verdict, bytes, bool]:
+    """The verdict, the answer, and whether its time is over."""
+    found = await cache.answers.lookup(_QUESTION, 1, Deadline.never(), within_ms)
+    return found.verdict, found.entry.answer if found.entry else b"", found.expired_ms > 0
+
+
+async def _expired(cache: Replica) -> None:
+    """Keep an answer, and return when its time is over."""
+    await cache.keep(_QUESTION, b"Paris.", ttl_ms=50)
+    await asyncio.sleep(0.06)
+
+
+async def test_what_one_replica_stored_another_gives_after_its_time_until_there_is_a_new_one(redis: RedisProcess):
+    async with replica(redis.url) as a, replica(redis.url) as b:
+        await _expired(a)
+        await up_to_date(redis, a, b)
+        assert await _found(b) == (Verdict.EXACT, b"Paris.", True)
+        assert await _found(b, within_ms=0) == (Verdict.MISS, b"", False)
+        assert await _found(b, within_ms=1) == (Verdict.MISS, b"", False)
+        await b.keep(_QUESTION, b"Paris, still.")
+        await up_to_date(redis, a, b)
+        assert await _found(a) == await _found(b) == (Verdict.EXACT, b"Paris, still.", False)
+
+
+async def test_a_replica_that_begins_after_its_time_or_has_no_room_for_it_finds_it_in_redis(redis: RedisProcess):
+    async with replica(redis.url) as a, replica(redis.url, max_entries=1) as small:
+        await _expired(a)
+        await small.keep(identity("something else"), b"Yes.")
+        await up_to_date(redis, a, small)
+        assert _QUESTION.key not in small.holds()
+        assert await _found(small) == (Verdict.EXACT, b"Paris.", True)
+        async with replica(redis.url) as later:
+            assert await _found(later) == (Verdict.EXACT, b"Paris.", True)
+
+
+async def test_what_is_removed_is_not_given_after_its_time_either(redis: RedisProcess):
+    async with replica(redis.url) as a, replica(redis.url) as b:
+        await _expired(a)
+        await up_to_date(redis, a, b)
+        await b.remove(_QUESTION)
+        await up_to_date(redis, a, b)
+        for each in (a, b):
+            assert await _found(each) == (Verdict.MISS, b"", False)
