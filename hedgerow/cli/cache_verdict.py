@@ -94,7 +94,7 @@ def _refuse(input_is_bad: bool, said: str | None, as_json: bool) -> NoReturn:
     import json
 
     if as_json:
-        code, reason = ("INVALID_ARGUMENT", "BAD_PAIRS") if input_is_bad else ("INTERNAL", "TRAINING_FAILED")
+        code, reason = ("INVALID_ARGUMENT", "BAD_INPUT") if input_is_bad else ("INTERNAL", "TRAINING_FAILED")
         message = (said or "").strip().splitlines()[-1:] or ["it ended without a word"]
         print(json.dumps({"error": {"code": code, "reason": reason, "message": message[0]}}))
     raise typer.Exit(1)

@@ -123,8 +123,10 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
 async def test_an_answer_survives_its_gateway(replicas: Replicated, report: Report, full_size: bool, way: str):
     gateways = replicas.pairs["gateway"]
     both = "ipv4:" + ",".join(gateway.spec.address for gateway in gateways)
-    victim, words, streams = gateways[0], 40, (6 if full_size else 2) * _RATE
-    with report.case(39, f"SIGKILL of one of two gateways, {_RATE} streams a second by the SDK, {way}") as row:
+    # The gateway that is left has to have room for all of them, also on a busy machine: it refuses what is too much.
+    rate, seconds = (_RATE, 6) if full_size else (_RATE // 2, 4)
+    victim, words, streams = gateways[0], 40, seconds * rate
+    with report.case(39, f"SIGKILL of one of two gateways, {rate} streams a second by the SDK, {way}") as row:
         async with AsyncClient(replicas.edge if way == "through Envoy" else both) as client:
 
             async def ask(number: int) -> Answer:
