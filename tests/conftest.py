@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -13,16 +14,32 @@ from xdist.scheduler import LoadFileScheduling
 
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
 from tests import marks
+from tests.quiet import Turn
 
 # Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]
+_TURN = pytest.StashKey[Turn]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in marks.MARKS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    if worker := getattr(config, "workerinput", None):
+        config.stash[_TURN] = Turn(Path(gettempdir()) / f"hedgerow-turns-{worker['testrunuid']}")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if turn := config.stash.get(_TURN, None):
+        turn.end()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around the timeout, which is of a test and not of its turn
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    if (turn := item.config.stash.get(_TURN, None)) and marks.measures(item.nodeid):
+        turn.wait()
+    return (yield)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -22,8 +22,9 @@ MARKS = {
     "paused": "runs on a loop whose time moves only when nothing else is left to do; it serves no I/O and no threads",
 }
 _FOLDERS = ("integration", "fault", "contract", "unit", "containers")  # those whose tests take longest first
-# The fault tests that measure run last, when nothing else is left to do. They wait more than they work, so there are
-# two lanes of them: these files, and all others, which share a mesh. With three, beside a busy core, floods met.
+# The fault tests that measure run last, when nothing else is left to do (`quiet.py`). They wait more than they work, so
+# there are two lanes of them: these files, and all others, which share a mesh. With three, beside a busy core, floods
+# met.
 _LANES = {
     "measuring beside": (
         *("failing_backend", "hostile_requests", "no_oracle", "silent_backend", "tenants", "through_the_mesh"),
@@ -75,11 +76,16 @@ def mark(items: list[pytest.Item]) -> None:
                 item.add_marker(name)
 
 
+def measures(nodeid: str) -> bool:
+    """Whether it is a fault test that takes times, and wants the machine to itself."""
+    file = nodeid.partition("::")[0]
+    return file.startswith("tests/fault/") and file not in _COUNTING
+
+
 def together(nodeid: str) -> str:
     """Whose tests run in one worker, one after the other: those of a file, or of the files in `_TOGETHER`."""
     file = nodeid.partition("::")[0]
-    measures = file.startswith("tests/fault/") and file not in _COUNTING
-    return _LANE_OF.get(file, _MEASURING) if measures else _GROUPS.get(file, file)
+    return _LANE_OF.get(file, _MEASURING) if measures(nodeid) else _GROUPS.get(file, file)
 
 
 def order(items: list[pytest.Item]) -> None:

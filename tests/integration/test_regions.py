@@ -146,12 +146,13 @@ async def test_when_a_region_dies_the_other_takes_over_and_when_it_returns_so_do
 async def test_answers_that_a_region_was_writing_when_it_died_are_finished_by_the_other(regions: Regions):
     for _ in range(60):  # what goes on elsewhere is paid from the retries that requests have earned
         await _ask(regions, max_tokens=1)
-    asked = [regions.caller.start(f"Story {number}?", max_tokens=100, budget_ms=20_000) for number in range(8)]
+    words = 500  # of each, so that none is told before all have begun
+    asked = [regions.caller.start(f"Story {number}?", max_tokens=words, budget_ms=20_000) for number in range(8)]
     await asyncio.gather(*(stream.first_text() for stream in asked))
     regions.kill("west", "llm", "router")
     outcomes = await asyncio.gather(*(stream.end() for stream in asked))
     assert all(outcome.whole for outcome in outcomes), [outcome for outcome in outcomes if not outcome.whole]
-    assert {len(outcome.text.split()) for outcome in outcomes} == {100}
+    assert {len(outcome.text.split()) for outcome in outcomes} == {words}
     assert all("llm:resumed" in outcome.final.degraded for outcome in outcomes)
 
 
