@@ -12,7 +12,9 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 
+from launcher.parent_death_signal import killed_with_parent
 from tests.fault.asking import asking
 
 
@@ -30,7 +32,8 @@ async def flood(address: str) -> None:
 @asynccontextmanager
 async def abusing(module: str, *told: str) -> AsyncIterator[None]:
     """An abuser, a process of its own that says when it has begun, is at work inside."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, *told, stdout=asyncio.subprocess.PIPE)
+    program = killed_with_parent([sys.executable, "-m", module, *told])
+    process = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE, start_new_session=True)
     try:
         assert process.stdout is not None
         assert await asyncio.wait_for(process.stdout.readline(), 20)
@@ -46,6 +49,13 @@ def flooding(address: str) -> AbstractAsyncContextManager[None]:
     return abusing("tests.fault.flood", address)
 
 
-if __name__ == "__main__":
+def give_way() -> None:
+    """To every other process: where Linux shares cores by sessions, the nice value of a session counts (sched(7))."""
     os.nice(19)
+    if (session := Path("/proc/self/autogroup")).exists():
+        session.write_text("19")
+
+
+if __name__ == "__main__":
+    give_way()
     asyncio.run(flood(sys.argv[1]))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
 from contextlib import AbstractAsyncContextManager
 
@@ -22,7 +21,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, Event, PingAckReceived, StreamEnded, StreamReset
 
-from tests.fault.flood import abusing
+from tests.fault.flood import abusing, give_way
 
 _WATCH, _GENERATE = "/grpc.health.v1.Health/Watch", "/hedgerow.gateway.v1.GatewayService/Generate"
 _EMPTY = bytes(5)  # a whole message, as gRPC frames it
@@ -141,5 +140,5 @@ def strangers(
 
 
 if __name__ == "__main__":
-    os.nice(19)
+    give_way()
     asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), "".join(sys.argv[5:])))
