@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -60,3 +61,5 @@ async def _watch(engine: Engine) -> None:
 
 if __name__ == "__main__":
     serve.main("llm", LlmSettings, [_SERVICE], assemble)
+elif __name__ == "__mp_main__":  # a process that vLLM has started, and that is about to import it
+    gc.disable()  # until `vllm_plugin.install`

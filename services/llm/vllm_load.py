@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import time
@@ -45,6 +46,7 @@ async def load(settings: VllmSettings, stat_logger: Any, progress: Progress) -> 
 
 def _load(settings: VllmSettings, stat_logger: Any) -> Any:
     set_environment({**environment(settings), "VLLM_RPC_BASE_PATH": _sockets().name})
+    gc.disable()  # until `vllm_plugin.install`
     from vllm.v1.engine.async_llm import AsyncLLM
 
     args = engine_args(settings)

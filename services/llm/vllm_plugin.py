@@ -5,6 +5,7 @@ Source: https://docs.vllm.ai/en/latest/design/plugin_system/
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import threading
@@ -21,6 +22,9 @@ RECHECK_MS = 20
 
 def install() -> None:
     """Called once in every process of vLLM, the one that started the others included."""
+    # What vLLM's imports have made stays. Looking through it for garbage took a fifth of their time.
+    gc.freeze()
+    gc.enable()
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), name="die-with-parent", daemon=True).start()
