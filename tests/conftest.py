@@ -19,8 +19,8 @@ from tests.quiet import Turn
 
 # Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# What is imported and collected stays to the end: looking through it for garbage, again and again, takes a tenth of the
-# time of the unit tests. Until `pytest_collection_finish`.
+# What is imported and collected stays to the end: looking through it for garbage, again and again, takes a fifth of the
+# time that it takes to collect. Until `pytest_collection_finish`.
 gc.disable()
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]

@@ -10,7 +10,7 @@ import typer
 from hedgerow.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 Pairs = Annotated[
     Path,
@@ -66,7 +66,6 @@ def _make(command: str, pairs: Path, folder: Path, as_json: bool, *more: str) ->
     """In a process of the cache service's own code, which has the model."""
     import json
     import signal
-    import subprocess
     import sys
     from importlib.util import find_spec
 
@@ -77,26 +76,52 @@ def _make(command: str, pairs: Path, folder: Path, as_json: bool, *more: str) ->
             if not find_spec(module):
                 raise ModuleNotFoundError(name=module)
     program = [sys.executable, "-m", "services.cache.training", command, str(pairs), str(folder), *more]
-    told = subprocess.PIPE if as_json else None
-    done = subprocess.run(program, stdout=subprocess.PIPE, stderr=told, text=True, check=False)
-    if done.returncode in (130, -signal.SIGINT):  # Ctrl-C came to both
+    code, made, said = _run(program)
+    if code in (130, -signal.SIGINT):
         raise typer.Exit(130)
-    if done.returncode:
-        _refuse(done.returncode == 2, done.stderr, as_json)
-    made = json.loads(done.stdout)
+    if code:
+        _refuse(code == 2, said, as_json)
     if as_json:
-        print(done.stdout.strip())
+        print(made.strip())
     else:
-        _print(made)
+        _print(json.loads(made))
 
 
-def _refuse(input_is_bad: bool, said: str | None, as_json: bool) -> NoReturn:
+def _run(program: Sequence[str]) -> tuple[int, str, str]:
+    """(its exit code, its stdout, the last line of its stderr), which is shown as it comes. Whoever tells us to stop
+    has it told once, so that it leaves nothing behind; it ends when this process is killed."""
+    import signal
+    import subprocess
+    import sys
+
+    from launcher.parent_death_signal import killed_with_parent
+
+    stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    command, pipe = killed_with_parent(program), subprocess.PIPE
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it may be ignored, which is inherited
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, process_group=0) as running:
+
+        def stop(*_: object) -> None:
+            for number in stops:
+                signal.signal(number, signal.SIG_IGN)
+            running.send_signal(signal.SIGINT)
+
+        for number in stops:
+            signal.signal(number, stop)
+        said = ""
+        for said in running.stderr or ():
+            print(said, end="", file=sys.stderr, flush=True)
+        made = running.stdout.read() if running.stdout else ""
+    return running.returncode, made, said
+
+
+def _refuse(input_is_bad: bool, said: str, as_json: bool) -> NoReturn:
     import json
 
     if as_json:
         code, reason = ("INVALID_ARGUMENT", "BAD_INPUT") if input_is_bad else ("INTERNAL", "TRAINING_FAILED")
-        message = (said or "").strip().splitlines()[-1:] or ["it ended without a word"]
-        print(json.dumps({"error": {"code": code, "reason": reason, "message": message[0]}}))
+        message = said.strip() or "it ended without a word"
+        print(json.dumps({"error": {"code": code, "reason": reason, "message": message}}))
     raise typer.Exit(1)
 
 

@@ -17,7 +17,7 @@ from services.audio.whisper import Whisper, open_whisper
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.engine]
 
-SENTENCES = 200
+SENTENCES = 100
 AT_MOST, WORSE = 0.08, 0.02  # offline; live, on top of it
 PACKET = RATE * 60 // 1000
 
