@@ -7,6 +7,7 @@ import gc
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from multiprocessing import current_process
 
 from google.protobuf.descriptor import ServiceDescriptor
 
@@ -61,5 +62,5 @@ async def _watch(engine: Engine) -> None:
 
 if __name__ == "__main__":
     serve.main("llm", LlmSettings, [_SERVICE], assemble)
-elif __name__ == "__mp_main__":  # a process that vLLM has started, and that is about to import it
-    gc.disable()  # until `vllm_plugin.install`
+elif current_process().name.startswith(("EngineCore", "VllmWorker")):  # vLLM's, about to import it
+    gc.disable()  # until `vllm_plugin.install`, which these call and vLLM's other processes do not

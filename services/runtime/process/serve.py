@@ -86,6 +86,9 @@ def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDes
         worker.end_with_parent(settings.grace_ms / 1000)
     elif settings.processes > 1:
         sys.exit(workers.main(name, settings, sys.argv[1:]))
+    # Held to the end: gRPC's engine ends with the last of its objects, and waits for ever where a call is stuck in it
+    # (https://github.com/grpc/grpc/issues/22365).
+    grpc.aio.init_grpc_aio()
     try:
         uvloop.run(run(name, settings, descriptors, assemble))
     finally:

@@ -1,0 +1,21 @@
+"""What runs inside vLLM's processes, but for what it mends there."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from services.llm import vllm_plugin
+
+
+def test_garbage_is_looked_for_again_once_vllm_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("mend_expand_on_cpu", "spin_briefly", "look_again_soon", "tell_what_broke", "rank_without_compiling"):
+        monkeypatch.setattr(vllm_plugin, f"_{name}", lambda: None)
+    monkeypatch.setattr(vllm_plugin, "_bound_grammars", lambda: None)
+    gc.disable()
+    try:
+        vllm_plugin.install()
+        assert gc.isenabled()
+    finally:
+        gc.enable()
