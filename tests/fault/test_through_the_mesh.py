@@ -134,7 +134,7 @@ async def test_an_answer_survives_its_gateway(replicas: Replicated, report: Repo
 
             began, asked = time.monotonic(), list[asyncio.Task[Answer]]()
             for number in range(streams):
-                await asyncio.sleep(max(0.0, began + number / _RATE - time.monotonic()))
+                await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
                 asked.append(asyncio.create_task(ask(number)))
                 if number == streams // 2:
                     victim.signal(signal.SIGKILL)

@@ -46,10 +46,16 @@ def server_tls(folder: Path) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def provider_over(
-    protocol: Protocol, folder: Path, *, ca: Path | None = None, tls: bool = True, idle_s: float = 60
+    protocol: Protocol,
+    folder: Path,
+    *,
+    ca: Path | None = None,
+    tls: bool = True,
+    idle_s: float = 60,
+    read_s: float = 0.5,
 ) -> AsyncIterator[tuple[SimulatedProvider, Wire]]:
     async with SimulatedProvider(protocol, server_tls(folder) if tls else None) as provider:
-        options = Options(8, connect_s=2, read_s=0.5, idle_s=idle_s, ca_file=str(ca or folder / "ca.crt"))
+        options = Options(8, connect_s=2, read_s=read_s, idle_s=idle_s, ca_file=str(ca or folder / "ca.crt"))
         wire: Wire = Http2(options) if protocol == "http2" else Http1(provider.url, options)
         try:
             yield provider, wire
@@ -78,7 +84,7 @@ def test_connections_that_are_opened_at_the_same_moment_work_and_are_resumed_lat
     run: Callable[[Coroutine[Any, Any, None]], None], protocol: Protocol, folder: Path
 ) -> None:
     async def ask_at_once() -> None:
-        async with provider_over(protocol, folder) as (provider, wire):
+        async with provider_over(protocol, folder, read_s=10) as (provider, wire):
             for _ in range(3):
                 before = replace(provider.counts)
                 bodies = await asyncio.gather(*(ask(provider, wire) for _ in range(8)))
