@@ -20,9 +20,6 @@ from tests.quiet import Turn
 
 # Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# What is imported and collected stays to the end: looking through it for garbage, again and again, takes a fifth of the
-# time that it takes to collect. Until `pytest_collection_finish`.
-gc.disable()
 # gRPC's engine would end with its last channel or server, and wait for ever where a call of theirs has not ended in its
 # core (https://github.com/grpc/grpc/issues/22365): seen once in some thirty runs.
 grpc.aio.init_grpc_aio()
@@ -56,10 +53,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marks.order(items)
 
 
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is imported and collected stays: to look through it for garbage takes a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:

@@ -10,9 +10,9 @@ from services.llm import vllm_plugin
 
 
 def test_garbage_is_looked_for_again_once_vllm_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("mend_expand_on_cpu", "spin_briefly", "look_again_soon", "tell_what_broke", "rank_without_compiling"):
+    mends = ("mend_expand_on_cpu", "spin_briefly", "look_again_soon", "tell_what_broke", "rank_without_compiling")
+    for name in (*mends, "bound_grammars"):
         monkeypatch.setattr(vllm_plugin, f"_{name}", lambda: None)
-    monkeypatch.setattr(vllm_plugin, "_bound_grammars", lambda: None)
     gc.disable()
     try:
         vllm_plugin.install()
