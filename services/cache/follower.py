@@ -151,7 +151,7 @@ class Follower:
         if stored:
             self._memory.learn(*stored, self._redis.now_ms(), told=bool(change.entries))
         else:  # it has ended since, or its removal comes next
-            self._memory.forget([change.key])
+            self._memory.forget([change.key], told=bool(change.entries))
 
     async def _ask(self, call: Callable[[Redis], Awaitable[T]]) -> T:
         turn = self.turn

@@ -140,9 +140,14 @@ class Memory:
         self._retire([entry])
         return True
 
-    def forget(self, keys: Iterable[str]) -> None:
-        """Let go of what is not kept any more, though nobody removed it."""
-        self._retire([entry for key in keys if (entry := self.entries.pop(key))])
+    def forget(self, keys: Iterable[str], told: bool = False) -> None:
+        """Let go of what is not kept any more, though nobody removed it; of which watchers are `told` already or else
+        hear now."""
+        gone = [entry for key in keys if (entry := self.entries.pop(key))]
+        if told:
+            self._drop(gone)
+        else:
+            self._retire(gone)
 
     def remove(self, removal: Removal) -> int:
         """What may not be served any more goes, wherever it is held or on its way to. Returns how many were held."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,14 @@ def another() -> RedisEntries:
     return RedisEntries("bag of words", 0, lambda: time.time_ns() // 1_000_000)
 
 
+async def together(client: Any, changes: Sequence[redis_entries.Put | Removal]) -> None:
+    """Make changes whose news arrive together."""
+    async with client.pipeline(transaction=True) as pipeline:
+        for script, arguments in map(another()._script, changes):
+            pipeline.eval(script, 0, 100, *arguments)
+        await pipeline.execute()
+
+
 async def test_an_entry_is_found_by_its_question_and_by_its_meaning_elsewhere(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
@@ -98,17 +106,27 @@ async def test_what_is_replaced_is_told_to_those_who_hold_no_such_entry(redis: R
             assert await anext(removals) == Removal(key=CAPITAL.key)
 
 
+async def test_what_was_replaced_and_removed_before_it_is_heard_of_is_told_once_each(redis: RedisProcess) -> None:
+    async with replica(redis.url) as one:
+        await one.keep(CAPITAL, b"Lyon")
+        with one.memory.watchers.watch() as removals:
+            async with redis.client() as client:
+                epoch = await another().begin(client)
+                changes = [redis_entries.Put(entry(CAPITAL), None, epoch), Removal(key=CAPITAL.key)]
+                await together(client, changes)
+            await up_to_date(redis, one)
+            one.memory.watchers.close()
+            assert [removal async for removal in removals] == [Removal(key=CAPITAL.key)] * 2
+        assert one.holds() == {}
+
+
 async def test_what_is_replaced_is_told_even_where_only_the_new_entry_was_ever_seen(redis: RedisProcess) -> None:
     async with replica(redis.url) as one:
         with one.memory.watchers.watch() as removals:
-            async with redis.client() as client:  # both news arrive together
+            async with redis.client() as client:
                 epoch = await another().begin(client)
                 changes = [redis_entries.Put(entry(CAPITAL, answer), None, epoch) for answer in (b"Lyon", b"Paris")]
-                scripts = [another()._script(change) for change in changes]
-                async with client.pipeline(transaction=True) as together:
-                    for script, arguments in scripts:
-                        together.eval(script, 0, 100, *arguments)
-                    await together.execute()
+                await together(client, changes)
             assert await anext(removals) == Removal(key=CAPITAL.key)
         await up_to_date(redis, one)
         assert one.holds() == {CAPITAL.key: b"Paris"}
