@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -58,16 +58,19 @@ class ServiceProcess:
         self.log = log_dir / f"{spec.name}.log"
         private_folder(log_dir)
         with open(self.log, "ab", opener=open_private) as output:  # what it said before a restart stays
-            self._process = subprocess.Popen(
-                killed_with_parent(spec.command or [sys.executable, "-m", spec.module]),
-                cwd=spec.folder,
-                env={**os.environ, **spec.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                umask=UMASK,  # also what is not ours: Redis, Envoy
-            )
+            self._process = self._start(output)
+
+    def _start(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            killed_with_parent(self.spec.command or [sys.executable, "-m", self.spec.module]),
+            cwd=self.spec.folder,
+            env={**os.environ, **self.spec.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=UMASK,  # also what is not ours: Redis, Envoy
+        )
 
     @property
     def pid(self) -> int:

@@ -9,7 +9,8 @@ from pathlib import Path
 from hedgerow import Tls
 from hedgerow.identities import IDENTITIES
 from launcher.certificate_authority import Authority, make_authority, write_authority, write_identity
-from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceSpec, free_port
+from tests.forked import ServiceProcess
 
 
 class Certificates:

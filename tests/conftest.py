@@ -14,8 +14,9 @@ import grpc
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceSpec, free_port
 from tests import marks
+from tests.forked import ServiceProcess
 from tests.quiet import Turn
 
 # Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pytest
@@ -143,10 +143,20 @@ def _note(event: str, told: tuple[Any, ...]) -> None:
     _, command, _, environment = told
     words = [os.path.basename(os.fsdecode(word)) for word in command] if isinstance(command, (list, tuple)) else []
     for name in words:
-        if name == "services.llm" and (environment or {}).get("HEDGEROW_LLM_ENGINE") in ("openai", "anthropic"):
-            name = "a provider"  # is asked over HTTP; nothing is loaded
-        if re.fullmatch(r"services\.(?!runtime)\w+|redis-server|a provider", name):
-            _started.append(name)
+        note(name, environment or {})
+
+
+def note(name: str, environment: Mapping[str, str]) -> None:
+    """The running test has started this: a module of ours, a program, or something else that is nobody's concern."""
+    if name == "services.llm" and not is_vllm(name, environment):
+        name = "a provider"  # is asked over HTTP; nothing is loaded
+    if re.fullmatch(r"services\.(?!runtime)\w+|redis-server|a provider", name):
+        _started.append(name)
+
+
+def is_vllm(module: str, environment: Mapping[str, str]) -> bool:
+    """Whether a service that is told this loads vLLM."""
+    return module == "services.llm" and environment.get("HEDGEROW_LLM_ENGINE") not in ("openai", "anthropic")
 
 
 sys.addaudithook(_note)

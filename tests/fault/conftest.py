@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 
 import psutil
@@ -57,6 +58,7 @@ def full_size(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session", autouse=True)
 def _no_process_is_left() -> Iterator[None]:
     """After everything else has ended, all that was started has."""
+    ensure_running()  # what services are forked from stays
     before = set(psutil.Process().children(recursive=True))
     yield
     assert set(psutil.Process().children(recursive=True)) <= before

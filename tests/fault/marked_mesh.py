@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceSpec, free_port
 from services.runtime.process.quiet import SILENT
 from tests.fault.markers import MARK, Provider, echoing_provider
 from tests.fault.mesh import Processes
+from tests.forked import ServiceProcess
 from tests.integration.collector import Collector, collecting
 from tests.keys import digest
 from tests.watching import strangers, watched

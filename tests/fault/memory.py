@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.processes import ServiceProcess
+from tests.forked import ServiceProcess
 
 
 def forget_peak(process: ServiceProcess) -> None:

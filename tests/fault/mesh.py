@@ -17,10 +17,11 @@ from typing import Any
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
-from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceSpec, free_port
 from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.faulty_llm import FaultyLlm, faulty_llm
 from tests.fault.proxy import FaultProxy
+from tests.forked import ServiceProcess
 
 _MODULES = {
     "gateway": "services.gateway",

@@ -20,11 +20,12 @@ import yaml
 from hedgerow.channel import open_channel
 from hedgerow.control.v1 import control_pb2, control_pb2_grpc
 from launcher import envoy
-from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceSpec, free_port
 from launcher.replicas import xds_bootstrap
 from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.mesh import Processes, processes
 from tests.fault.proxy import FaultProxy
+from tests.forked import ServiceProcess
 from tests.redis import RedisProcess, redis_server
 from tests.waiting import until
 

@@ -14,10 +14,11 @@ from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from launcher.processes import ServiceProcess, check_health
+from launcher.processes import check_health
 from tests.fault.asking import Asker, Outcome, asking
 from tests.fault.mesh import Mesh, Processes, stats
 from tests.fault.report import Report
+from tests.forked import ServiceProcess
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]

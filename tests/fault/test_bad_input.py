@@ -23,12 +23,13 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from launcher.mesh import default_models_dir
-from launcher.processes import ServiceProcess, check_health
+from launcher.processes import check_health
 from tests.fault.asking import question
 from tests.fault.malformed import malformed, parses
 from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.mesh import Mesh, Processes
 from tests.fault.report import Report
+from tests.forked import ServiceProcess
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _GENERATE = "/hedgerow.gateway.v1.GatewayService/Generate"

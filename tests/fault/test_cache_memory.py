@@ -16,11 +16,11 @@ import yaml
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from launcher.processes import ServiceProcess
 from services.runtime.limits import QUESTION_BYTES
 from tests.fault.memory import peak_mib
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
+from tests.forked import ServiceProcess
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]

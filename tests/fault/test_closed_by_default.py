@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import hedgerow
-from launcher.processes import ServiceProcess, free_port
+from launcher.processes import free_port
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
+from tests.forked import ServiceProcess
 from tests.integration.command import run
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]

@@ -23,7 +23,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
 from hedgerow.vision.v1 import vision_pb2
-from launcher.processes import ServiceProcess, free_port
+from launcher.processes import free_port
 from services.gateway.config import GatewaySettings
 from services.runtime.rpc.boundary import Call
 from tests import hostile
@@ -32,6 +32,7 @@ from tests.fault.faulty_llm import Behaviour, faulty_llm, serving
 from tests.fault.mesh import processes
 from tests.fault.report import Report
 from tests.fault.test_tenants import tenants
+from tests.forked import ServiceProcess
 from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]

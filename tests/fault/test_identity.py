@@ -21,11 +21,12 @@ from hedgerow.channel import open_channel
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
 from launcher.certificate_authority import make_authority
-from launcher.processes import ServiceProcess, free_port
+from launcher.processes import free_port
 from services.runtime.rpc.reloading_channel import ReloadingChannel
 from services.runtime.security import tls
 from tests.certificates import Certificates, mutual
 from tests.fault.report import Report, Row
+from tests.forked import ServiceProcess
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]

@@ -17,13 +17,13 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
-from launcher.processes import ServiceProcess
 from services.runtime.rpc.boundary import Call
 from tests.fault.asking import Asker, Outcome, asking
 from tests.fault.faulty_llm import WORD, Behaviour, FaultyLlm, serving
 from tests.fault.mesh import Mesh, Processes
 from tests.fault.proxy import FaultProxy
 from tests.fault.report import Report
+from tests.forked import ServiceProcess
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]

@@ -13,13 +13,14 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from launcher.processes import ServiceProcess, free_port
+from launcher.processes import free_port
 from tests.fault.asking import Asker, Outcome, asking
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
 from tests.fault.slow_cache import SlowCache, slow_cache
+from tests.forked import ServiceProcess
 from tests.keys import digest
 from tests.waiting import until
 

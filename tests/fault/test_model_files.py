@@ -14,10 +14,10 @@ import yaml
 
 from hedgerow.channel import open_channel
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
-from launcher.processes import ServiceProcess
 from tests import hostile_models
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
+from tests.forked import ServiceProcess
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.engine]

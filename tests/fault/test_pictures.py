@@ -18,10 +18,10 @@ from PIL import Image
 
 from hedgerow.channel import open_channel
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
-from launcher.processes import ServiceProcess
 from tests.conftest import Start
 from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.report import Report
+from tests.forked import ServiceProcess
 from tests.unit.vision.files import chunk, encoded, gradient, png, size_of_jpeg, with_segment
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.engine]

@@ -17,10 +17,11 @@ import pytest
 from hedgerow._sending_aio import Sender
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import open_channel
-from launcher.processes import ServiceProcess, free_port
+from launcher.processes import free_port
 from tests.conftest import Start
 from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.report import Report, Row
+from tests.forked import ServiceProcess
 from tests.unit.audio.sounds import encoded, hours_of_silence, wav_claiming, written
 from tests.waiting import until
 

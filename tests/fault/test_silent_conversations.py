@@ -17,13 +17,13 @@ import pytest
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import done_sending, open_channel, send
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from launcher.processes import ServiceProcess
 from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
 from tests.fault.test_tenants import tenants, write
+from tests.forked import ServiceProcess
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.engine]

@@ -12,13 +12,14 @@ import pytest_asyncio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow.channel import open_channel
-from launcher.processes import ServiceProcess, check_health
+from launcher.processes import check_health
 from tests.fault.asking import Asker, Outcome, asking, p99_ms
 from tests.fault.faulty_llm import faulty_llm
 from tests.fault.mesh import processes
 from tests.fault.replicated import start_edge
 from tests.fault.report import Report
 from tests.fault.strangers import strangers
+from tests.forked import ServiceProcess
 from tests.keys import digest
 from tests.marks import starts
 

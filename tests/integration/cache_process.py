@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.chat.v1 import chat_pb2
-from launcher.processes import ServiceProcess, free_port
+from launcher.processes import free_port
+from tests.forked import ServiceProcess
 
 Running = tuple[ServiceProcess, cache_pb2_grpc.CacheServiceStub]
 StartCache = Callable[..., Awaitable[Running]]

@@ -19,7 +19,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from hedgerow.gateway.v1 import gateway_pb2_grpc
 from launcher import envoy
-from launcher.processes import ServiceProcess, ServiceSpec, free_ports
+from launcher.processes import ServiceSpec, free_ports
+from tests.forked import ServiceProcess
 from tests.integration.scripted_gateway import ScriptedGateway
 from tests.waiting import until
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import httpx
 
-from launcher.processes import ServiceProcess, free_port
+from launcher.processes import free_port
 from tests.conftest import Start
+from tests.forked import ServiceProcess
 from tests.integration.scripted_llm import ScriptedLlm
 from tests.waiting import until
 

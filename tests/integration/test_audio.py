@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import done_sending, open_channel, send
-from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceSpec, free_port
+from tests.forked import ServiceProcess
 from tests.unit.audio.sounds import opus_packets
 from tests.waiting import until
 

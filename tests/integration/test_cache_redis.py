@@ -14,8 +14,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
-from launcher.processes import ServiceProcess
 from tests.conftest import Start
+from tests.forked import ServiceProcess
 from tests.integration.test_cache import CAPITAL, REWORDED, lookup, store
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server

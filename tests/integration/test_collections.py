@@ -19,9 +19,9 @@ from hedgerow import (
 )
 from hedgerow.channel import open_channel
 from hedgerow.tool.v1 import tool_pb2, tool_pb2_grpc
-from launcher.processes import ServiceProcess
 from services.runtime.rpc.authorization import TENANT_HEADER
 from tests.conftest import Start
+from tests.forked import ServiceProcess
 from tests.integration.command import run
 
 REDIS = "# Redis\n\nWhile Redis is away the cache keeps nothing new.\n\n## Ports\n\nIt listens on 6379."

@@ -22,9 +22,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hedgerow.channel import open_channel
 from hedgerow.control.v1 import control_pb2, control_pb2_grpc
 from launcher.certificate_authority import make_authority, write_identity
-from launcher.processes import ServiceProcess, ServiceSpec, free_ports
+from launcher.processes import ServiceSpec, free_ports
 from services.control.snapshot import ASSIGNMENTS, CLUSTERS
 from tests.conftest import REPOSITORY, Start
+from tests.forked import ServiceProcess
 from tests.integration.xds_client import xds_client
 from tests.waiting import until
 

@@ -21,11 +21,12 @@ from hedgerow.channel import open_channel
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.router.v1 import router_pb2, router_pb2_grpc
 from launcher.certificate_authority import make_authority
-from launcher.processes import ServiceProcess, ServiceSpec, check_health, free_port
+from launcher.processes import ServiceSpec, check_health, free_port
 from launcher.replicas import xds_bootstrap
 from services.runtime.rpc.reloading_channel import ReloadingChannel
 from services.runtime.security import tls
 from tests.certificates import Certificates, mutual
+from tests.forked import ServiceProcess
 from tests.integration.command import run
 from tests.integration.scripted_gateway import ScriptedGateway, answer
 from tests.waiting import until

@@ -29,11 +29,12 @@ from google.rpc import error_details_pb2, status_pb2
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
-from launcher.processes import ServiceProcess, ServiceSpec, check_health, free_port
+from launcher.processes import ServiceSpec, check_health, free_port
 from services.llm.config import VllmSettings
 from services.llm.vllm_args import environment
 from services.runtime.rpc.authorization import TENANT_HEADER
 from tests import hostile
+from tests.forked import ServiceProcess
 from tests.waiting import until
 
 START_S = 300  # an engine imports torch three times over: a minute or more where cores are few

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import hedgerow
-from launcher.processes import ServiceProcess, ServiceSpec, free_ports
+from launcher.processes import ServiceSpec, free_ports
 from tests.conftest import Start
+from tests.forked import ServiceProcess
 from tests.integration.collector import Collector, collecting
 
 pytestmark = pytest.mark.mesh

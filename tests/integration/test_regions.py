@@ -18,10 +18,10 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from launcher.processes import ServiceProcess
 from tests.fault.asking import MODEL, Asker, Outcome, asking, question
 from tests.fault.mesh import processes
 from tests.fault.replicated import Replicated, address, bootstrap, start_envoy, write_topology
+from tests.forked import ServiceProcess
 from tests.marks import starts
 from tests.waiting import until
 

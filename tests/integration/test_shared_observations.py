@@ -13,13 +13,13 @@ import pytest
 from hedgerow.channel import open_channel
 from hedgerow.router.v1 import router_pb2 as pb
 from hedgerow.router.v1 import router_pb2_grpc
-from launcher.processes import ServiceProcess
 from services.router.config import ModelSettings
 from services.router.shared import KEY, SharedObservations
 from services.router.table import Table
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import connected
 from tests.conftest import Start
+from tests.forked import ServiceProcess
 from tests.redis import RedisProcess
 from tests.waiting import until
 

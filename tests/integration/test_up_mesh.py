@@ -24,9 +24,10 @@ from openai import AsyncOpenAI
 
 import hedgerow
 from launcher.mesh import Mesh, default_models_dir
-from launcher.processes import ServiceProcess, ServiceSpec, check, check_health, free_ports
+from launcher.processes import ServiceSpec, check, check_health, free_ports
 from launcher.replicas import ReplicatedMesh, ports_from
 from launcher.supervisor import Supervisor
+from tests.forked import ServiceProcess
 from tests.integration.command import run
 from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
 from tests.waiting import until

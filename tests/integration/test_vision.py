@@ -24,8 +24,9 @@ from PIL import Image
 
 from hedgerow.channel import open_channel
 from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
-from launcher.processes import ServiceProcess, free_port
+from launcher.processes import free_port
 from tests.conftest import Start
+from tests.forked import ServiceProcess
 from tests.waiting import until
 
 pytestmark = pytest.mark.engine

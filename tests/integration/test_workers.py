@@ -18,9 +18,10 @@ import psutil
 import pytest
 
 import hedgerow
-from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from launcher.processes import ServiceSpec, free_port
 from services.runtime.process.workers import PortTaken, claim
 from tests.conftest import Start
+from tests.forked import ServiceProcess
 from tests.waiting import until
 
 QUESTION = "What is the capital of France?"

@@ -1,0 +1,13 @@
+"""Imported by the process that `tests/forked.py` forks services from, and by nobody else."""
+
+from __future__ import annotations
+
+import gc
+from importlib import import_module
+
+from tests.forked import MODULES
+
+for _module in MODULES.values():
+    import_module(_module)
+gc.collect()
+gc.freeze()  # a collection would have every child copy all of it
