@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile
 
-import torch
-
 Members = dict[str, bytes]
 _GRAPH, _WEIGHTS = "model/models/model.json", "model/data/weights/model_weights_config.json"
 _CONSTANTS = "model/data/constants/model_constants_config.json"
@@ -84,6 +82,8 @@ def write(honest: Path, file: Path, change: Callable[[Members, Path], None], mar
 
 
 def _saved(value: object) -> bytes:
+    import torch  # takes two seconds, of every worker's if it were above
+
     out = io.BytesIO()
     torch.save((value,), out)
     return out.getvalue()

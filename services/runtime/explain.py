@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> None:
 
 def explain(service: str, budget_ms: float | None = None) -> dict[str, Any]:
     """The settings of a service in this process's environment; for the gateway its plan too."""
-    cls = _settings_class(service)
+    cls = settings_class(service)
     settings = load(cls, [], prog=f"python -m services.{service}")
     answer: dict[str, Any] = {"service": service, "settings": [asdict(row) for row in rows(settings)]}
     if service == "gateway":
@@ -133,7 +133,8 @@ def _holds(values: Any, path: _Path) -> bool:
     return True
 
 
-def _settings_class(service: str) -> type[ServiceSettings]:
+def settings_class(service: str) -> type[ServiceSettings]:
+    """The class of a service's settings. Raises ImportError where the service is not installed."""
     members = vars(import_module(f"services.{service}.config")).values()
     classes = (member for member in members if isinstance(member, type) and issubclass(member, ServiceSettings))
     return next(cls for cls in classes if cls is not ServiceSettings)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx
 import openai
 import pytest
-from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from hedgerow.chat.v1 import chat_pb2
@@ -19,6 +17,9 @@ from tests.integration.http_gateway import HttpGateway
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_llm import ScriptedLlm, end, words
 
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
 ASKED = "What is the capital of France?"
 MESSAGE = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": ASKED}]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -26,6 +27,8 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 @pytest.fixture
 async def anthropic_(gateway: HttpGateway) -> AsyncIterator[AsyncAnthropic]:
+    from anthropic import AsyncAnthropic  # takes two seconds, of every worker's if it were above
+
     async with AsyncAnthropic(
         base_url=gateway.url, api_key="any", max_retries=0, _strict_response_validation=True
     ) as connected:
@@ -166,6 +169,8 @@ async def test_a_response_and_a_message_have_a_choice_or_a_grammar(
 async def test_a_response_or_a_message_that_is_none_of_its_choices_is_an_error(
     openai_: AsyncOpenAI, anthropic_: AsyncAnthropic, field: str
 ) -> None:
+    import anthropic
+
     form = {"choice": ["Rome.", "Oslo."]}
     typed = {"format": {"type": "choice", **form}}
     first = {"text": typed} if field == "text" else {"structured_outputs": form}
@@ -249,6 +254,8 @@ async def test_tokens_are_counted_by_the_model(anthropic_: AsyncAnthropic) -> No
 
 
 async def test_anthropics_client_gets_errors_in_its_own_shape(anthropic_: AsyncAnthropic, llm: ScriptedLlm) -> None:
+    import anthropic
+
     with pytest.raises(anthropic.NotFoundError):
         await anthropic_.messages.create(**{**MESSAGE, "model": "claude-x"})
     with pytest.raises(anthropic.BadRequestError, match="top_k: not supported"):

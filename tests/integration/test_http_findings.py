@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import openai
 import pytest
 import pytest_asyncio
-from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from hedgerow import AsyncClient
@@ -20,6 +18,9 @@ from tests.conftest import starting
 from tests.integration.foreign_clients import SCRIPTS, Installed, output
 from tests.integration.scripted_tool_service import serve_tools
 from tests.integration.test_tools import QUESTION, CallingLlm, calling_llm, listed, start_gateway
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
 
 # The first run fetches packages.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
@@ -67,6 +68,8 @@ async def openai_(behind: tuple[str, CallingLlm], llm: CallingLlm) -> AsyncItera
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def anthropic_(behind: tuple[str, CallingLlm], llm: CallingLlm) -> AsyncIterator[AsyncAnthropic]:
+    from anthropic import AsyncAnthropic  # takes two seconds, of every worker's if it were above
+
     url, _ = behind
     strict = AsyncAnthropic(base_url=url, api_key="any", max_retries=0, _strict_response_validation=True)
     async with strict as connected:
@@ -163,6 +166,8 @@ async def test_a_finding_is_no_text_that_silence_could_follow(openai_: AsyncOpen
 async def test_what_fails_after_a_finding_is_told_in_the_stream(
     openai_: AsyncOpenAI, anthropic_: AsyncAnthropic, llm: CallingLlm
 ) -> None:
+    import anthropic
+
     llm.first_s = 30.0
     with pytest.raises(openai.APIError) as late:
         async for _ in await openai_.chat.completions.create(**CHAT, stream=True, extra_body=wanted(budget_ms=1_500)):

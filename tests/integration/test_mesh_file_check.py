@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
+from launcher.meshfile.planning import plan
 from launcher.meshfile.template import Answers, usual_key, write
 from tests.integration.command import run
+from tests.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs/mesh-file.md"
 WRONG = """\
@@ -107,3 +111,19 @@ async def test_in_a_cluster_somebody_must_have_a_key(tmp_path: Path) -> None:
     assert "a key of a tenant" in err
     file.write_text("models: {a: a/b}\ngateway: {allow_anonymous: true}\n")
     assert (await run("render", "k8s", str(file)))[0] == 0
+
+
+async def test_one_process_asks_about_all_and_shows_no_key_and_a_check_that_is_given_up_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_KEY", "hunter2")
+    file = tmp_path / "mesh.yaml"
+    file.write_text("models: {a: {url: 'http://127.0.0.1:1/v1', key_env: A_KEY}, b: x/y}\n")
+    before = set(psutil.Process().children())
+    checking = asyncio.create_task(plan(file, tmp_path))
+    (asked,) = await until(lambda: set(psutil.Process().children()) - before)
+    assert "hunter2" not in str(asked.cmdline())
+    checking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await checking
+    assert not asked.is_running()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from services.runtime.errors import InvalidInput
@@ -204,7 +203,7 @@ def test_a_closed_engine_fails(name: str) -> None:
 def test_a_model_that_fails_in_the_middle_is_unavailable_and_keeps_its_reasons_to_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = open_script(tmp_path, Picky())
+    engine = open_script(tmp_path, "Picky")
     with pytest.raises(EngineFailed, match=r"^the model failed on a batch of 2$"):
         engine.run({"image": np.ones((2, 4), np.float32)})
     assert "a batch of 2 failed on torchscript, cpu" in caplog.text
@@ -213,38 +212,20 @@ def test_a_model_that_fails_in_the_middle_is_unavailable_and_keeps_its_reasons_t
 
 def test_an_output_that_is_no_batch_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadModel, match="with 1 items, got"):
-        open_script(tmp_path, Flat())
+        open_script(tmp_path, "Flat")
 
 
 def test_a_model_may_name_its_outputs_in_a_dictionary(tmp_path: Path) -> None:
-    engine = open_script(tmp_path, Named())
+    engine = open_script(tmp_path, "Named")
     assert engine.run({"image": np.ones((3, 4), np.float32)})["same"].tolist() == [[2.0] * 4] * 3
 
 
-class Picky(torch.nn.Module):
-    """Fails on ones."""
+def open_script(folder: Path, name: str) -> Engine:
+    import torch  # takes two seconds, of every worker's if it were above
 
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        if bool(image.sum() > 0):
-            raise ValueError("secret")
-        return image * 1
+    from tests.integration import torch_modules
 
-
-class Flat(torch.nn.Module):
-    """Loses the batch."""
-
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
-        return image.flatten()
-
-
-class Named(torch.nn.Module):
-    """Answers with a dictionary."""
-
-    def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {"other": image, "same": image + 1}
-
-
-def open_script(folder: Path, module: torch.nn.Module) -> Engine:
+    module: torch.nn.Module = getattr(torch_modules, name)()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.jit.script(module.eval()).save(str(folder / "module.ts"))

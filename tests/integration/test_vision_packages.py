@@ -11,7 +11,6 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-import torch
 
 from services.vision.engines.expressions import check_expression
 from services.vision.engines.package import plain
@@ -38,6 +37,8 @@ def test_code_is_found_that_torch_would_run(tmp_path: Path, change: Callable[[Me
 
 
 def _load_without_care(file: Path) -> None:
+    import torch
+
     logging.disable()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
@@ -145,19 +145,31 @@ class _YamlFile(PydanticBaseSettingsSource):
         return content
 
 
+class Refused(ValueError):
+    """What is wrong with settings, a line for each thing: whose they are, the field, the limit and the value."""
+
+
 def load(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
-    """Read `cls` from all sources, or exit with 2 and a message that names the field, the limit and the value."""
+    """As `read`, or exit with 2 and say why."""
+    try:
+        return read(cls, argv, prog)
+    except Refused as refused:
+        print(refused, file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def read(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
+    """Read `cls` from all sources. Raises `Refused`, whose lines begin with `prog`."""
     try:
         refuse_unknown(cls, os.environ)
         return _from_all_sources(cls, argv, prog)
     except ValidationError as error:
-        for problem in error.errors():
-            print(f"{prog}: {_told(cls, problem)}", file=sys.stderr)
-        raise SystemExit(2) from None
+        told = [_told(cls, problem) for problem in error.errors()]
     except yaml.YAMLError as error:
-        _exit(prog, _where(error))
+        told = [without_passwords(_where(error))]
     except (ValueError, OSError) as error:
-        _exit(prog, _without_arguments(str(error)))
+        told = [without_passwords(_without_arguments(str(error)))]
+    raise Refused("\n".join(f"{prog}: {each}" for each in told))
 
 
 def _told(cls: type[BaseModel], problem: Any) -> str:
@@ -207,8 +219,3 @@ def refuse_unknown(cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
         if prefix and name.startswith(prefix) and name.split("__")[0] not in known:
             hint = get_close_matches(name, known, n=1)
             raise ValueError(f"{name}: no such setting{f'; did you mean {hint[0]}?' if hint else ''}")
-
-
-def _exit(prog: str, message: str) -> NoReturn:
-    print(f"{prog}: {without_passwords(message)}", file=sys.stderr)
-    raise SystemExit(2)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
-from anthropic.types import MessageCreateParams, RawMessageStreamEvent
 from pydantic import TypeAdapter, ValidationError
 
 from services.llm.anthropic_engine import AnthropicEngine
@@ -37,14 +37,20 @@ HELLO = (Message("user", "Hello."),)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 WEATHER, CLOCK = Tool("weather", "Tells it.", json.dumps(SCHEMA), strict=True), Tool("clock")
 USAGE = {"input_tokens": 3, "cache_read_input_tokens": 8, "cache_creation_input_tokens": 1, "output_tokens": 1}
-_EVENTS: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
-_BODY: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)
+
+
+@cache
+def maker_s(name: str) -> TypeAdapter[Any]:
+    """A type of the maker's own client, whose import takes two seconds: of every worker's if it were above."""
+    from anthropic import types
+
+    return TypeAdapter(getattr(types, name))
 
 
 def event(type: str, **fields: Any) -> str:
     message = {"type": type, **fields}
     if type not in ("ping", "error"):
-        _EVENTS.validate_python(message)
+        maker_s("RawMessageStreamEvent").validate_python(message)
     return f"event: {type}\ndata: {json.dumps(message)}\n\n"
 
 
@@ -98,7 +104,7 @@ async def answer(simulated: SimulatedProvider, request: Request | None = None, *
 async def body(request: Request, **own: Any) -> dict[str, Any]:
     simulated = provider(*text("Hi."), *ended())
     await answer(simulated, request, **own)
-    _BODY.validate_python(simulated.body)
+    maker_s("MessageCreateParams").validate_python(simulated.body)
     return simulated.body
 
 
@@ -121,7 +127,7 @@ async def test_what_the_request_sets_is_sent_and_nothing_else() -> None:
     simulated = provider(*text("Hi."), *ended())
     sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=7, stop=("\n",))
     await answer(simulated, Request((Message("system", "Be brief."), *HELLO), sampling, cache_salt="ours alone"))
-    _BODY.validate_python(simulated.body)
+    maker_s("MessageCreateParams").validate_python(simulated.body)
     assert simulated.body == {
         "model": "big",
         "system": [{"type": "text", "text": "Be brief."}],
@@ -293,13 +299,17 @@ def refusing(status: int, type: str = "x", said: str = "") -> SimulatedProvider:
         (refusing(429), EngineBusy),
         (refusing(529, "overloaded_error"), EngineBusy),
         (refusing(500), EngineDown),
-        (provider(event("error", error={"type": "overloaded_error", "message": "Overloaded"})), EngineBusy),
-        (provider(event("error", error={"type": "invalid_request_error", "message": "no"})), InvalidInput),
-        (provider(event("error", error={"type": "api_error", "message": "no"})), EngineDown),
-        (provider(), EngineDown),
+        ((event("error", error={"type": "overloaded_error", "message": "Overloaded"}),), EngineBusy),
+        ((event("error", error={"type": "invalid_request_error", "message": "no"}),), InvalidInput),
+        ((event("error", error={"type": "api_error", "message": "no"}),), EngineDown),
+        ((), EngineDown),
     ],
 )
-async def test_a_refusal_has_a_type_and_no_secret(simulated: SimulatedProvider, error: type[ServiceError]) -> None:
+async def test_a_refusal_has_a_type_and_no_secret(
+    simulated: SimulatedProvider | tuple[str, ...], error: type[ServiceError]
+) -> None:
+    if isinstance(simulated, tuple):  # what follows a stream's beginning
+        simulated = provider(*simulated)
     with pytest.raises(error) as caught:
         await answer(simulated)
     assert KEY not in str(caught.value.message) + str(caught.value.metadata)

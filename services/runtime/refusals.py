@@ -1,0 +1,56 @@
+"""What services refuse of the settings that they would be told, each in an environment of its own.
+
+`python -m services.runtime.refusals` reads `[["gateway", {"HEDGEROW_GATEWAY_GRACE_MS": "-1"}], …]` from its input, so
+that no argument holds a secret, and writes as JSON, for each in turn, the lines that the service itself would end with.
+One process reads the settings of all: to import what reads them takes far longer than to read them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+
+from services.runtime.explain import settings_class
+from services.runtime.process.config import Refused, read
+
+
+def refusals(told: Iterable[tuple[str, Mapping[str, str]]]) -> list[list[str]]:
+    """Of (service, what is added to this process's environment for it). Nothing of a service that is not installed, nor
+    of one whose settings cannot be read for another reason: whoever starts it will see."""
+    return [_refused(service, environment) for service, environment in told]
+
+
+def _refused(service: str, environment: Mapping[str, str]) -> list[str]:
+    try:
+        with _environment(environment):
+            read(settings_class(service), [], prog=f"python -m services.{service}")
+    except Refused as refused:
+        return str(refused).splitlines()
+    except Exception:
+        return []
+    return []
+
+
+@contextmanager
+def _environment(added: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    try:
+        os.environ.update(added)
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def main() -> None:
+    """Answer what is asked."""
+    with redirect_stdout(sys.stderr):  # whatever an import prints is no part of the answer
+        answer = refusals(json.load(sys.stdin))
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What services refuse, asked of all of them in one process."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.runtime import refusals as asked
+from services.runtime.refusals import main, refusals
+
+MODEL = "HEDGEROW_AUDIO_MODEL"
+BAD = "HEDGEROW_AUDIO_GRACE_MS"
+NO_MODEL = "python -m services.audio: model: Field required"
+LLMS = {"HEDGEROW_GATEWAY_LLM_ADDRESSES": '{"small": "127.0.0.1:1"}'}
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: Patch) -> Patch:
+    """Nothing of ours."""
+    for name in os.environ:
+        if name.startswith("HEDGEROW_"):
+            monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def test_each_is_told_what_it_refuses_itself_in_the_words_of_its_start() -> None:
+    wrong = {MODEL: "m", BAD: "-1", "HEDGEROW_AUDIO_LOG_LEVEL": "LOUD"}
+    assert refusals([("gateway", LLMS), ("audio", wrong), ("cache", {"HEDGEROW_CACHE_COLOUR": "blue"})]) == [
+        [],
+        [
+            "python -m services.audio: log_level: String should match pattern "
+            "'^(DEBUG|INFO|WARNING|ERROR)$', got 'LOUD'",
+            "python -m services.audio: grace_ms: Input should be greater than or equal to 0, got '-1'",
+        ],
+        ["python -m services.cache: HEDGEROW_CACHE_COLOUR: no such setting; did you mean HEDGEROW_CACHE_STORE?"],
+    ]
+
+
+def test_what_one_is_told_no_other_is(environment: Patch, tmp_path: Path) -> None:
+    file = tmp_path / "audio.yaml"
+    file.write_text("model: m\n")
+    before = dict(os.environ)
+    in_file = {"HEDGEROW_AUDIO_CONFIG": str(file)}
+    said = refusals(
+        [("audio", each) for each in ({MODEL: "m"}, {}, in_file, {}, {MODEL: "m", BAD: "-1"}, {MODEL: "m"})]
+    )
+    assert [len(lines) for lines in said] == [0, 1, 0, 1, 1, 0]
+    assert said[1] == said[3] == [NO_MODEL]
+    assert dict(os.environ) == before
+    environment.setenv(MODEL, "everybody's")
+    assert refusals([("audio", {}), ("audio", {MODEL: "m"}), ("audio", {})]) == [[], [], []]
+
+
+def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "audio.yaml"
+    told = [("audio", {"HEDGEROW_AUDIO_CONFIG": str(file)})]
+    file.write_text("model: m\n")
+    assert refusals(told) == [[]]
+    file.write_text("{}\n")
+    assert refusals(told) == [[NO_MODEL]]
+
+
+def test_one_that_is_not_installed_silences_no_other(environment: Patch) -> None:
+    environment.setitem(sys.modules, "services.gateway.config", None)  # importing it raises ImportError
+    assert refusals([("audio", {}), ("gateway", {}), ("audio", {})]) == [[NO_MODEL], [], [NO_MODEL]]
+
+
+def test_one_that_cannot_be_read_for_another_reason_says_nothing_either(environment: Patch) -> None:
+    def fails(service: str) -> Any:
+        os.environ[MODEL] = "left behind"
+        raise RuntimeError(service)
+
+    whole = asked.settings_class
+    environment.setattr(asked, "settings_class", lambda service: (fails if service == "cache" else whole)(service))
+    assert refusals([("cache", {}), ("audio", {}), ("audio", {MODEL: "nul\0"})]) == [[], [NO_MODEL], []]
+
+
+def test_the_answer_is_json_whatever_is_printed_meanwhile(
+    environment: Patch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = asked.settings_class
+
+    def noisy(service: str) -> Any:
+        print("hello from an import")
+        print("UserWarning: an old name", file=sys.stderr)
+        return whole(service)
+
+    environment.setattr(asked, "settings_class", noisy)
+    environment.setattr(sys, "stdin", io.StringIO(json.dumps([["audio", {}], ["gateway", LLMS]])))
+    main()
+    assert json.loads(capsys.readouterr().out) == [[NO_MODEL], []]
