@@ -78,6 +78,9 @@ class _Reader:
                 return dict(self._members(node, path))
             if isinstance(node, yaml.SequenceNode):
                 return [self._value(item, (*path, number)) for number, item in enumerate(node.value)]
+            if "\0" in node.value:
+                self._add(node, path, "no NUL, which no setting of a process can hold")
+                return None
             return self._loader.construct_object(node)
         except ValueError as error:  # 2026-13-45, for example
             raise yaml.MarkedYAMLError(problem=type(error).__name__, problem_mark=node.start_mark) from None

@@ -163,6 +163,10 @@ WRONG = [
     ),
     ("models: {a: x/y}\ntenants:\n  no: {}", "3:3: tenants: a name: text, in quotes where YAML takes it"),
     ("models: {a: x/y}\ntenants:\n  t: {}", "3:3: tenants.t.key_sha256: a key is needed (key_env, key_file"),
+    (
+        'models: {a: x/y}\ngateway:\n  settings: {log_level: "a\\0b"}',
+        "3:25: gateway.settings.log_level: no NUL, which no setting of a process can hold",
+    ),
     ("models: {a: x/y", "1:16: no YAML: expected ',' or '}'"),
     ("", "1:1: keys and values are needed, `models:` at least"),
     (
