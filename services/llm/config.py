@@ -45,7 +45,7 @@ class VllmSettings(BaseModel):
     reasoning_parser: str | None = Field(
         None, description="vLLM's parser that tells thoughts from the answer, for example `qwen3`. None: all is answer."
     )
-    cpu_kvcache_space_gib: int = Field(1, ge=1, description="On a CPU: memory for the key-value cache.")
+    cpu_kvcache_space_gib: float = Field(1, gt=0, description="On a CPU: memory for the key-value cache.")
     cpu_omp_threads_bind: str = Field("nobind", description="On a CPU: which cores threads are bound to.")
 
     def engine_fields(self) -> dict[str, Any]:

@@ -27,7 +27,6 @@ BOUNDED = "guidance"
 def environment(settings: VllmSettings) -> dict[str, str]:
     """What vLLM and its libraries read from the environment rather than from arguments."""
     variables = {
-        "VLLM_CPU_KVCACHE_SPACE": str(settings.cpu_kvcache_space_gib),
         "VLLM_CPU_OMP_THREADS_BIND": settings.cpu_omp_threads_bind,
         "VLLM_LOGGING_LEVEL": "WARNING",
         # It would have parsers write grammars of their own, past the trial and for another backend than ours.

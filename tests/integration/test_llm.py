@@ -110,6 +110,7 @@ def spec(name: str, address: str, **settings: str) -> ServiceSpec:
         "VLLM__MODEL": str(REPOSITORY / "models/demo-llm"),
         "VLLM__MAX_MODEL_LEN": "1024",
         "VLLM__ENFORCE_EAGER": "true",
+        "VLLM__CPU_KVCACHE_SPACE_GIB": "0.25",
         **settings,
     }
     return ServiceSpec(name, "services.llm", address, {f"HEDGEROW_LLM_{key}": value for key, value in settings.items()})
@@ -549,6 +550,11 @@ async def test_the_model_is_described(service: Service) -> None:
 async def test_the_engine_s_own_metrics_are_on_the_services_page(service: Service) -> None:
     assert await service.gauge("vllm:num_requests_running") >= 0
     assert await service.gauge("vllm:spec_decode_num_accepted_tokens_total") > 0
+
+
+async def test_the_key_value_cache_has_the_memory_that_it_was_told(service: Service) -> None:
+    page = await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://{service.metrics}/metrics").read().decode())
+    assert f'kv_cache_memory_bytes="{2**28}"' in page
 
 
 async def test_the_engine_runs_its_model_itself(service: Service) -> None:
