@@ -8,6 +8,7 @@ services: tests that are about that start the launcher's, as `hedgerow up` and a
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import multiprocessing
 import os
@@ -15,10 +16,12 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import IO, cast
+from tempfile import TemporaryDirectory
+from typing import IO, NamedTuple, cast
 
 from hedgerow.identities import SERVICES
 from hedgerow.private import UMASK
@@ -28,11 +31,19 @@ from services.runtime.process.quiet import silence
 from tests import marks
 
 # numpy's threads are those of OpenBLAS, which survive a fork; gRPC starts its own when it is first used.
-MODULES = {f"services.{name}": f"services.{name}.__main__" for name in SERVICES} | {
-    name: name for name in ("bench.simulated_llm", "tests.fault.faulty_llm")
-}
+_SERVICES = {f"services.{name}" for name in SERVICES}
+_PLAIN = {"bench.simulated_llm", "tests.fault.faulty_llm"}
+PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, "hedgerow.cli.app")
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.preloaded"])
+
+
+class Standard(NamedTuple):
+    """Where a process reads from, and writes to."""
+
+    input: Path
+    output: Path
+    error: Path
 
 
 class ServiceProcess(processes.ServiceProcess):
@@ -40,12 +51,11 @@ class ServiceProcess(processes.ServiceProcess):
 
     def _start(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         spec, environment = self.spec, {**os.environ, **self.spec.environment}
-        if spec.module not in MODULES or marks.is_vllm(spec.module, environment):
+        if spec.module not in _SERVICES | _PLAIN or marks.is_vllm(spec.module, environment):
             return super()._start(output)
         marks.note(spec.module, environment)
-        folder = Path.cwd() / (spec.folder or "")
-        child = _forks.Process(target=_become, args=(spec.module, environment, folder, self.log), daemon=True)
-        child.start()
+        standard = Standard(Path(os.devnull), self.log, self.log)
+        child = _fork(spec.module, [], environment, Path.cwd() / (spec.folder or ""), standard, UMASK)
         return cast("subprocess.Popen[bytes]", _Forked(child))
 
 
@@ -64,27 +74,66 @@ class _Forked:
         return self.poll()
 
     def send_signal(self, number: signal.Signals) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # it has ended, and is about to be said to have
+            if self.poll() is None:
+                os.kill(self.pid, number)
 
 
-def _become(module: str, environment: Mapping[str, str], folder: Path, log: Path) -> None:
-    """What `python -m module` would be, in a session of its own. Ends with whom it is forked from."""
+async def run(module: str, *arguments: str, stdin: str = "", **environment: str) -> tuple[int | None, str, str]:
+    """(exit code, stdout, stderr) of what would be `python -m module …`."""
+    with TemporaryDirectory() as folder:
+        standard = Standard(*(Path(folder, name) for name in Standard._fields))
+        standard.input.write_text(stdin)
+        child = _fork(module, arguments, {**os.environ, **environment}, Path.cwd(), standard)
+        try:
+            await asyncio.to_thread(child.join)
+        except asyncio.CancelledError:
+            child.kill()
+            raise
+        return child.exitcode, standard.output.read_text(), standard.error.read_text()
+
+
+def _fork(
+    module: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    standard: Standard,
+    umask: int = -1,  # as it is
+) -> ForkServerProcess:
+    for file in {standard.output, standard.error}:
+        file.touch()
+    given = (module, arguments, environment, folder, standard, umask)
+    child = _forks.Process(target=_become, args=given, daemon=True)
+    child.start()
+    return child
+
+
+def _become(
+    module: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    standard: Standard,
+    umask: int,
+) -> None:
+    """What `python -m module …` would be, in a session of its own. Ends with whom it is forked from."""
     os.setsid()
     die_with_parent(os.getppid())
-    os.umask(UMASK)
+    if umask >= 0:
+        os.umask(umask)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     silence(os.environ)  # as the first import of `services` does
-    for flags, standard in ((os.O_RDONLY, [0]), (os.O_WRONLY | os.O_APPEND, [1, 2])):
-        file = os.open(log if 1 in standard else os.devnull, flags)
-        for number in standard:
-            os.dup2(file, number)
+    for number, path in enumerate(standard):
+        file = os.open(path, os.O_WRONLY | os.O_APPEND if number else os.O_RDONLY)
+        os.dup2(file, number)
         os.close(file)
-    sys.argv = [module]
-    del sys.modules[MODULES[module]]  # it is to run, and not to be found
+    sys.stdin = os.fdopen(0)  # multiprocessing has put another there
+    sys.argv = [module, *arguments]
+    sys.modules.pop(module if module in _PLAIN else f"{module}.__main__", None)  # it is to run, and not to be found
     try:
-        runpy.run_module(MODULES[module], run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:
         atexit._run_exitfuncs()  # which multiprocessing leaves out

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 from importlib import import_module
 
-from tests.forked import MODULES
+from tests.forked import PRELOADED
 
-for _module in MODULES.values():
+for _module in PRELOADED:
     import_module(_module)
 gc.collect()
 gc.freeze()  # a collection would have every child copy all of it

@@ -77,6 +77,7 @@ async def _scene(starter: Processes, llm: FaultyLlm, room: int, **settings: obje
             tenants=tenants,
             l1_cache_bytes=room,
             write_behind_bytes=room // 2,
+            stages={"cache": {"share": 0.5, "cap_ms": 10_000}},  # a lookup that a busy machine makes late is none
             **settings,
         )
         address = gateway.spec.address

@@ -7,6 +7,8 @@ import os
 import sys
 from asyncio.subprocess import PIPE, Process
 
+from tests import forked
+
 
 async def launch(*arguments: str, **environment: str) -> Process:
     """Start `hedgerow …` with pipes."""
@@ -18,6 +20,4 @@ async def launch(*arguments: str, **environment: str) -> Process:
 
 async def run(*arguments: str, stdin: str = "", **environment: str) -> tuple[int | None, str, str]:
     """(exit code, stdout, stderr) of `hedgerow …`."""
-    process = await launch(*arguments, **environment)
-    out, err = await process.communicate(stdin.encode())
-    return process.returncode, out.decode(), err.decode()
+    return await forked.run("hedgerow.cli", *arguments, stdin=stdin, **environment)

@@ -169,7 +169,7 @@ async def test_ctrl_c_while_a_question_is_played_ends_the_conversation(
     process.send_signal(signal.SIGINT)
     await asyncio.wait_for(gateway.cancelled.wait(), 5)
     _, err = await process.communicate()
-    assert (process.returncode, b"Traceback" in err) == (130, False)
+    assert (process.returncode, b"Traceback" in err) == (130, False), err.decode()[-3000:]
 
 
 async def test_a_recording_is_written_down_with_times(audio: ScriptedAudio, question: str) -> None:
@@ -223,7 +223,7 @@ async def test_ctrl_c_stops_a_transcription(audio: ScriptedAudio, question: str)
     process.send_signal(signal.SIGINT)
     await asyncio.wait_for(audio.cancelled.wait(), 5)
     _, err = await process.communicate()
-    assert (process.returncode, b"Traceback" in err) == (130, False)
+    assert (process.returncode, b"Traceback" in err) == (130, False), err.decode()[-3000:]
 
 
 async def test_each_picture_gets_a_line_and_a_bad_one_its_own(vision: ScriptedVision, tmp_path: Path) -> None:
