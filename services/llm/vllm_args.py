@@ -57,12 +57,15 @@ def engine_args(settings: VllmSettings) -> Any:
     """vLLM's `AsyncEngineArgs`. Raises BadEngineSettings naming a field that vLLM lacks or whose type is wrong."""
     from vllm.config import StructuredOutputsConfig
     from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.platforms import current_platform
 
     types = {field.name: field.type for field in dataclasses.fields(AsyncEngineArgs)}
     fields = check_fields(settings.engine_fields(), types)
     # Of vLLM's backends the one whose every step is bounded; with the others one caller's regular expression holds up
     # the engine for a minute (docs/adr/0020-constraints-are-bounded-work.md).
     fields.setdefault("structured_outputs_config", StructuredOutputsConfig(backend=BOUNDED))
+    if current_platform.is_cpu():
+        fields.setdefault("kv_cache_memory_bytes", round(settings.cpu_kvcache_space_gib * 2**30))
     if settings.speculative_config:
         fields.setdefault("per_request_spec_decode_metrics", "summary")  # what usage counts come from
     return AsyncEngineArgs(**fields)

@@ -55,7 +55,6 @@ def _load(settings: VllmSettings, stat_logger: Any) -> Any:
     except (ValueError, TypeError, OSError, NotImplementedError) as error:  # pydantic's errors are ValueErrors
         raise BadEngineSettings(f"vllm: {error}") from error
     _in_one_process(config.parallel_config, settings)
-    _within(config.cache_config, settings)
     from vllm.v1.executor import Executor
 
     return AsyncLLM(config, Executor.get_class(config), log_stats=True, log_requests=False, stat_loggers=[stat_logger])
@@ -73,14 +72,6 @@ def _in_one_process(parallel: Any, settings: VllmSettings) -> None:
     told = "distributed_executor_backend" in (settings.model_extra or {})
     if current_platform.is_cpu() and parallel.world_size == 1 and not (bound or told):
         parallel.distributed_executor_backend = "uni"
-
-
-def _within(memory: Any, settings: VllmSettings) -> None:
-    """Have the key-value cache of a CPU take the memory that it may, unless vLLM was told in its own words."""
-    from vllm.platforms import current_platform
-
-    if current_platform.is_cpu() and memory.kv_cache_memory_bytes is None:
-        memory.kv_cache_memory_bytes = round(settings.cpu_kvcache_space_gib * 2**30)
 
 
 @cache

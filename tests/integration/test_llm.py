@@ -666,7 +666,12 @@ async def provider(port: int, key: str, folder: Path) -> AsyncIterator[asyncio.s
     """`vllm serve`, ready."""
     options = {"model": REPOSITORY / "models/demo-llm", "served-model-name": "demo", "port": port, "api-key": key}
     terse = json.dumps({"backend": "guidance", "disable_any_whitespace": True})  # else this model writes nothing else
-    options |= {"max-model-len": 1024, "tool-call-parser": "hermes", "structured-outputs-config": terse}
+    options |= {
+        "max-model-len": 1024,
+        "kv-cache-memory-bytes": 2**28,
+        "tool-call-parser": "hermes",
+        "structured-outputs-config": terse,
+    }
     flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     variables = environment(VllmSettings(model=str(REPOSITORY / "models/demo-llm")))
     with (folder / "provider.log").open("wb") as log:
