@@ -68,3 +68,8 @@ def test_a_text_is_cut_where_sentences_begin():
 def test_no_tokenizer_makes_more_tokens_than_there_are_bytes(contents: list[str]):
     messages = [said("user", content) for content in contents]
     assert window.most_tokens(messages) >= sum(len(content.encode()) for content in contents) + len(contents)
+
+
+def test_an_estimate_counts_what_a_template_adds_to_each_message():
+    many, one = [said("user", "Yes.")] * 100, [said("user", "Yes." * 100)]
+    assert window.estimated_tokens(many) - window.estimated_tokens(one) == 99 * 5
