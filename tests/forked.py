@@ -1,9 +1,9 @@
-"""Service processes for tests, forked from one process that has imported the services.
+"""Services and commands for tests, forked from one process that has imported them.
 
 A start costs 0.1 to 0.2 s of CPU so, where `python -m services.…` takes 0.6 to 0.9 s, nearly all of it to import; tests
 start some four hundred. What is forked reads the same settings, runs the same `__main__` from its first line, and is a
 session, a log and an exit code, as the launcher's. It is no fresh interpreter, and begins with the memory of all
-services: tests that are about that start the launcher's, as `hedgerow up` and all commands do.
+services: tests that are about that start the launcher's, as `hedgerow up` does.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from services.runtime.process.quiet import silence
 from tests import marks
 
 # numpy's threads are those of OpenBLAS, which survive a fork; gRPC starts its own when it is first used.
-_SERVICES = {f"services.{name}" for name in SERVICES}
-_PLAIN = {"bench.simulated_llm", "tests.fault.faulty_llm"}
+_SERVICES = tuple(f"services.{name}" for name in SERVICES)
+_PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm")
 PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, "hedgerow.cli.app")
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.preloaded"])
@@ -51,7 +51,7 @@ class ServiceProcess(processes.ServiceProcess):
 
     def _start(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         spec, environment = self.spec, {**os.environ, **self.spec.environment}
-        if spec.module not in _SERVICES | _PLAIN or marks.is_vllm(spec.module, environment):
+        if spec.module not in (*_SERVICES, *_PLAIN) or marks.is_vllm(spec.module, environment):
             return super()._start(output)
         marks.note(spec.module, environment)
         standard = Standard(Path(os.devnull), self.log, self.log)
@@ -119,7 +119,8 @@ def _become(
 ) -> None:
     """What `python -m module …` would be, in a session of its own. Ends with whom it is forked from."""
     os.setsid()
-    die_with_parent(os.getppid())
+    if sys.platform == "linux":
+        die_with_parent(os.getppid())
     if umask >= 0:
         os.umask(umask)
     os.chdir(folder)

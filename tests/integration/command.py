@@ -1,4 +1,5 @@
-"""Runs the command line as its users do: a process, its output and its exit code."""
+"""Runs the command line as its users do: a process, its output and its exit code. Who only waits for its end gets a
+forked one, who speaks to it or interrupts it a fresh one."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests import forked
 
 
 async def launch(*arguments: str, **environment: str) -> Process:
-    """Start `hedgerow …` with pipes."""
+    """Start `hedgerow …` afresh, with pipes."""
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "hedgerow.cli", *arguments,
         stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**os.environ, **environment},
