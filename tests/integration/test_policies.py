@@ -64,7 +64,7 @@ async def test_a_hedge_is_told_to_the_caller_and_on_the_trace(start: Start, mode
         ),
     )
     answer = {"decisions": []}
-    while not answer["decisions"]:  # the quick one may be called first
+    while len(answer["decisions"]) < 2:  # the quick one may be called first, and win though late
         code, answer = await ask_json(gateway.spec.address)
         assert code == 0
     assert [(made["policy"], made["action"]) for made in answer["decisions"]] == [
