@@ -30,10 +30,10 @@ from launcher.parent_death_signal import die_with_parent
 from services.runtime.process.quiet import silence
 from tests import marks
 
-# numpy's threads are those of OpenBLAS, which survive a fork; gRPC starts its own when it is first used.
 _SERVICES = tuple(f"services.{name}" for name in SERVICES)
 _PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm")
 PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, "hedgerow.cli.app")
+# What it imports starts no thread but OpenBLAS's, which survive a fork; gRPC starts its own when it is first used.
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.preloaded"])
 
@@ -46,6 +46,17 @@ class Standard(NamedTuple):
     error: Path
 
 
+class Start(NamedTuple):
+    """What a process is told. `umask` is -1 where it stays as it is."""
+
+    module: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    standard: Standard
+    umask: int = -1
+
+
 class ServiceProcess(processes.ServiceProcess):
     """The launcher's, but for how it starts. vLLM starts as ever: it reads variables before Python does."""
 
@@ -55,8 +66,8 @@ class ServiceProcess(processes.ServiceProcess):
             return super()._start(output)
         marks.note(spec.module, environment)
         standard = Standard(Path(os.devnull), self.log, self.log)
-        child = _fork(spec.module, [], environment, Path.cwd() / (spec.folder or ""), standard, UMASK)
-        return cast("subprocess.Popen[bytes]", _Forked(child))
+        start = Start(spec.module, (), environment, Path.cwd() / (spec.folder or ""), standard, UMASK)
+        return cast("subprocess.Popen[bytes]", _Forked(_fork(start)))
 
 
 class _Forked:
@@ -84,7 +95,7 @@ async def run(module: str, *arguments: str, stdin: str = "", **environment: str)
     with TemporaryDirectory() as folder:
         standard = Standard(*(Path(folder, name) for name in Standard._fields))
         standard.input.write_text(stdin)
-        child = _fork(module, arguments, {**os.environ, **environment}, Path.cwd(), standard)
+        child = _fork(Start(module, arguments, {**os.environ, **environment}, Path.cwd(), standard))
         try:
             await asyncio.to_thread(child.join)
         except asyncio.CancelledError:
@@ -93,48 +104,34 @@ async def run(module: str, *arguments: str, stdin: str = "", **environment: str)
         return child.exitcode, standard.output.read_text(), standard.error.read_text()
 
 
-def _fork(
-    module: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    folder: Path,
-    standard: Standard,
-    umask: int = -1,  # as it is
-) -> ForkServerProcess:
-    for file in {standard.output, standard.error}:
+def _fork(start: Start) -> ForkServerProcess:
+    for file in {start.standard.output, start.standard.error}:
         file.touch()
-    given = (module, arguments, environment, folder, standard, umask)
-    child = _forks.Process(target=_become, args=given, daemon=True)
+    child = _forks.Process(target=_become, args=(start,), daemon=True)
     child.start()
     return child
 
 
-def _become(
-    module: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    folder: Path,
-    standard: Standard,
-    umask: int,
-) -> None:
+def _become(start: Start) -> None:
     """What `python -m module …` would be, in a session of its own. Ends with whom it is forked from."""
     os.setsid()
     if sys.platform == "linux":
         die_with_parent(os.getppid())
-    if umask >= 0:
-        os.umask(umask)
-    os.chdir(folder)
+    if start.umask >= 0:
+        os.umask(start.umask)
+    os.chdir(start.folder)
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(start.environment)
     silence(os.environ)  # as the first import of `services` does
-    for number, path in enumerate(standard):
+    for number, path in enumerate(start.standard):
         file = os.open(path, os.O_WRONLY | os.O_APPEND if number else os.O_RDONLY)
         os.dup2(file, number)
         os.close(file)
     sys.stdin = os.fdopen(0)  # multiprocessing has put another there
-    sys.argv = [module, *arguments]
-    sys.modules.pop(module if module in _PLAIN else f"{module}.__main__", None)  # it is to run, and not to be found
+    sys.argv = [start.module, *start.arguments]
+    found = start.module if start.module in _PLAIN else f"{start.module}.__main__"
+    sys.modules.pop(found, None)  # it is to run, and not to be found
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        runpy.run_module(start.module, run_name="__main__", alter_sys=True)
     finally:
         atexit._run_exitfuncs()  # which multiprocessing leaves out

@@ -17,7 +17,7 @@ from launcher.processes import free_port
 from tests.fault.asking import Asker, Outcome, asking
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.memory import forget_peak, peak_mib
-from tests.fault.mesh import Processes
+from tests.fault.mesh import PATIENT_LOOKUPS, Processes
 from tests.fault.report import Report
 from tests.fault.slow_cache import SlowCache, slow_cache
 from tests.forked import ServiceProcess
@@ -77,7 +77,7 @@ async def _scene(starter: Processes, llm: FaultyLlm, room: int, **settings: obje
             tenants=tenants,
             l1_cache_bytes=room,
             write_behind_bytes=room // 2,
-            stages={"cache": {"share": 0.5, "cap_ms": 10_000}},  # a lookup that a busy machine makes late is none
+            stages=PATIENT_LOOKUPS,
             **settings,
         )
         address = gateway.spec.address

@@ -11,7 +11,7 @@ import pytest
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.fault.asking import Asker, Outcome, asking
 from tests.fault.faulty_llm import FaultyLlm
-from tests.fault.mesh import Processes, stats
+from tests.fault.mesh import PATIENT_LOOKUPS, Processes, stats
 from tests.fault.report import Report
 from tests.waiting import until
 
@@ -58,8 +58,7 @@ async def test_what_the_embedder_does_not_know_is_never_taken_for_the_same(
     starter: Processes, llm: FaultyLlm, report: Report, full_size: bool
 ) -> None:
     cache = await starter.start("cache")
-    patient = {"cache": {"share": 0.5, "cap_ms": 10_000}}  # a busy machine's lookup that is late tells nothing apart
-    gateway = await starter.gateway(llm.address, cache_address=cache.spec.address, stages=patient)
+    gateway = await starter.gateway(llm.address, cache_address=cache.spec.address, stages=PATIENT_LOOKUPS)
     stores = refused = 0
     async with asking(gateway.spec.address) as caller:
         for kind, pair in _KINDS.items():

@@ -81,9 +81,13 @@ class Service:
 
     async def gauge(self, name: str) -> float:
         """The value of a metric without looking at its labels."""
-        page = await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://{self.metrics}/metrics").read().decode())
-        (value,) = (float(line.split()[-1]) for line in page.splitlines() if line.startswith(f"{name}{{"))
+        lines = (await self.page()).splitlines()
+        (value,) = (float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{"))
         return value
+
+    async def page(self) -> str:
+        """All metrics."""
+        return await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://{self.metrics}/metrics").read().decode())
 
 
 def ask(
@@ -553,8 +557,7 @@ async def test_the_engine_s_own_metrics_are_on_the_services_page(service: Servic
 
 
 async def test_the_key_value_cache_has_the_memory_that_it_was_told(service: Service) -> None:
-    page = await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://{service.metrics}/metrics").read().decode())
-    assert f'kv_cache_memory_bytes="{2**28}"' in page
+    assert f'kv_cache_memory_bytes="{2**28}"' in await service.page()
 
 
 async def test_the_engine_runs_its_model_itself(service: Service) -> None:
