@@ -14,7 +14,7 @@ TORCH := $(if $(LINKS),$(foreach link,$(LINKS),--find-links $(link)),--extra-ind
 UV := $(BIN)/uv
 UV_VERSION := 0.13.8
 # Workers of the test run; tests/marks.py says what stays together. The fault tests that measure are run last, in lanes.
-WORKERS ?= 4
+WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BUF := npx --yes --loglevel=error @bufbuild/buf@1.75.0
 
