@@ -90,13 +90,13 @@ class Mesh:
     async def _follow(self, renderers: AsyncIterable[Renderer | BadTopology], group: asyncio.TaskGroup) -> None:
         async for renderer in renderers:
             bad = isinstance(renderer, BadTopology)
-            self.problem = str(renderer) if bad else ""
-            metrics.TOPOLOGY_REFUSED.set(bad)
             if isinstance(renderer, BadTopology):
                 _log.warning("%s; the last good one stays in force", renderer)
             elif renderer.topology != self.topology:
                 await self._put_in_force(renderer, group)
                 _log.info("the topology has changed: %d services", len(self.topology.services))
+            self.problem = str(renderer) if bad else ""  # no sooner than a good one is in force
+            metrics.TOPOLOGY_REFUSED.set(bad)
 
     async def _put_in_force(self, renderer: Renderer, group: asyncio.TaskGroup) -> None:
         async with self._turn:
@@ -106,6 +106,7 @@ class Mesh:
                     metrics.ENDPOINTS.remove(service, health.name.lower())
             self._renderer = renderer
             self._gather(group)
+            self._publish()
 
     async def _look_up_again(self, group: asyncio.TaskGroup) -> None:
         async with self._turn:
@@ -129,6 +130,8 @@ class Mesh:
             asyncio.get_running_loop().call_soon(self._publish)
 
     def _publish(self) -> None:
+        if not self._touched:
+            return  # it was published by now
         self._touched = False
         self._rendered.clear()
         self._count()

@@ -177,6 +177,19 @@ async def test_a_topology_that_cannot_be_used_changes_nothing_but_says_why(begin
     await until(lambda: world.mesh.problem == "")
 
 
+async def test_a_topology_is_called_bad_until_a_good_one_is_in_force(begin: Begin):
+    world = begin(ONE, cache_mesh=None)  # a name whose look-up takes its time
+    await until(lambda: world.mesh.version != "")
+    before = world.mesh.version
+    world.topologies.put_nowait(BadTopology("topology: services: too many cooks"))
+    await until(lambda: world.mesh.problem != "")
+    world.give(NAMED)
+    while world.mesh.problem:
+        assert world.mesh.version == before
+        await asyncio.sleep(0.001)
+    assert world.mesh.version != before
+
+
 async def test_names_are_followed_and_the_last_answer_stands_when_there_is_none(begin: Begin):
     world = begin(NAMED, cache_mesh=["10.0.0.1"])
     await until(lambda: list(world.told()) == ["10.0.0.1:1"])
