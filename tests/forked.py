@@ -16,8 +16,8 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,6 +57,14 @@ class Start(NamedTuple):
     umask: int = -1
 
 
+class Ended(NamedTuple):
+    """How a command ended, and what it said."""
+
+    code: int | None
+    out: str
+    err: str
+
+
 class ServiceProcess(processes.ServiceProcess):
     """The launcher's, but for how it starts. vLLM starts as ever: it reads variables before Python does."""
 
@@ -90,18 +98,36 @@ class _Forked:
                 os.kill(self.pid, number)
 
 
-async def run(module: str, *arguments: str, stdin: str = "", **environment: str) -> tuple[int | None, str, str]:
-    """(exit code, stdout, stderr) of what would be `python -m module …`."""
-    with TemporaryDirectory() as folder:
-        standard = Standard(*(Path(folder, name) for name in Standard._fields))
-        standard.input.write_text(stdin)
-        child = _fork(Start(module, arguments, {**os.environ, **environment}, Path.cwd(), standard))
+async def run(module: str, *arguments: str, stdin: str = "", **environment: str) -> Ended:
+    """What would be `python -m module …`, from its start to its end."""
+    with _running(module, arguments, stdin, environment) as (child, standard):
         try:
             await asyncio.to_thread(child.join)
         except asyncio.CancelledError:
             child.kill()
             raise
-        return child.exitcode, standard.output.read_text(), standard.error.read_text()
+        return _ended(child, standard)
+
+
+def run_blocking(module: str, *arguments: str) -> Ended:
+    """The same, for who has nothing else to do meanwhile."""
+    with _running(module, arguments) as (child, standard):
+        child.join()
+        return _ended(child, standard)
+
+
+@contextmanager
+def _running(
+    module: str, arguments: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[ForkServerProcess, Standard]]:
+    with TemporaryDirectory() as folder:
+        standard = Standard(*(Path(folder, name) for name in Standard._fields))
+        standard.input.write_text(stdin)
+        yield _fork(Start(module, arguments, {**os.environ, **(environment or {})}, Path.cwd(), standard)), standard
+
+
+def _ended(child: ForkServerProcess, standard: Standard) -> Ended:
+    return Ended(child.exitcode, standard.output.read_text(), standard.error.read_text())
 
 
 def _fork(start: Start) -> ForkServerProcess:

@@ -43,10 +43,10 @@ _COUNTING = {
 _TOGETHER = {
     # vLLM takes both cores while it loads; what waits has the other workers meanwhile.
     "meshes with vLLM": (
+        "integration/test_demo.py",
         "integration/test_llm_tools.py",
         "integration/test_mesh.py",
         "integration/test_senses.py",
-        "integration/test_up.py",
         "integration/test_up_mesh.py",
         "integration/test_warming.py",
     ),

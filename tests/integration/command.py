@@ -19,6 +19,11 @@ async def launch(*arguments: str, **environment: str) -> Process:
     )  # fmt: skip
 
 
-async def run(*arguments: str, stdin: str = "", **environment: str) -> tuple[int | None, str, str]:
-    """(exit code, stdout, stderr) of `hedgerow …`."""
+async def run(*arguments: str, stdin: str = "", **environment: str) -> forked.Ended:
+    """`hedgerow …`, from its start to its end."""
     return await forked.run("hedgerow.cli", *arguments, stdin=stdin, **environment)
+
+
+def cli(*arguments: str) -> tuple[int | None, str]:
+    """(exit code, stdout) of `hedgerow …`, for who waits for it and for nothing else."""
+    return forked.run_blocking("hedgerow.cli", *arguments)[:2]

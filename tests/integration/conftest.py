@@ -1,4 +1,4 @@
-"""The demo mesh, on the real engines, once for all tests that only ask it questions."""
+"""What integration tests share: the demo's mesh on the real engines, a gateway, a cache, a Redis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from openai import AsyncOpenAI
 import hedgerow
 from hedgerow.cache.v1 import cache_pb2_grpc
 from hedgerow.channel import open_channel
-from launcher.mesh import HTTP_OFFSET
 from tests.conftest import Start
 from tests.integration.cache_process import Running, StartCache
 from tests.integration.collector import Collector, collecting
@@ -91,17 +90,18 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @pytest.fixture(scope="session")
-@starts("engine", "mesh")
+@starts("engine", "mesh", "redis")
 def up(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Up]:
-    """`hedgerow up`: gateway, cache, router, both models, an eye and an ear, which send their spans to `collector`."""
-    port, traces = ports_in_a_row(HTTP_OFFSET + 1), f"http://{collector.address}"
-    with running_up(tmp_path_factory.mktemp("mesh"), port, "--otlp-endpoint", traces) as running:
+    """`hedgerow up --mesh`, which sends its spans to `collector`. One of each, so that it loads no more models than
+    without `--mesh`, which `hedgerow demo` is."""
+    port, options = ports_in_a_row(70), ("--mesh", "--replicas", "1", "--otlp-endpoint", f"http://{collector.address}")
+    with running_up(tmp_path_factory.mktemp("mesh"), port, *options) as running:
         yield running
-    assert running.stopped[0] == "gateway"
+    assert running.stopped[0] == "envoy"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def client(up: Up) -> AsyncIterator[hedgerow.AsyncClient]:
-    """The SDK, connected to the mesh's gateway."""
-    async with hedgerow.AsyncClient(up.target) as connected:
+    """The SDK, connected to the mesh's gateway: nothing before it takes part in its traces."""
+    async with hedgerow.AsyncClient(up.address("gateway-1")) as connected:
         yield connected

@@ -101,11 +101,3 @@ def ports_in_a_row(count: int) -> int:
 def runs(process: psutil.Process) -> bool:
     """False also for a zombie, which only waits for its new parent to notice."""
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-
-
-def cli(*arguments: str) -> tuple[int, str]:
-    """(exit code, stdout) of `hedgerow …`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "hedgerow.cli", *arguments], capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stdout

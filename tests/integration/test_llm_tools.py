@@ -13,7 +13,6 @@ from openai import AsyncOpenAI
 
 import hedgerow
 from hedgerow import Message, Tool
-from launcher.mesh import HTTP_OFFSET
 from tests.integration.command import run
 from tests.integration.running_up import Up
 
@@ -34,10 +33,8 @@ OSLO, OSLO_ROME = "What is the weather in Oslo?", "What is the weather in Oslo a
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def openai_client(up: Up) -> AsyncIterator[AsyncOpenAI]:
-    """OpenAI's own client, which speaks to the mesh's gateway."""
-    host, port = up.target.split(":")
-    base_url = f"http://{host}:{int(port) + HTTP_OFFSET}/v1"
-    async with AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0) as connected:
+    """OpenAI's own client, which speaks to the mesh."""
+    async with AsyncOpenAI(base_url=f"http://{up.target}/v1", api_key="none", max_retries=0) as connected:
         yield connected
 
 

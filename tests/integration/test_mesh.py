@@ -129,7 +129,7 @@ async def test_a_request_is_one_trace_with_every_stage_and_its_budget(
 
 
 async def test_a_client_that_leaves_stops_the_engine(client: hedgerow.AsyncClient, up: Up):
-    async with open_channel(up.address("llm-quality")) as channel:
+    async with open_channel(up.address("llm-quality-1")) as channel:
         llm = llm_pb2_grpc.LLMServiceStub(channel)
 
         async def running() -> int:
@@ -148,7 +148,7 @@ async def test_a_client_that_leaves_stops_the_engine(client: hedgerow.AsyncClien
 async def test_killing_the_cache_mid_traffic_costs_no_request_and_no_entry(client: hedgerow.AsyncClient, up: Up):
     question = "What is the capital of Portugal?"
     await stored(client, question)
-    killed = up.pid("cache")
+    killed = up.pid("cache-1")
     os.kill(killed, signal.SIGKILL)
     answers = [await client.ask(f"What is {number} plus {number}?") for number in range(10)]
     assert [answer.text for answer in answers] == [f"{n} plus {n} is {2 * n}." for n in range(10)]
@@ -156,7 +156,7 @@ async def test_killing_the_cache_mid_traffic_costs_no_request_and_no_entry(clien
         while not (answer := await client.ask(question)).cache.key:
             assert answer.text == "The capital of Portugal is Lisbon."
             await asyncio.sleep(0.1)
-    assert up.pid("cache") != killed
+    assert up.pid("cache-1") != killed
 
 
 async def test_a_batch_answers_each_item_and_one_failure_ends_no_other(client: hedgerow.AsyncClient):

@@ -1,7 +1,6 @@
 """`hedgerow up --mesh` with the real services, the real Envoy and the real Redis.
 
-One of each, so that it loads no more models than `hedgerow up`. What a second replica is for is shown with simulated
-models.
+What a second replica is for is shown with simulated models.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 import signal
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,20 +27,13 @@ from launcher.processes import ServiceSpec, check, check_health, free_ports
 from launcher.replicas import ReplicatedMesh, ports_from
 from launcher.supervisor import Supervisor
 from tests.forked import ServiceProcess
-from tests.integration.command import run
-from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
+from tests.integration.command import cli, run
+from tests.integration.running_up import Up
 from tests.waiting import until
 
 # Two engines load, on a machine that may be busy.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.engine, pytest.mark.mesh, pytest.mark.redis]
 WITHIN_S = 30  # a change of the topology, or of a process, has reached everybody
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with running_up(tmp_path_factory.mktemp("mesh"), ports_in_a_row(20), "--mesh", "--replicas", "1") as running:
-        yield running
-    assert running.stopped[0] == "envoy"
 
 
 def mesh_status(up: Up, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -72,10 +64,11 @@ def test_everything_serves_and_everybody_has_taken_the_configuration(up: Up) -> 
             assert held["acked_version"] == held["sent_version"] != ""
 
 
-def test_a_question_that_comes_in_through_envoy_is_answered(up: Up) -> None:
+def test_a_question_that_comes_in_through_envoy_is_answered_with_its_waterfall(up: Up) -> None:
     code, out = cli("ask", "--gateway", up.target, "What is the capital of Norway?")
     assert code == 0
     assert out.splitlines()[0] == "The capital of Norway is Oslo."
+    assert any(line.startswith("llm ") for line in out.splitlines())
     assert "kill -9 " + str(up.pid("llm-quality-1")) in "\n".join(up.lines)
 
 
@@ -100,6 +93,15 @@ def test_an_edited_topology_is_followed_and_a_bad_one_refused(up: Up) -> None:
     assert cli("ask", "--gateway", up.target, "What is the capital of Italy?")[0] == 0
     file.write_text(good)
     mesh_status(up, well)
+
+
+def test_a_service_that_is_killed_comes_back_and_is_said_so(up: Up) -> None:
+    killed, told, served = up.pid("cache-1"), len(up.lines), up.lines.count("cache-1 serving")
+    os.kill(killed, signal.SIGKILL)
+    up.wait_for("cache-1 serving", served + 1)
+    assert up.pid("cache-1") != killed
+    assert any(line.startswith("cache-1 died: exit code -9") for line in up.lines[told:])
+    test_everything_serves_and_everybody_has_taken_the_configuration(up)
 
 
 def test_envoy_and_redis_are_kept_running_too(up: Up) -> None:

@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 import hedgerow
-from tests.integration.running_up import Up, cli, ports_in_a_row, running_up
+from tests.integration.command import cli
+from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.marks import starts
 from tests.waiting import until
 

@@ -128,7 +128,8 @@ async def test_an_engine_has_read_the_prompt_when_its_tenant_asks_for_the_first_
     tenants = {"acme": {"keys": [digest(KEY)], "warm": True}, "cold": {"keys": [digest(COLD_KEY)]}}
     metrics = f"127.0.0.1:{free_port()}"
     settings = {"warm": '{"prompts": ["*"]}', "tenants": json.dumps(tenants), "metrics_address": metrics}
-    addresses = {"llm_addresses": json.dumps({"m": up.address("llm-fast")}), "cache_address": "", "router_address": ""}
+    engine = json.dumps({"m": up.address("llm-fast-1")})
+    addresses = {"llm_addresses": engine, "cache_address": "", "router_address": ""}
     gateway = await start("gateway", **addresses, system_prompts=SYSTEM_PROMPTS, **settings)
 
     async def has_read() -> bool:

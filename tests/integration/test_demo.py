@@ -1,0 +1,19 @@
+"""`hedgerow demo`, as a newcomer runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+# Two engines load, on a machine that may be busy.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.engine, pytest.mark.mesh]
+
+
+async def test_the_demo_gets_the_answers_it_expects() -> None:
+    demo = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hedgerow.cli", "demo", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await demo.communicate()
+    assert demo.returncode == 0, output.decode()
