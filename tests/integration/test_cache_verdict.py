@@ -70,7 +70,7 @@ def run(environment: dict[str, str], *arguments: object) -> subprocess.Completed
 def calibrated(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]) -> Path:
     """A folder without a verifier."""
     folder = tmp_path_factory.mktemp("verdict")
-    made = run(environment, "calibrate", write(folder / "pairs.jsonl", 1_600), folder / "made")
+    made = run(environment, "calibrate", write(folder / "pairs.jsonl", 800), folder / "made")
     assert made.returncode == 0, made.stderr
     assert "wrong of lookups, at most" in made.stdout
     return folder / "made"
@@ -79,7 +79,7 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory, environment: dict[str, 
 def test_calibrating_needs_no_verifier(calibrated: Path) -> None:
     known = json.loads((calibrated / "verdict.json").read_text())
     assert known["weights"]["cosine"] > 0 == known["weights"]["verifier"]
-    assert known["made_of"]["pairs"] == 1_600
+    assert known["made_of"]["pairs"] == 800
     assert not (calibrated / MODEL).exists()
 
 

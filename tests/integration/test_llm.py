@@ -582,7 +582,7 @@ async def test_sigterm_while_loading_ends_everything(tmp_path: Path) -> None:
     with TemporaryDirectory() as scratch:  # shorter than pytest's: a socket's path is short
         sockets = f"{scratch}/hedgerow-vllm-*"  # where its processes meet
         process = ServiceProcess(replace(wanted, environment={**wanted.environment, "TMPDIR": scratch}), tmp_path)
-        await until(lambda: has_engine(process), 120)
+        await until(lambda: has_engine(process), 120, every_s=0.1)
         assert glob(sockets)
         started = family(process)
         assert await check_health(address, 5) == "NOT_SERVING"
@@ -695,7 +695,7 @@ async def provider(port: int, key: str, folder: Path) -> AsyncIterator[asyncio.s
         )
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            await until(lambda: answers(client), START_S)
+            await until(lambda: answers(client), START_S, every_s=0.5)
         yield process
     finally:
         with suppress(ProcessLookupError):
