@@ -15,7 +15,7 @@ from services.llm import vllm_plugin
 from services.llm.config import VllmSettings
 from services.llm.engine import Progress
 from services.llm.errors import BadEngineSettings
-from services.llm.vllm_args import engine_args, environment, set_environment
+from services.llm.vllm_args import check_early, engine_args, environment, set_environment
 
 _POLL_S = 0.05
 _LONGEST_FOLDER = 40  # bytes: the path of a socket has 107 at most
@@ -26,8 +26,7 @@ async def load(settings: VllmSettings, stat_logger: Any, progress: Progress) -> 
 
     Raises BadEngineSettings when vLLM refuses the settings.
     """
-    if not settings.model:
-        raise BadEngineSettings("vllm.model: must be set")
+    check_early(settings)
     if not vllm_plugin.is_installed():
         raise BadEngineSettings(
             f"hedgerow is not installed here, so vLLM would not find its {vllm_plugin.GROUP} plugin"

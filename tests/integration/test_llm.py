@@ -574,6 +574,7 @@ async def test_a_wrong_engine_setting_stops_the_start_and_is_named(tmp_path: Pat
     for setting, process in zip(wrong, started, strict=True):
         assert await process.wait() == 2
         assert setting.removeprefix("VLLM__").lower() in process.tail(3)
+        assert "loading" not in process.tail()  # as it says before it imports vLLM
 
 
 async def test_sigterm_while_loading_ends_everything(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""vLLM's own parsers, and the grammars that keep calls to their schemas, over the demo model's tokens."""
+"""vLLM's own parsers, and the grammars that keep calls to their schemas, over the demo model's tokens; and the names of
+its settings."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from services.llm.config import VllmSettings
 from services.llm.engine import Constraint, Message, Request, Tool, ToolCallDelta, ToolChoice
 from services.llm.errors import BadEngineSettings
 from services.llm.openai_wire import to_tools
+from services.llm.vllm_args import declared_fields
 from services.llm.vllm_parsers import Parsers
 from services.llm.vllm_reading import Reading
 from services.runtime.errors import NotSupported
@@ -145,3 +147,9 @@ def test_a_strict_tool_is_called_as_its_schema_says_or_not_at_all(parsers: Any, 
 def test_a_parser_that_there_is_not_stops_the_start(parsers: Any) -> None:
     with pytest.raises(BadEngineSettings, match=r"vllm\.tool_parser, vllm\.reasoning_parser: .*no_such"):
         parsers(tool_parser="no_such")
+
+
+def test_the_names_in_vllm_s_source_are_those_of_its_settings() -> None:
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    assert declared_fields() == {field.name for field in fields(AsyncEngineArgs)}

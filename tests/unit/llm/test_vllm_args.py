@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import pytest
 
 from services.llm.config import VllmSettings
 from services.llm.errors import BadEngineSettings
-from services.llm.vllm_args import check_fields, environment
+from services.llm.vllm_args import check_early, check_fields, declared_fields, environment
 
 TYPES: dict[str, Any] = {
     "max_num_seqs": int | None,
@@ -19,6 +20,28 @@ TYPES: dict[str, Any] = {
     "revision": str | None,
     "quantization_config": "a forward reference",
 }
+SOURCE = """
+import nothing_that_there_is
+
+@dataclass
+class EngineArgs:
+    model: str = ModelConfig.model
+    dtype: ModelDType = "auto"
+    gpu_memory_utilization: float = 0.92
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    enforce_eager: bool = False
+    enable_prefix_caching: bool = None
+    max_num_seqs: int | None = None
+    no_field = 1
+
+    def create_engine_config(self):
+        no_field: int = 2
+
+@dataclass
+class AsyncEngineArgs(EngineArgs):
+    enable_log_requests: bool = False
+"""
 
 
 @pytest.mark.parametrize(
@@ -48,6 +71,60 @@ def test_a_wrong_setting_is_named(name: str, given: str, said: str) -> None:
     with pytest.raises(BadEngineSettings) as caught:
         check_fields({name: given}, TYPES)
     assert str(caught.value).startswith(said)
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the stand-in for vLLM declares its fields. It cannot be imported."""
+    file = tmp_path / "vllm/engine/arg_utils.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(SOURCE)
+    (tmp_path / "vllm/__init__.py").write_text("raise AssertionError('imported')")
+    monkeypatch.delitem(sys.modules, "vllm", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "vllm.model: must be set"),
+        ({"model": "m", "max_num_seq": 4}, "vllm.max_num_seq: vLLM has no such setting; did you mean max_num_seqs?"),
+        ({"model": "m", "no_field": 4}, "vllm.no_field: vLLM has no such setting"),
+        ({"model": "/no/such/model"}, "vllm.model: a file or folder that exists, got /no/such/model"),
+        ({"model": "./no/model"}, "vllm.model: a file or folder that exists, got ./no/model"),
+        ({"model": "../no/model"}, "vllm.model: a file or folder that exists, got ../no/model"),
+    ],
+)
+@pytest.mark.usefixtures("source")
+def test_what_is_wrong_is_told_before_vllm_is_imported(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadEngineSettings) as caught:
+        check_early(VllmSettings(**settings))
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("model", ["owner/name", "s3://bucket/model", __file__, str(Path(__file__).parent), "."])
+@pytest.mark.usefixtures("source")
+def test_what_may_be_right_is_left_to_vllm(model: str) -> None:
+    check_early(VllmSettings(model=model, enable_log_requests=True, max_num_seq=None))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "class EngineArgs:\n    model: str\n",
+        "from elsewhere import EngineArgs\nclass AsyncEngineArgs(EngineArgs):\n    model: str\n",
+        "class AsyncEngineArgs(elsewhere.EngineArgs):\n    model: str\n",
+        "a later Python's",
+        None,
+    ],
+)
+def test_names_are_left_to_vllm_where_it_declares_them_in_another_way(other: str | None, source: Path) -> None:
+    source.unlink()
+    if other:
+        source.write_text(other)
+    assert not declared_fields()
+    check_early(VllmSettings(model="m", max_num_seq=4))
 
 
 def test_what_is_not_set_is_left_to_vllm() -> None:
