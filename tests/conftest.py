@@ -27,6 +27,7 @@ grpc.aio.init_grpc_aio()
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]
 _TURN = pytest.StashKey[Turn]()
+_MEASURED = pytest.StashKey[bool]()  # whether any of the run's tests measures
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,13 +44,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the timeout, which is of a test and not of its turn
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    if (turn := item.config.stash.get(_TURN, None)) and marks.measures(item.nodeid):
-        turn.wait()
+    if turn := item.config.stash.get(_TURN, None):
+        if marks.measures(item.nodeid):
+            turn.wait()
+        elif marks.computes(item.nodeid) and item.config.stash[_MEASURED]:
+            turn.give_way()
     return (yield)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     marks.mark(items)
+    config.stash[_MEASURED] = any(marks.measures(item.nodeid) for item in items)
     if hasattr(config, "workerinput"):
         marks.order(items)
 

@@ -40,6 +40,8 @@ _COUNTING = {
         *("provider_connections", "proxy", "report", "single_flight", "token_quotas", "unknown_words"),
     )
 }
+# Beside those that measure run these, at a lower priority: they compute, and ask no clock.
+_COMPUTING = ("tests/contract/", "tests/unit/cache/verdict/")
 _TOGETHER = {
     # vLLM takes both cores while it loads; what waits has the other workers meanwhile.
     "meshes with vLLM": (
@@ -52,7 +54,7 @@ _TOGETHER = {
     ),
 }
 _GROUPS = {f"tests/{file}": name for name, files in _TOGETHER.items() for file in files}
-_LAST = 100
+_LAST = 100  # and those that compute after it: the lanes are taken first
 _ENGINES = {"services.llm", "services.vision", "services.audio"}
 _started: list[str] = []  # what the running test has started: modules, `redis-server`, `hedgerow up`
 
@@ -81,6 +83,11 @@ def measures(nodeid: str) -> bool:
     return file.startswith("tests/fault/") and file not in _COUNTING
 
 
+def computes(nodeid: str) -> bool:
+    """Whether it is one that may run beside a test that measures."""
+    return nodeid.startswith(_COMPUTING)
+
+
 def together(nodeid: str) -> str:
     """Whose tests run in one worker, one after the other: those of a file, or of the files in `_TOGETHER`."""
     file = nodeid.partition("::")[0]
@@ -88,8 +95,8 @@ def together(nodeid: str) -> str:
 
 
 def order(items: list[pytest.Item]) -> None:
-    """Bring what takes longest to the front, and to the end what shall have the machine to itself. Raises UsageError
-    where what is started once for a session would be started by several workers."""
+    """Bring what takes longest to the front, and to the end what shall have the machine to itself, with what may run
+    beside it. Raises UsageError where what is started once for a session would be started by several workers."""
     groups: dict[str, str] = {}
     ranks: dict[str, int] = {}
     for item in items:
@@ -105,6 +112,8 @@ def order(items: list[pytest.Item]) -> None:
 def _rank(item: pytest.Item) -> int:
     if together(item.nodeid) in (_MEASURING, *_LANES):
         return _LAST
+    if computes(item.nodeid):
+        return _LAST + 1
     folder = item.nodeid.split("/")[1]
     heavy = 0 if _has(item, "engine") else 1 if _has(item, "mesh") else 2
     return 10 * (_FOLDERS.index(folder) // 2) + heavy
