@@ -41,19 +41,11 @@ _COUNTING = {
     )
 }
 # Beside those that measure run these, at a lower priority: they compute, and ask no clock.
-_COMPUTING = ("tests/contract/", "tests/unit/cache/verdict/")
-_TOGETHER = {
-    # vLLM takes both cores while it loads; what waits has the other workers meanwhile.
-    "meshes with vLLM": (
-        "integration/test_demo.py",
-        "integration/test_llm_tools.py",
-        "integration/test_mesh.py",
-        "integration/test_senses.py",
-        "integration/test_up_mesh.py",
-        "integration/test_warming.py",
-    ),
-}
-_GROUPS = {f"tests/{file}": name for name, files in _TOGETHER.items() for file in files}
+_COMPUTING = (
+    *("tests/contract/", "tests/integration/adversarial/", "tests/integration/test_vllm_parsers.py"),
+    *("tests/unit/cache/", "tests/unit/vision/"),
+)
+_TOGETHER = "tests/integration/real_mesh/"  # its files share a mesh
 _LAST = 100  # and those that compute after it: the lanes are taken first
 _ENGINES = {"services.llm", "services.vision", "services.audio"}
 _started: list[str] = []  # what the running test has started: modules, `redis-server`, `hedgerow up`
@@ -89,20 +81,22 @@ def computes(nodeid: str) -> bool:
 
 
 def together(nodeid: str) -> str:
-    """Whose tests run in one worker, one after the other: those of a file, or of the files in `_TOGETHER`."""
+    """Whose tests run in one worker, one after the other: those of a file, of the folder `_TOGETHER`, or of a lane."""
     file = nodeid.partition("::")[0]
-    return _LANE_OF.get(file, _MEASURING) if measures(nodeid) else _GROUPS.get(file, file)
+    if measures(nodeid):
+        return _LANE_OF.get(file, _MEASURING)
+    return _TOGETHER if file.startswith(_TOGETHER) else file
 
 
 def order(items: list[pytest.Item]) -> None:
     """Bring what takes longest to the front, and to the end what shall have the machine to itself, with what may run
-    beside it. Raises UsageError where what is started once for a session would be started by several workers."""
+    beside it. Raises UsageError where what is started once for several files would be started by several workers."""
     groups: dict[str, str] = {}
     ranks: dict[str, int] = {}
     for item in items:
         name = together(item.nodeid)
         ranks[name] = min(ranks.get(name, _LAST), _rank(item))
-        for fixture in _fixtures(item, "session"):
+        for fixture in _fixtures(item, "session", "package"):
             if groups.setdefault(f"{fixture.baseid} {fixture.argname}", name) != name:
                 raise pytest.UsageError(f"{item.nodeid} uses {fixture.argname}: name its file in tests/marks.py")
     places = {name: place for place, name in enumerate(sorted(ranks, key=ranks.__getitem__))}
@@ -119,11 +113,11 @@ def _rank(item: pytest.Item) -> int:
     return 10 * (_FOLDERS.index(folder) // 2) + heavy
 
 
-def _fixtures(item: pytest.Item, scope: str = "") -> Iterator[Any]:
-    """Those that it uses and that start something."""
+def _fixtures(item: pytest.Item, *scopes: str) -> Iterator[Any]:
+    """Those that it uses and that start something; of any scope where none is named."""
     definitions = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
     for *_, fixture in definitions.values():
-        if hasattr(fixture.func, "__starts__") and scope in ("", fixture.scope):
+        if hasattr(fixture.func, "__starts__") and (not scopes or fixture.scope in scopes):
             yield fixture
 
 

@@ -1,25 +1,21 @@
-"""What integration tests share: the demo's mesh on the real engines, a gateway, a cache, a Redis."""
+"""What integration tests share: a gateway, a cache, a Redis of a test's own."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
 import pytest
-import pytest_asyncio
 from openai import AsyncOpenAI
 
-import hedgerow
 from hedgerow.cache.v1 import cache_pb2_grpc
 from hedgerow.channel import open_channel
 from tests.conftest import Start
 from tests.integration.cache_process import Running, StartCache
-from tests.integration.collector import Collector, collecting
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
-from tests.integration.running_up import Up, ports_in_a_row, running_up
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
@@ -80,28 +76,4 @@ async def openai_(gateway: HttpGateway) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(
         base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, _strict_response_validation=True
     ) as connected:
-        yield connected
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def collector() -> AsyncIterator[Collector]:
-    async with collecting() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-@starts("engine", "mesh", "redis")
-def up(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iterator[Up]:
-    """`hedgerow up --mesh`, which sends its spans to `collector`. One of each, so that it loads no more models than
-    without `--mesh`, which `hedgerow demo` is."""
-    port, options = ports_in_a_row(70), ("--mesh", "--replicas", "1", "--otlp-endpoint", f"http://{collector.address}")
-    with running_up(tmp_path_factory.mktemp("mesh"), port, *options) as running:
-        yield running
-    assert running.stopped[0] == "envoy"
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def client(up: Up) -> AsyncIterator[hedgerow.AsyncClient]:
-    """The SDK, connected to the mesh's gateway: nothing before it takes part in its traces."""
-    async with hedgerow.AsyncClient(up.address("gateway-1")) as connected:
         yield connected

@@ -12,7 +12,7 @@ import pytest
 import hedgerow
 from launcher.mesh import default_models_dir
 from tests.integration.collector import Collector
-from tests.integration.test_mesh import stored
+from tests.integration.real_mesh.test_mesh import stored
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 SAMPLES = default_models_dir() / "samples"
