@@ -1,4 +1,5 @@
-"""Has the tests that measure begin when those of other workers are over, so that they have the machine to themselves.
+"""Has the tests that measure begin when those of other workers are over. They have the machine to themselves then, but
+for what computes at a lower priority (docs/adr/0056-what-computes-runs-beside-what-measures.md).
 
 pytest-xdist starts them last, but beside whatever another worker is still at.
 """
@@ -29,8 +30,8 @@ class Turn:
             fcntl.flock(self._shared, fcntl.LOCK_UN)
 
     def give_way(self) -> None:
-        """What follows only computes: it disturbs nobody much at a lower priority, which lasts as long as the process.
-        Not at the lowest: where others take all there is, it would stand still until its tests' time is over."""
+        """What follows only computes. It has a lower priority for as long as the process lasts, and disturbs nobody
+        much."""
         if self._works:
             self.end()
             os.nice(_LOWER)

@@ -59,7 +59,7 @@ def up(
 
     With --mesh, --replicas of each but vision and audio, which are alone, and three more: the control plane tells
     everybody who serves what, from topology.yaml in the state folder, which may be edited meanwhile; Redis holds what
-    replicas share; Envoy takes the calls. Two replicas load four language models: 10 GiB of memory, and one to two
+    replicas share; Envoy takes the calls. Two replicas load four language models: 6 GiB of memory, and one to two
     minutes on two cores.
 
     \b
