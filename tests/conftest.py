@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from launcher.processes import ServiceSpec, free_port
@@ -24,6 +25,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # gRPC's engine would end with its last channel or server, and wait for ever where a call of theirs has not ended in its
 # core (https://github.com/grpc/grpc/issues/22365): seen once in some thirty runs.
 grpc.aio.init_grpc_aio()
+# How long an example takes is the machine's affair.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]
 _TURN = pytest.StashKey[Turn]()

@@ -43,7 +43,7 @@ _COUNTING = {
 # Beside those that measure run these, at a lower priority: they compute, and ask no clock.
 _COMPUTING = (
     *("tests/contract/", "tests/integration/adversarial/", "tests/integration/test_vllm_parsers.py"),
-    *("tests/unit/cache/", "tests/unit/vision/"),
+    *("tests/unit/cache/", "tests/unit/vision/test_pictures.py"),
 )
 _TOGETHER = "tests/integration/real_mesh/"  # its files share a mesh
 _LAST = 100  # and those that compute after it: the lanes are taken first

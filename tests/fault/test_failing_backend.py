@@ -52,12 +52,12 @@ async def test_half_of_all_calls_failing_costs_a_fifth_more_attempts_at_most(
                 assert sum(outcome.ok for outcome in outcomes) > 0.52 * len(outcomes)
 
 
-async def test_no_attempt_begins_past_the_deadline(starter: Processes, llm: FaultyLlm, report: Report):
+async def test_no_attempt_begins_past_the_deadline(starter: Processes, llm: FaultyLlm, report: Report, full_size: bool):
     gateway = await starter.gateway(llm.address, **_CLOSED, retry__max_share=1, retry__base_ms=50)
     llm.behaviour = Behaviour(fail_share=1, first_ms=40)
     async with asking(gateway.spec.address) as caller:
         with report.case(11, "llm 100 % UNAVAILABLE after 40 ms of a budget of 100 ms") as row:
-            outcomes = await _load(caller, requests=100, per_s=100, budget_ms=100)
+            outcomes = await _load(caller, requests=100, per_s=100 if full_size else 40, budget_ms=100)
             row.count(*outcomes)
             due = {f"Load {number}?": o.ended - o.seconds + 0.1 for number, o in enumerate(outcomes)}
             assert len(llm.attempts) > len(outcomes)

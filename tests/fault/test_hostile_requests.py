@@ -242,6 +242,7 @@ async def test_what_one_tenant_asks_costs_another_nothing(
     scene: Scene, report: Report, full_size: bool, fault: str, kinds: tuple[Kind, ...], codes: set[grpc.StatusCode]
 ):
     seconds = 20.0 if full_size else 2.0
+    await scene.a.until(lambda outcome: outcome.ok, within_s=20)  # its own breaker has closed again
     await _honest(scene.b, 0.3)
     opened, before = await scene.opened(), await _honest(scene.b, min(seconds, 5.0))
     assert all(outcome.whole for outcome in before)

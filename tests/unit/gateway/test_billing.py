@@ -15,6 +15,7 @@ from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene
 from tests.waiting import until
 
+pytestmark = pytest.mark.paused
 PROMPT = 7  # as the engine counts, and as it is estimated: 30 bytes of English
 WHOLE = PROMPT + 3
 
