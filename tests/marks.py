@@ -94,8 +94,8 @@ def order(items: list[pytest.Item]) -> None:
     groups: dict[str, str] = {}
     ranks: dict[str, int] = {}
     for item in items:
-        name = together(item.nodeid)
-        ranks[name] = min(ranks.get(name, _LAST), _rank(item))
+        name, rank = together(item.nodeid), _rank(item)
+        ranks[name] = min(ranks.get(name, rank), rank)
         for fixture in _fixtures(item, "session", "package"):
             if groups.setdefault(f"{fixture.baseid} {fixture.argname}", name) != name:
                 raise pytest.UsageError(f"{item.nodeid} uses {fixture.argname}: name its file in tests/marks.py")
