@@ -37,7 +37,8 @@ _COUNTING = {
     f"tests/fault/test_{what}.py"
     for what in (
         *("cache_memory", "closed_by_default", "identity", "malformed", "markers", "memory", "model_files", "pictures"),
-        *("provider_connections", "proxy", "report", "single_flight", "token_quotas", "unknown_words"),
+        *("late_control_plane", "provider_connections", "proxy", "report", "single_flight", "token_quotas"),
+        "unknown_words",
     )
 }
 # Beside those that measure run these, at a lower priority: they compute, and ask no clock.

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import quote
 
@@ -34,6 +34,7 @@ from services.runtime.telemetry import Metadata
 _log = logging.getLogger(__name__)
 _DETAILS = "grpc-status-details-bin"
 _OF_CONNECTIONS = ("failed to connect", "DNS resolution failed", "empty address list", "no healthy upstream")
+_CALLABLE = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.IDLE)  # a ring connects when it is called
 _PIECE_BYTES = 256 * 1024  # of a recording, in one message
 
 
@@ -58,6 +59,7 @@ class Cache:
     """The cache service."""
 
     def __init__(self, channel: grpc.aio.Channel):
+        self._channel = channel
         self._lookup = _unary(channel, cache_pb2, "CacheService", "Lookup")
         self._store = _unary(channel, cache_pb2, "CacheService", "Store")
         self._watch = _server_stream(channel, cache_pb2, "CacheService", "WatchInvalidations")
@@ -100,7 +102,7 @@ class Cache:
 
     def invalidations(self) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
         """Removals as they happen; waits for the cache to be there, ends with `ServiceError` when it goes."""
-        return _follow(self._watch(cache_pb2.WatchInvalidationsRequest(), wait_for_ready=True), "cache")
+        return _follow_reachable(self._channel, partial(self._watch, cache_pb2.WatchInvalidationsRequest()), "cache")
 
 
 @lru_cache(maxsize=10_000)
@@ -115,6 +117,7 @@ class Router:
     """The router."""
 
     def __init__(self, channel: grpc.aio.Channel):
+        self._channel = channel
         self._watch = _server_stream(channel, router_pb2, "RouterService", "WatchTable")
         self._observe = channel.stream_unary(
             "/hedgerow.router.v1.RouterService/Observe",
@@ -124,12 +127,14 @@ class Router:
 
     def tables(self) -> AsyncIterator[router_pb2.WatchTableResponse]:
         """The table, at once and at each change; waits for the router, ends with `ServiceError` when it goes."""
-        return _follow(self._watch(router_pb2.WatchTableRequest(), wait_for_ready=True), "router")
+        return _follow_reachable(self._channel, partial(self._watch, router_pb2.WatchTableRequest()), "router")
 
     async def observe(self, requests: AsyncIterator[router_pb2.ObserveRequest]) -> None:
-        """Send observations for as long as the router is there; raises `ServiceError` when it goes."""
+        """Send observations for as long as the router is there, waiting for it first; raises `ServiceError` when it
+        goes."""
+        await _reachable(self._channel)
         try:
-            await self._observe(requests, wait_for_ready=True)
+            await self._observe(requests)
         except grpc.aio.AioRpcError as error:
             raise translate(error, "router") from None
 
@@ -228,6 +233,24 @@ async def _follow(call: Any, who: str) -> AsyncGenerator[Any, None]:
         raise translate(error, who) from None
     finally:
         call.cancel()
+
+
+async def _follow_reachable(channel: grpc.aio.Channel, begin: Callable[[], Any], who: str) -> AsyncGenerator[Any, None]:
+    """`_follow` a call that begins once there is somebody to call."""
+    await _reachable(channel)
+    async with aclosing(_follow(begin(), who)) as messages:
+        async for message in messages:
+            yield message
+
+
+async def _reachable(channel: grpc.aio.Channel) -> None:
+    """Wait until a call has somewhere to go.
+
+    In place of gRPC's `wait_for_ready`: over xDS such a call stays where it is for good if it began before the control
+    plane could be asked, while the channel itself recovers (docs/adr/0057).
+    """
+    while (state := channel.get_state(try_to_connect=True)) not in _CALLABLE:
+        await channel.wait_for_state_change(state)
 
 
 async def _both_ways(call: Any, requests: AsyncIterator[Message], who: str) -> AsyncGenerator[Any, None]:
