@@ -112,7 +112,8 @@ async def test_a_healthy_replica_beside_a_silent_one_gets_its_chance_in_time(
 async def test_a_silent_model_that_is_alone_gives_typed_stand_ins_and_then_refuses_at_once(
     starter: Processes, llm: FaultyLlm, report: Report, seconds: float, full_size: bool
 ):
-    gateway = await starter.gateway(llm.address)
+    # As many as wait for the whole budget are the places that a limit begins with: who is refused is the breaker's.
+    gateway = await starter.gateway(llm.address, limit__algorithm="fixed", limit__initial=200)
     async with asking(gateway.spec.address) as caller:
         await _break("silent", llm, caller, knows=False)
         with report.case(26, "the only llm silent from the start") as row:
