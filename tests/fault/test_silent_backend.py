@@ -121,15 +121,14 @@ async def test_a_silent_model_that_is_alone_gives_typed_stand_ins_and_then_refus
             row.detected(min(asked.at_s for asked in load if asked.outcome.failed), 2.0)
             # Of some forty the 99th percentile is the slowest.
             load += await _load(caller, 3.0, per_s=100 if full_size else 50)
-            asked_nobody = len(load) - len(llm.attempts)
             row.count(*(asked.outcome for asked in load))
             refused = [asked.outcome for asked in load if asked.outcome.failed]
             stood_in = [asked.outcome for asked in load if asked.outcome.final]
             assert all(outcome.final.degraded == ["llm:template"] and outcome.text for outcome in stood_in)
             assert {outcome.code for outcome in refused} == {grpc.StatusCode.UNAVAILABLE}
             assert all(outcome.retry_delay_s for outcome in refused)
-            assert len(refused) <= asked_nobody
-            row.measured("p99 of refusals", p99_ms(refused), 10)
+            assert len(llm.attempts) <= len(stood_in)  # who is refused is so at once: nobody was asked
+            row.measured("p99 of refusals", p99_ms(refused), 10, slack=50)  # a shared core shows here first
         llm.behaviour = _WELL
         healed = time.monotonic()
         await caller.until(lambda outcome: outcome.whole, within_s=10)
