@@ -16,7 +16,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from launcher.processes import check_health
 from tests.fault.asking import Asker, Outcome, asking
-from tests.fault.mesh import Mesh, Processes, stats
+from tests.fault.mesh import UNLIMITED, Mesh, Processes, stats
 from tests.fault.report import Report
 from tests.forked import ServiceProcess
 from tests.waiting import until
@@ -138,7 +138,7 @@ async def test_a_model_that_is_started_again_serves_again(starter: Processes, re
 
 async def test_killing_one_of_two_replicas_costs_no_more_than_its_calls(starter: Processes, report: Report):
     llms = await asyncio.gather(*(starter.start("simulated_llm", tokens=4, first_ms=20, each_ms=5) for _ in range(2)))
-    gateway = await starter.gateway(*(llm.spec.address for llm in llms))
+    gateway = await starter.gateway(*(llm.spec.address for llm in llms), **UNLIMITED)
     async with asking(gateway.spec.address) as caller:
         with report.case(4, "SIGKILL of one of two replicas, 100 requests a second") as row:
             outcomes, in_flight = await _kill_under_load(caller, llms[0], requests=600)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.fault.asking import Asker, Outcome, asking
 from tests.fault.faulty_llm import Attempt, Behaviour, FaultyLlm
-from tests.fault.mesh import Processes
+from tests.fault.mesh import UNLIMITED, Processes
 from tests.fault.report import Report
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
@@ -36,9 +36,7 @@ async def _load(caller: Asker, requests: int, per_s: float, **fields: object) ->
 async def test_half_of_all_calls_failing_costs_a_fifth_more_attempts_at_most(
     starter: Processes, llm: FaultyLlm, report: Report, breaker: bool
 ):
-    # A busy machine would have calls wait, and the limit that follows the waits refuse some before they fail.
-    unlimited = {"limit__algorithm": "fixed", "limit__initial": 200}
-    gateway = await starter.gateway(llm.address, **unlimited, **({} if breaker else _CLOSED))
+    gateway = await starter.gateway(llm.address, **UNLIMITED, **({} if breaker else _CLOSED))
     llm.behaviour = Behaviour(fail_share=0.5)
     async with asking(gateway.spec.address) as caller:
         with report.case(11, f"llm 50 % UNAVAILABLE, breaker {'on' if breaker else 'out of reach'}") as row:

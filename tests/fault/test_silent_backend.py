@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tests.fault.asking import MODEL, Asker, Outcome, asking, p99_ms
 from tests.fault.faulty_llm import Behaviour, FaultyLlm, faulty_llm
-from tests.fault.mesh import Processes
+from tests.fault.mesh import UNLIMITED, Processes
 from tests.fault.report import Report, Row
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -113,7 +113,7 @@ async def test_a_silent_model_that_is_alone_gives_typed_stand_ins_and_then_refus
     starter: Processes, llm: FaultyLlm, report: Report, seconds: float, full_size: bool
 ):
     # As many as wait for the whole budget are the places that a limit begins with: who is refused is the breaker's.
-    gateway = await starter.gateway(llm.address, limit__algorithm="fixed", limit__initial=200)
+    gateway = await starter.gateway(llm.address, **UNLIMITED)
     async with asking(gateway.spec.address) as caller:
         await _break("silent", llm, caller, knows=False)
         with report.case(26, "the only llm silent from the start") as row:
