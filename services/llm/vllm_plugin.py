@@ -12,6 +12,7 @@ import threading
 from importlib.metadata import entry_points
 from multiprocessing.connection import wait
 from typing import Any
+from uuid import uuid4
 
 from services.llm.trial import ROW_ITEMS
 
@@ -31,6 +32,7 @@ def install() -> None:
     _mend_expand_on_cpu()
     _spin_briefly()
     _look_again_soon()
+    _meet_where_told()
     _tell_what_broke()
     _rank_without_compiling()
     _bound_grammars()
@@ -78,6 +80,17 @@ def _look_again_soon() -> None:
     from vllm.distributed.device_communicators import shm_broadcast
 
     shm_broadcast.SHM_READER_RECHECK_INTERVAL_MS = RECHECK_MS
+
+
+def _meet_where_told() -> None:
+    """vLLM 0.32's process that runs the model itself meets nobody else in a file in /tmp, and leaves it there.
+
+    With its sockets it is removed when the service ends (`vllm_load`).
+    """
+    from vllm import envs
+    from vllm.v1.executor import uniproc_executor
+
+    uniproc_executor.get_file_store_init_method = lambda: f"file://{envs.VLLM_RPC_BASE_PATH}/{uuid4().hex}"
 
 
 def _tell_what_broke() -> None:

@@ -597,22 +597,25 @@ async def has_engine(process: ServiceProcess) -> bool:
     return len(family(process)) > 1
 
 
-async def test_a_dead_engine_ends_the_calls_in_flight_and_the_process(tmp_path: Path) -> None:
+async def test_a_dead_engine_ends_the_calls_in_flight_and_the_process_and_leaves_no_file(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    process = ServiceProcess(spec("dying", address, MAX_TOKENS_CAP="1000"), tmp_path)
-    try:
-        await process.wait_serving(START_S)
-        async with open_channel(address) as channel:
-            request = ask(STORY, max_tokens=1000, temperature=1.9, logit_bias=[WITHOUT_END])
-            call = llm_pb2_grpc.LLMServiceStub(channel).Generate(request)
-            replies = aiter(call)
-            assert (await anext(replies)).text
-            next(child for child in family(process) if "EngineCore" in " ".join(child.cmdline())).kill()
-            *_, last = [reply async for reply in replies]
-        assert last.finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
-        assert await process.wait() == 1
-    finally:
-        await process.stop()
+    wanted = spec("dying", address, MAX_TOKENS_CAP="1000")
+    with TemporaryDirectory() as scratch:  # shorter than pytest's: a socket's path is short
+        process = ServiceProcess(replace(wanted, environment={**wanted.environment, "TMPDIR": scratch}), tmp_path)
+        try:
+            await process.wait_serving(START_S)
+            async with open_channel(address) as channel:
+                request = ask(STORY, max_tokens=1000, temperature=1.9, logit_bias=[WITHOUT_END])
+                call = llm_pb2_grpc.LLMServiceStub(channel).Generate(request)
+                replies = aiter(call)
+                assert (await anext(replies)).text
+                next(child for child in family(process) if "EngineCore" in " ".join(child.cmdline())).kill()
+                *_, last = [reply async for reply in replies]
+            assert last.finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
+            assert await process.wait() == 1
+        finally:
+            await process.stop()
+        assert glob(f"{scratch}/*vllm*") == []
 
 
 async def test_an_openai_compatible_server_is_served_like_an_engine_of_our_own(tmp_path: Path) -> None:
