@@ -1,11 +1,10 @@
-"""Brings each old fault back in a copy of the tree and runs the test that must notice: `python -m tests.mutations`.
-
-Arguments are words; only faults with one of them in their text, file or test are tried. The exit status is the number
-of faults that no test noticed.
+"""Brings each old fault back in a copy of the tree and runs the test that must notice. The exit status is the number of
+faults that no test noticed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -21,8 +20,14 @@ _ROOT = Path(__file__).parents[2]
 _TESTS_FAILED = 1  # pytest's exit status; any other says that the test did not run
 
 
-def main(words: list[str]) -> int:
-    chosen = [each for each in mutations() if not words or any(word in _words(each) for word in words)]
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser.add_argument("words", nargs="*", help="try only faults with one of these in their text, file or test")
+    words = parser.parse_args().words
+    known = list(mutations())
+    chosen = [each for each in known if not words or any(word in _words(each) for word in words)]
+    if not chosen:
+        parser.error(f"none of the {len(known)} faults has one of these words: {', '.join(words)}")
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         _copy(tree)
@@ -80,4 +85,4 @@ def _applied(tree: Path, mutation: Mutation) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
