@@ -23,7 +23,7 @@ from launcher import envoy
 from launcher.processes import ServiceSpec, free_port
 from launcher.replicas import xds_bootstrap
 from tests.fault.asking import MODEL, Asker, asking
-from tests.fault.mesh import Processes, processes
+from tests.fault.mesh import UNLIMITED, Processes, processes
 from tests.fault.proxy import FaultProxy
 from tests.forked import ServiceProcess
 from tests.redis import RedisProcess, redis_server
@@ -170,6 +170,7 @@ async def replicated(folder: Path, proxied: Sequence[str] = ()) -> AsyncIterator
             "cache_address": "xds:///cache",
             "router_address": "xds:///router",
             "llm_addresses": {MODEL: "xds:///llm"},
+            **UNLIMITED,
         }
         llm = {"each_ms": 5, "continues": True, "lame_duck_ms": LAME_DUCK_MS, "grace_ms": GRACE_MS}
         started = {

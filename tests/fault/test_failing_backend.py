@@ -68,7 +68,7 @@ async def test_no_attempt_begins_past_the_deadline(starter: Processes, llm: Faul
 async def test_a_breaker_opens_probes_with_one_call_and_closes_again(
     starter: Processes, llm: FaultyLlm, report: Report
 ):
-    gateway = await starter.gateway(llm.address)
+    gateway = await starter.gateway(llm.address, **UNLIMITED)
     llm.behaviour = Behaviour(fail_share=1, first_ms=100)  # a probe takes its time: others must not join it
     async with asking(gateway.spec.address) as caller:
         with report.case(12, "llm 100 % UNAVAILABLE, then healed") as row:
