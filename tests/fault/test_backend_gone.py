@@ -192,6 +192,7 @@ async def test_a_frozen_model_ends_at_the_budget_and_is_noticed(starter: Process
     llm = await starter.start("simulated_llm", tokens=100, each_ms=10)
     gateway = await starter.gateway(llm.spec.address)
     async with asking(gateway.spec.address) as caller:
+        await caller.ask("Before?", max_tokens=1)  # a connection is made in the caller's time, before any budget
         with report.case(5, "SIGSTOP of the only llm in mid-stream, then SIGCONT") as row:
             patient = caller.start("Patient?", budget_ms=20_000, max_tokens=2_000, single_attempt=True)
             asked = [caller.start(f"Frozen {number}?", budget_ms=500) for number in range(10)]
