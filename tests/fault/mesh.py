@@ -36,7 +36,7 @@ _MODULES = {
 }
 # Lookups of a gateway that a busy machine may make late, where it matters what is found.
 PATIENT_LOOKUPS = {"cache": {"share": 0.5, "cap_ms": 10_000}}
-# Of a gateway that refuses nothing because a busy machine has its calls wait, where it matters what a fault costs.
+# Of a gateway whose limit a busy machine does not reach, where it matters what a fault costs.
 UNLIMITED = {"limit__algorithm": "fixed", "limit__initial": 200}
 
 
