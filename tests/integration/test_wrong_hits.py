@@ -11,6 +11,7 @@ import pytest
 
 from hedgerow import Answer, AsyncClient, Client, InvalidArgument
 from tests.conftest import Start
+from tests.fault.mesh import PATIENT_LOOKUPS
 from tests.integration.command import run
 from tests.integration.http_gateway import start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.mesh
 
 CAPITAL, REWORDED = "What is the capital of France?", "Tell me the capital of France."
 FARTHER = "Please tell me, what is the capital city of France?"
+PATIENT = json.dumps(PATIENT_LOOKUPS)
 KEYS = {"acme": {"keys": [digest("secret")]}, "umbra": {"keys": [digest("test")]}}
 
 
@@ -29,7 +31,9 @@ async def test_a_wrong_hit_that_is_reported_never_comes_again(
 ) -> None:
     llm.script = [*words("Paris."), end()]
     cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
-    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=json.dumps(KEYS))
+    gateway = await start_http_gateway(
+        start, llm, cache_address=cache.spec.address, tenants=json.dumps(KEYS), stages=PATIENT
+    )
     target = gateway.process.spec.address
 
     async with AsyncClient(target, api_key="secret") as acme, AsyncClient(target, api_key="test") as umbra:
@@ -94,7 +98,12 @@ async def test_a_hit_that_a_judge_refuses_is_measured_and_never_comes_again(
         models = json.dumps({"m": llm.target, "judge": judge.target})
         address = cache.spec.address
         gateway = await start_http_gateway(
-            start, llm, cache_address=address, llm_addresses=models, judge=json.dumps({"model": "judge"})
+            start,
+            llm,
+            cache_address=address,
+            llm_addresses=models,
+            judge=json.dumps({"model": "judge"}),
+            stages=PATIENT,
         )
         async with AsyncClient(gateway.process.spec.address) as client:
             hit = await until(lambda: client.ask(CAPITAL, model="m"), holds=lambda each: each.cache.key)
@@ -140,6 +149,7 @@ async def test_what_a_judge_says_of_a_category_counts_for_that_alone(
             llm_addresses=models,
             judge=json.dumps({"model": "judge"}),
             hits=json.dumps(hits),
+            stages=PATIENT,
         )
         async with AsyncClient(gateway.process.spec.address) as client:
             await until(lambda: client.ask(CAPITAL, model="m"), holds=lambda each: each.cache.key)
