@@ -120,6 +120,11 @@ def spec(name: str, address: str, **settings: str) -> ServiceSpec:
     return ServiceSpec(name, "services.llm", address, {f"HEDGEROW_LLM_{key}": value for key, value in settings.items()})
 
 
+def meeting_in(folder: str, wanted: ServiceSpec) -> ServiceSpec:
+    """The same, with all that its processes leave for each other in `folder`."""
+    return replace(wanted, environment={**wanted.environment, "TMPDIR": folder})
+
+
 def family(process: ServiceProcess) -> list[psutil.Process]:
     """The service's process and everything it has started."""
     root = psutil.Process(process.pid)
@@ -579,10 +584,9 @@ async def test_a_wrong_engine_setting_stops_the_start_and_is_named(tmp_path: Pat
 
 async def test_sigterm_while_loading_ends_everything(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    wanted = spec("loading", address)
     with TemporaryDirectory() as scratch:  # shorter than pytest's: a socket's path is short
         sockets = f"{scratch}/hedgerow-vllm-*"  # where its processes meet
-        process = ServiceProcess(replace(wanted, environment={**wanted.environment, "TMPDIR": scratch}), tmp_path)
+        process = ServiceProcess(meeting_in(scratch, spec("loading", address)), tmp_path)
         await until(lambda: has_engine(process), 120, every_s=0.1)
         assert glob(sockets)
         started = family(process)
@@ -599,9 +603,8 @@ async def has_engine(process: ServiceProcess) -> bool:
 
 async def test_a_dead_engine_ends_the_calls_in_flight_and_the_process_and_leaves_no_file(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    wanted = spec("dying", address, MAX_TOKENS_CAP="1000")
     with TemporaryDirectory() as scratch:  # shorter than pytest's: a socket's path is short
-        process = ServiceProcess(replace(wanted, environment={**wanted.environment, "TMPDIR": scratch}), tmp_path)
+        process = ServiceProcess(meeting_in(scratch, spec("dying", address, MAX_TOKENS_CAP="1000")), tmp_path)
         try:
             await process.wait_serving(START_S)
             async with open_channel(address) as channel:
