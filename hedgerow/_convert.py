@@ -105,7 +105,7 @@ def sights(message: pb.Sights) -> Sights:
 
 
 def labels(message: vision_pb2.Labels) -> tuple[Label, ...]:
-    return tuple(Label(label.name, label.score) for label in message.labels)
+    return tuple(Label(label.name, label.score, label.index) for label in message.labels)
 
 
 def answer(message: pb.Final, timings: Timings) -> Answer:

@@ -87,5 +87,5 @@ class Request(Options, total=False):
     """One item of a batch, with options that overrule the batch's."""
 
     messages: Messages | None  # may be left out where there is audio, which then is the question
-    images: Media | Sequence[Media]  # pictures that belong to the question: PNG, JPEG or WebP
+    images: Media | Sequence[Media]  # pictures that belong to the question: PNG, JPEG, WebP, GIF or AVIF
     audio: Media | None  # a recording that is, or belongs to, the question: WAV, FLAC, MP3 or Ogg Opus

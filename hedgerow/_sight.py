@@ -11,8 +11,9 @@ from typing import Any, Protocol
 class Label:
     """A class and how sure the model is of it."""
 
-    name: str  # for example `red circle`
+    name: str  # for example `red circle`; several classes may have the same name
     score: float  # probability, 0 to 1
+    index: int = 0  # the class's place among the model's outputs, from 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ class AsyncVisionClient(AsyncServiceClient):
 
     Safe to share between tasks of one loop.
 
-    Images are the bytes of PNG, JPEG or WebP files, or paths; `model` is the service's default where none is named.
+    Images are the bytes of PNG, JPEG, WebP, GIF or AVIF files, or paths. `model` is the service's default where none is
+    named.
     `budget_ms` is the time a call may take, the client's `default_budget_ms` where not given.
     """
 

@@ -93,7 +93,7 @@ class Bare:
     def _prepare(self, data: bytes) -> NDArray[np.generic]:
         wanted = self._manifest.preprocessing
         assert wanted
-        picture = decode(data, _DEFAULTS.max_pixels, max(wanted.resize))
+        picture = decode(data, _DEFAULTS.max_pixels, max(wanted.resized))
         return normalize(fit(picture, wanted), wanted, self._manifest.input.dtype)
 
     def _compute(self, items: Sequence[NDArray[np.generic]]) -> None:

@@ -10,15 +10,15 @@ import typer
 from hedgerow.cli import options
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
-    from hedgerow import AsyncVisionClient, Classification, HedgerowError
+    from hedgerow import AsyncVisionClient, Classification, HedgerowError, Label
 
 AT_ONCE = 8  # files that are asked about side by side; the service computes them together
 
 
 def classify(
-    files: Annotated[list[Path], typer.Argument(help="Pictures: PNG, JPEG or WebP.", metavar="FILE")],
+    files: Annotated[list[Path], typer.Argument(help="Pictures: PNG, JPEG, WebP, GIF or AVIF.", metavar="FILE")],
     top: Annotated[int | None, typer.Option(metavar="K", help="How many labels for each, best first.")] = None,
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="One model by name. Without it, the service's default.")
@@ -33,8 +33,8 @@ def classify(
 ) -> None:
     """Say what pictures show.
 
-    One line for each file: its name, labels, and how sure the model is of each, 0 to 1. A file that cannot be looked at
-    gets a line on stderr, the others their answers; then the exit status is 1.
+    One line for each file: its name, then its labels, each with the index of its class and its probability, 0 to 1.
+    A file that cannot be classified gets a line on stderr, the other files their labels, and the exit status is 1.
 
     \b
     Examples:
@@ -91,14 +91,18 @@ async def _in_order(
 
 def _print(file: Path, seen: Classification | HedgerowError, width: int) -> None:
     from hedgerow import HedgerowError
-    from hedgerow.cli.account import label_text
     from hedgerow.cli.failures import explain, tell
     from hedgerow.cli.screen import harmless
 
     if isinstance(seen, HedgerowError):
         tell(harmless(f"{file}: {explain(seen)}"))
     else:
-        print(harmless(f"{file!s:{width}}  {label_text(seen.results[0])}"), flush=True)
+        print(harmless(f"{file!s:{width}}  {_label_text(seen.results[0])}"), flush=True)
+
+
+def _label_text(labels: Sequence[Label]) -> str:
+    """`Egyptian cat #285 0.40  tabby #281 0.22`: names may repeat, indices do not."""
+    return "  ".join(f"{label.name} #{label.index} {label.score:.2f}" for label in labels) or "nothing"
 
 
 def _as_object(file: Path, seen: Classification | HedgerowError) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -12,8 +12,14 @@ from services.runtime.errors import shorten
 from services.vision.errors import BadModel
 
 FILE = "model.yaml"
+MAX_LABELS = 65_536  # three times ImageNet-21k; `ListModels` sends all of them in one message
+MAX_NAME = 512  # characters
 Roles = Literal["probabilities", "logits", "embedding"]
+Activation = Literal["softmax", "sigmoid", "none"]
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+INTERPOLATIONS: tuple[Interpolation, ...] = get_args(Interpolation)
 Channels = tuple[float, float, float]
+Size = tuple[int, int]  # height, width
 
 
 class _Strict(BaseModel):
@@ -35,21 +41,50 @@ class Input(_Strict):
 
 
 class Preprocessing(_Strict):
-    """How a picture becomes the input: RGB, resized with an antialiased bilinear filter, then
-    `(value / 255 - mean) / std`."""
+    """How a picture becomes the input: RGB, resized with an antialiasing filter, then `(value / 255 - mean) / std`.
 
-    resize: tuple[int, int] = Field(description="Height and width in pixels.")
-    fit: Literal["stretch", "crop", "pad"] = Field(
-        "stretch", description="What becomes of another aspect: squeezed, its middle cut out, or bars added."
+    The results are those of Pillow, and so of torchvision and timm on Pillow images.
+    """
+
+    resize: int | Size = Field(
+        description="Pixels of the shorter side, the aspect ratio kept; or height and width, in which case `fit` says "
+        "what happens to another aspect ratio."
     )
+    crop: Size | None = Field(
+        None, description="Height and width of the centre crop after the resize. Required if `resize` is one number."
+    )
+    fit: Literal["stretch", "crop", "pad"] = Field(
+        "stretch",
+        description="With `resize` as height and width: squash the picture, keep the largest centre crop of that "
+        "aspect ratio, or add black bars.",
+    )
+    interpolation: Interpolation = Field("bilinear", description="The filter of the resize, by Pillow's name.")
     mean: Channels = (0.0, 0.0, 0.0)
     std: Channels = (1.0, 1.0, 1.0)
 
     @model_validator(mode="after")
-    def _can_divide(self) -> Self:
+    def _is_possible(self) -> Self:
         if min(self.std) <= 0:
             raise ValueError("std: greater than 0")
+        if min(self.size) < 1 or (isinstance(self.resize, int) and self.resize < 1):
+            raise ValueError("resize, crop: at least 1 pixel")
+        if self.fit != "stretch" and (self.crop or isinstance(self.resize, int)):
+            raise ValueError(f"fit: only with resize as [height, width] and without crop, got {self.fit}")
+        if self.crop and (self.crop[0] > self.resized[0] or self.crop[1] > self.resized[1]):
+            raise ValueError(f"crop: at most the resized picture, {list(self.resized)}, got {list(self.crop)}")
         return self
+
+    @property
+    def resized(self) -> Size:
+        """Height and width that the resized picture has at least."""
+        return (self.resize, self.resize) if isinstance(self.resize, int) else self.resize
+
+    @property
+    def size(self) -> Size:
+        """Height and width of the model's input."""
+        if self.crop is None and isinstance(self.resize, int):
+            raise ValueError(f"crop: required with resize: {self.resize}; for example crop: [224, 224]")
+        return self.crop or self.resized
 
 
 class Batching(_Strict):
@@ -67,22 +102,45 @@ class Batching(_Strict):
 
 
 class Manifest(_Strict):
-    """A model. `file` and `labels` are relative to its folder; `file`'s suffix chooses the engine."""
+    """A model. `file` and `labels` are relative to its folder; `file`'s suffix chooses the engine.
+
+    Example, as the model card of EfficientNet-Lite0 has it:
+
+        file: model.onnx
+        input: {name: image, shape: [3, 224, 224]}
+        outputs: {logits: logits}
+        activation: softmax
+        labels: labels.txt
+        preprocessing:
+          resize: 256
+          crop: [224, 224]
+          interpolation: bicubic
+          mean: [0.498, 0.498, 0.498]
+          std: [0.502, 0.502, 0.502]
+    """
 
     file: Path
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     precision: Literal["fp32", "fp16", "bf16", "int8"] = "fp32"
     input: Input
     outputs: dict[Roles, str] = Field(description="The names of the model's outputs, by what they are.")
-    labels: Path | None = None
+    activation: Activation | None = Field(
+        None,
+        description="How scores become probabilities: `softmax` (one class fits) or `sigmoid` (each class by itself) "
+        "of logits, `none` of probabilities. Default: softmax with logits, none with probabilities.",
+    )
+    labels: Path | None = Field(
+        None, description="A text file: one name in a line, in the classes' order. Names may repeat."
+    )
     preprocessing: Preprocessing | None = Field(None, description="None: the model takes tensors alone.")
     batching: Batching = Batching()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.preprocessing:
-            if self.input.shape != (3, *self.preprocessing.resize):
-                raise ValueError("preprocessing.resize: the input's height and width; the input: 3 channels first")
+            if self.input.shape != (3, *self.preprocessing.size):
+                made = [3, *self.preprocessing.size]
+                raise ValueError(f"preprocessing makes {made}: the same as input.shape, got {list(self.input.shape)}")
             if self.input.dtype not in ("float32", "float16"):
                 raise ValueError("input.dtype: float32 or float16 with preprocessing")
         if not self.outputs:
@@ -91,7 +149,14 @@ class Manifest(_Strict):
             raise ValueError("outputs: probabilities or logits, not both")
         if self.labels and not self.scores:
             raise ValueError("labels: only with probabilities or logits")
+        if self.activation and (self.activation == "none") == ("logits" in self.outputs):
+            raise ValueError("activation: softmax or sigmoid with logits, none with probabilities")
         return self
+
+    @property
+    def activated(self) -> Activation:
+        """How the scores become probabilities."""
+        return self.activation or ("softmax" if "logits" in self.outputs else "none")
 
     @property
     def scores(self) -> str | None:
@@ -137,7 +202,7 @@ def _inside(folder: Path, field: str, path: Path) -> Path:
 
 
 def _labels(path: Path) -> tuple[str, ...]:
-    """A name on each line."""
+    """A name on each line, at most `MAX_LABELS`. Names may repeat: ImageNet has two "crane" and two "maillot"."""
     try:
         labels = tuple(path.read_text(encoding="utf-8").splitlines())
     except (OSError, UnicodeDecodeError) as error:
@@ -145,6 +210,8 @@ def _labels(path: Path) -> tuple[str, ...]:
     for number, label in enumerate(labels, 1):
         if not label.strip():
             raise BadModel(f"{path}: a name on each line, got none on line {number}")
-    if len(set(labels)) < len(labels) or not labels:
-        raise BadModel(f"{path}: names that differ, got {len(labels)} of which {len(set(labels))} differ")
+        if len(label) > MAX_NAME:
+            raise BadModel(f"{path}: names of at most {MAX_NAME} characters, got {len(label)} on line {number}")
+    if not 1 <= len(labels) <= MAX_LABELS:
+        raise BadModel(f"{path}: 1 to {MAX_LABELS} names, got {len(labels)}")
     return labels

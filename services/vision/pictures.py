@@ -29,7 +29,7 @@ from services.runtime.errors import TooLate
 from services.vision import metrics
 from services.vision.errors import ImageRefused
 from services.vision.formats import Outline, Unfit, inspect
-from services.vision.manifest import Channels, Preprocessing
+from services.vision.manifest import INTERPOLATIONS, Channels, Preprocessing, Size
 
 Array = NDArray[np.generic]
 _OPENERS: dict[str, type[ImageFile]] = {"PNG": PngImageFile, "JPEG": JpegImageFile, "WEBP": WebPImageFile}
@@ -37,6 +37,8 @@ _MAX_SIDE = 65_535  # JPEG's; the filter that resizes takes memory for each pixe
 _BACKGROUND = (255, 255, 255)  # behind what is transparent, as on a page
 _PADDING = (0, 0, 0)
 _GAP = 3.0  # from which on Pillow's shortcut for shrinking makes no difference that can be seen
+_FILTERS = {name: Image.Resampling[name.upper()] for name in INTERPOLATIONS}
+_Box = tuple[float, float, float, float]  # left, top, right, bottom
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -88,7 +90,7 @@ class Pictures:
         try:
             if len(data) > self._max_image_bytes:
                 raise Unfit("bytes", f"at most {self._max_image_bytes} bytes", f"{len(data)} bytes")
-            return normalize(fit(decode(data, self._max_pixels, max(wanted.resize)), wanted), wanted, dtype)
+            return normalize(fit(decode(data, self._max_pixels, max(wanted.resized)), wanted), wanted, dtype)
         except Unfit as problem:
             metrics.REFUSED.labels(problem.why).inc()
             refusal = ImageRefused(field, problem.limit, problem.got)
@@ -129,26 +131,55 @@ def _load(file: ImageFile, outline: Outline, needed: int) -> Image.Image:
 
 def fit(picture: Image.Image, wanted: Preprocessing) -> Image.Image:
     """The picture in RGB at the size that is wanted."""
-    height, width = wanted.resize
+    resample = _FILTERS[wanted.interpolation]
     if wanted.fit == "pad":
-        scale = min(width / picture.width, height / picture.height)
-        size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
-        canvas = Image.new("RGB", (width, height), _PADDING)
-        canvas.paste(_resize(picture, size, None), ((width - size[0]) // 2, (height - size[1]) // 2))
-        return canvas
-    return _resize(picture, (width, height), _middle(picture, width / height) if wanted.fit == "crop" else None)
+        return _padded(picture, wanted.resized, resample)
+    height, width = wanted.size
+    if wanted.fit == "crop":
+        return _resize(picture, (width, height), _middle(picture, width / height), resample)
+    box = _centre(picture, _scaled(picture, wanted.resize), (width, height))
+    return _resize(picture, (width, height), box, resample)
 
 
-def _middle(picture: Image.Image, aspect: float) -> tuple[float, float, float, float]:
+def _padded(picture: Image.Image, wanted: Size, resample: Image.Resampling) -> Image.Image:
+    height, width = wanted
+    scale = min(width / picture.width, height / picture.height)
+    size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
+    canvas = Image.new("RGB", (width, height), _PADDING)
+    canvas.paste(_resize(picture, size, None, resample), ((width - size[0]) // 2, (height - size[1]) // 2))
+    return canvas
+
+
+def _scaled(picture: Image.Image, resize: int | Size) -> tuple[int, int]:
+    """Width and height after the resize. The longer side is rounded down, as torchvision does it."""
+    if not isinstance(resize, int):
+        return resize[1], resize[0]
+    if picture.width <= picture.height:
+        return resize, resize * picture.height // picture.width
+    return resize * picture.width // picture.height, resize
+
+
+def _centre(picture: Image.Image, scaled: tuple[int, int], size: tuple[int, int]) -> _Box | None:
+    """What becomes the centre crop `size` once the picture has the size `scaled`. Resizing this box alone gives the
+    same pixels as resizing the whole and cropping: the filter still sees what is around it."""
+    if scaled == size:
+        return None
+    left, top = (round((there - wanted) / 2) for there, wanted in zip(scaled, size, strict=True))
+    across, down = picture.width / scaled[0], picture.height / scaled[1]
+    right, bottom = (left + size[0]) * across, (top + size[1]) * down
+    return left * across, top * down, min(right, picture.width), min(bottom, picture.height)
+
+
+def _middle(picture: Image.Image, aspect: float) -> _Box:
     """The largest box of an aspect in the middle of the picture."""
     width, height = min(picture.width, picture.height * aspect), min(picture.height, picture.width / aspect)
     left, top = (picture.width - width) / 2, (picture.height - height) / 2
     return left, top, left + width, top + height
 
 
-def _resize(picture: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float] | None) -> Image.Image:
+def _resize(picture: Image.Image, size: tuple[int, int], box: _Box | None, resample: Image.Resampling) -> Image.Image:
     if picture.size != size or box:
-        picture = picture.resize(size, Image.Resampling.BILINEAR, box, _GAP)
+        picture = picture.resize(size, resample, box, _GAP)
     if picture.mode == "RGB":
         return picture
     page = Image.new("RGB", size, _BACKGROUND)

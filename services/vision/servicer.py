@@ -31,7 +31,9 @@ class VisionServicer:
     async def Classify(self, request: vision_pb2.ClassifyRequest, call: Call) -> vision_pb2.ClassifyResponse:
         model = self._repository.get(request.model)
         answers.check_labels(model)
-        top_k = answers.check_top_k(request.top_k if request.HasField("top_k") else None, model)
+        top_k = answers.check_top_k(
+            request.top_k if request.HasField("top_k") else None, model, len(request.images) or 1
+        )
         rows = await self._look(model, request.images, call)
         results = [_labels(model, row, top_k) for row in rows]
         return vision_pb2.ClassifyResponse(results=results, model=model.name, timing=_timing(rows))
@@ -158,7 +160,9 @@ def _ready(item: Prepared) -> asyncio.Future[Prepared]:
 
 def _labels(model: Model, row: Row, top_k: int) -> vision_pb2.Labels:
     named = answers.labels(model, row, top_k)
-    return vision_pb2.Labels(labels=[vision_pb2.Label(name=name, score=score) for name, score in named])
+    return vision_pb2.Labels(
+        labels=[vision_pb2.Label(index=each.index, name=each.name, score=each.score) for each in named]
+    )
 
 
 def _timing(rows: Sequence[Row]) -> vision_pb2.Timing:

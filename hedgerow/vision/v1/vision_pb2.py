@@ -24,49 +24,49 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fhedgerow/vision/v1/vision.proto\x12\x12hedgerow.vision.v1\"\x15\n\x05Image\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"$\n\x05Label\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x02\"i\n\x0f\x43lassifyRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12)\n\x06images\x18\x02 \x03(\x0b\x32\x19.hedgerow.vision.v1.Image\x12\x12\n\x05top_k\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x08\n\x06_top_k\"3\n\x06Labels\x12)\n\x06labels\x18\x01 \x03(\x0b\x32\x19.hedgerow.vision.v1.Label\"z\n\x10\x43lassifyResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.hedgerow.vision.v1.Labels\x12\r\n\x05model\x18\x02 \x01(\t\x12*\n\x06timing\x18\x03 \x01(\x0b\x32\x1a.hedgerow.vision.v1.Timing\"H\n\x0c\x45mbedRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12)\n\x06images\x18\x02 \x03(\x0b\x32\x19.hedgerow.vision.v1.Image\"\x1b\n\tEmbedding\x12\x0e\n\x06values\x18\x01 \x03(\x02\"}\n\rEmbedResponse\x12\x31\n\nembeddings\x18\x01 \x03(\x0b\x32\x1d.hedgerow.vision.v1.Embedding\x12\r\n\x05model\x18\x02 \x01(\t\x12*\n\x06timing\x18\x03 \x01(\x0b\x32\x1a.hedgerow.vision.v1.Timing\"d\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12/\n\tdata_type\x18\x02 \x01(\x0e\x32\x1c.hedgerow.vision.v1.DataType\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"Z\n\x0cInferRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12*\n\x06inputs\x18\x02 \x03(\x0b\x32\x1a.hedgerow.vision.v1.Tensor\x12\x0f\n\x07outputs\x18\x03 \x03(\t\"w\n\rInferResponse\x12+\n\x07outputs\x18\x01 \x03(\x0b\x32\x1a.hedgerow.vision.v1.Tensor\x12\r\n\x05model\x18\x02 \x01(\t\x12*\n\x06timing\x18\x03 \x01(\x0b\x32\x1a.hedgerow.vision.v1.Timing\"z\n\x15\x43lassifyFramesRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\x05top_k\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12(\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x19.hedgerow.vision.v1.Image\x12\n\n\x02id\x18\x04 \x01(\x03\x42\x08\n\x06_top_k\"\x81\x01\n\x16\x43lassifyFramesResponse\x12\n\n\x02id\x18\x01 \x01(\x03\x12)\n\x06labels\x18\x02 \x03(\x0b\x32\x19.hedgerow.vision.v1.Label\x12\x0f\n\x07\x64ropped\x18\x03 \x01(\x05\x12\x0e\n\x06\x61ge_ms\x18\x04 \x01(\x01\x12\x0f\n\x07problem\x18\x05 \x01(\t\"Y\n\x06Timing\x12\x15\n\rpreprocess_ms\x18\x01 \x01(\x01\x12\x10\n\x08queue_ms\x18\x02 \x01(\x01\x12\x12\n\ncompute_ms\x18\x03 \x01(\x01\x12\x12\n\nbatch_size\x18\x04 \x01(\x05\"\x13\n\x11ListModelsRequest\"\x97\x01\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x11\n\tprecision\x18\x04 \x01(\t\x12\x0e\n\x06labels\x18\x05 \x03(\t\x12\x16\n\x0e\x65mbedding_size\x18\x06 \x01(\x05\x12\x11\n\tmax_batch\x18\x07 \x01(\x05\x12\x12\n\nis_default\x18\x08 \x01(\x08\"?\n\x12ListModelsResponse\x12)\n\x06models\x18\x01 \x03(\x0b\x32\x19.hedgerow.vision.v1.Model*\x92\x01\n\x08\x44\x61taType\x12\x19\n\x15\x44\x41TA_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT32\x10\x01\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT16\x10\x02\x12\x13\n\x0f\x44\x41TA_TYPE_UINT8\x10\x03\x12\x13\n\x0f\x44\x41TA_TYPE_INT32\x10\x04\x12\x13\n\x0f\x44\x41TA_TYPE_INT64\x10\x05\x32\xcc\x03\n\rVisionService\x12U\n\x08\x43lassify\x12#.hedgerow.vision.v1.ClassifyRequest\x1a$.hedgerow.vision.v1.ClassifyResponse\x12L\n\x05\x45mbed\x12 .hedgerow.vision.v1.EmbedRequest\x1a!.hedgerow.vision.v1.EmbedResponse\x12L\n\x05Infer\x12 .hedgerow.vision.v1.InferRequest\x1a!.hedgerow.vision.v1.InferResponse\x12k\n\x0e\x43lassifyFrames\x12).hedgerow.vision.v1.ClassifyFramesRequest\x1a*.hedgerow.vision.v1.ClassifyFramesResponse(\x01\x30\x01\x12[\n\nListModels\x12%.hedgerow.vision.v1.ListModelsRequest\x1a&.hedgerow.vision.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fhedgerow/vision/v1/vision.proto\x12\x12hedgerow.vision.v1\"\x15\n\x05Image\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"3\n\x05Label\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05score\x18\x02 \x01(\x02\x12\r\n\x05index\x18\x03 \x01(\x05\"i\n\x0f\x43lassifyRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12)\n\x06images\x18\x02 \x03(\x0b\x32\x19.hedgerow.vision.v1.Image\x12\x12\n\x05top_k\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x08\n\x06_top_k\"3\n\x06Labels\x12)\n\x06labels\x18\x01 \x03(\x0b\x32\x19.hedgerow.vision.v1.Label\"z\n\x10\x43lassifyResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.hedgerow.vision.v1.Labels\x12\r\n\x05model\x18\x02 \x01(\t\x12*\n\x06timing\x18\x03 \x01(\x0b\x32\x1a.hedgerow.vision.v1.Timing\"H\n\x0c\x45mbedRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12)\n\x06images\x18\x02 \x03(\x0b\x32\x19.hedgerow.vision.v1.Image\"\x1b\n\tEmbedding\x12\x0e\n\x06values\x18\x01 \x03(\x02\"}\n\rEmbedResponse\x12\x31\n\nembeddings\x18\x01 \x03(\x0b\x32\x1d.hedgerow.vision.v1.Embedding\x12\r\n\x05model\x18\x02 \x01(\t\x12*\n\x06timing\x18\x03 \x01(\x0b\x32\x1a.hedgerow.vision.v1.Timing\"d\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12/\n\tdata_type\x18\x02 \x01(\x0e\x32\x1c.hedgerow.vision.v1.DataType\x12\r\n\x05shape\x18\x03 \x03(\x03\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"Z\n\x0cInferRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12*\n\x06inputs\x18\x02 \x03(\x0b\x32\x1a.hedgerow.vision.v1.Tensor\x12\x0f\n\x07outputs\x18\x03 \x03(\t\"w\n\rInferResponse\x12+\n\x07outputs\x18\x01 \x03(\x0b\x32\x1a.hedgerow.vision.v1.Tensor\x12\r\n\x05model\x18\x02 \x01(\t\x12*\n\x06timing\x18\x03 \x01(\x0b\x32\x1a.hedgerow.vision.v1.Timing\"z\n\x15\x43lassifyFramesRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\x05top_k\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12(\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x19.hedgerow.vision.v1.Image\x12\n\n\x02id\x18\x04 \x01(\x03\x42\x08\n\x06_top_k\"\x81\x01\n\x16\x43lassifyFramesResponse\x12\n\n\x02id\x18\x01 \x01(\x03\x12)\n\x06labels\x18\x02 \x03(\x0b\x32\x19.hedgerow.vision.v1.Label\x12\x0f\n\x07\x64ropped\x18\x03 \x01(\x05\x12\x0e\n\x06\x61ge_ms\x18\x04 \x01(\x01\x12\x0f\n\x07problem\x18\x05 \x01(\t\"Y\n\x06Timing\x12\x15\n\rpreprocess_ms\x18\x01 \x01(\x01\x12\x10\n\x08queue_ms\x18\x02 \x01(\x01\x12\x12\n\ncompute_ms\x18\x03 \x01(\x01\x12\x12\n\nbatch_size\x18\x04 \x01(\x05\"\x13\n\x11ListModelsRequest\"\x97\x01\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x11\n\tprecision\x18\x04 \x01(\t\x12\x0e\n\x06labels\x18\x05 \x03(\t\x12\x16\n\x0e\x65mbedding_size\x18\x06 \x01(\x05\x12\x11\n\tmax_batch\x18\x07 \x01(\x05\x12\x12\n\nis_default\x18\x08 \x01(\x08\"?\n\x12ListModelsResponse\x12)\n\x06models\x18\x01 \x03(\x0b\x32\x19.hedgerow.vision.v1.Model*\x92\x01\n\x08\x44\x61taType\x12\x19\n\x15\x44\x41TA_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT32\x10\x01\x12\x15\n\x11\x44\x41TA_TYPE_FLOAT16\x10\x02\x12\x13\n\x0f\x44\x41TA_TYPE_UINT8\x10\x03\x12\x13\n\x0f\x44\x41TA_TYPE_INT32\x10\x04\x12\x13\n\x0f\x44\x41TA_TYPE_INT64\x10\x05\x32\xcc\x03\n\rVisionService\x12U\n\x08\x43lassify\x12#.hedgerow.vision.v1.ClassifyRequest\x1a$.hedgerow.vision.v1.ClassifyResponse\x12L\n\x05\x45mbed\x12 .hedgerow.vision.v1.EmbedRequest\x1a!.hedgerow.vision.v1.EmbedResponse\x12L\n\x05Infer\x12 .hedgerow.vision.v1.InferRequest\x1a!.hedgerow.vision.v1.InferResponse\x12k\n\x0e\x43lassifyFrames\x12).hedgerow.vision.v1.ClassifyFramesRequest\x1a*.hedgerow.vision.v1.ClassifyFramesResponse(\x01\x30\x01\x12[\n\nListModels\x12%.hedgerow.vision.v1.ListModelsRequest\x1a&.hedgerow.vision.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hedgerow.vision.v1.vision_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DATATYPE']._serialized_start=1533
-  _globals['_DATATYPE']._serialized_end=1679
+  _globals['_DATATYPE']._serialized_start=1548
+  _globals['_DATATYPE']._serialized_end=1694
   _globals['_IMAGE']._serialized_start=55
   _globals['_IMAGE']._serialized_end=76
   _globals['_LABEL']._serialized_start=78
-  _globals['_LABEL']._serialized_end=114
-  _globals['_CLASSIFYREQUEST']._serialized_start=116
-  _globals['_CLASSIFYREQUEST']._serialized_end=221
-  _globals['_LABELS']._serialized_start=223
-  _globals['_LABELS']._serialized_end=274
-  _globals['_CLASSIFYRESPONSE']._serialized_start=276
-  _globals['_CLASSIFYRESPONSE']._serialized_end=398
-  _globals['_EMBEDREQUEST']._serialized_start=400
-  _globals['_EMBEDREQUEST']._serialized_end=472
-  _globals['_EMBEDDING']._serialized_start=474
-  _globals['_EMBEDDING']._serialized_end=501
-  _globals['_EMBEDRESPONSE']._serialized_start=503
-  _globals['_EMBEDRESPONSE']._serialized_end=628
-  _globals['_TENSOR']._serialized_start=630
-  _globals['_TENSOR']._serialized_end=730
-  _globals['_INFERREQUEST']._serialized_start=732
-  _globals['_INFERREQUEST']._serialized_end=822
-  _globals['_INFERRESPONSE']._serialized_start=824
-  _globals['_INFERRESPONSE']._serialized_end=943
-  _globals['_CLASSIFYFRAMESREQUEST']._serialized_start=945
-  _globals['_CLASSIFYFRAMESREQUEST']._serialized_end=1067
-  _globals['_CLASSIFYFRAMESRESPONSE']._serialized_start=1070
-  _globals['_CLASSIFYFRAMESRESPONSE']._serialized_end=1199
-  _globals['_TIMING']._serialized_start=1201
-  _globals['_TIMING']._serialized_end=1290
-  _globals['_LISTMODELSREQUEST']._serialized_start=1292
-  _globals['_LISTMODELSREQUEST']._serialized_end=1311
-  _globals['_MODEL']._serialized_start=1314
-  _globals['_MODEL']._serialized_end=1465
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1467
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1530
-  _globals['_VISIONSERVICE']._serialized_start=1682
-  _globals['_VISIONSERVICE']._serialized_end=2142
+  _globals['_LABEL']._serialized_end=129
+  _globals['_CLASSIFYREQUEST']._serialized_start=131
+  _globals['_CLASSIFYREQUEST']._serialized_end=236
+  _globals['_LABELS']._serialized_start=238
+  _globals['_LABELS']._serialized_end=289
+  _globals['_CLASSIFYRESPONSE']._serialized_start=291
+  _globals['_CLASSIFYRESPONSE']._serialized_end=413
+  _globals['_EMBEDREQUEST']._serialized_start=415
+  _globals['_EMBEDREQUEST']._serialized_end=487
+  _globals['_EMBEDDING']._serialized_start=489
+  _globals['_EMBEDDING']._serialized_end=516
+  _globals['_EMBEDRESPONSE']._serialized_start=518
+  _globals['_EMBEDRESPONSE']._serialized_end=643
+  _globals['_TENSOR']._serialized_start=645
+  _globals['_TENSOR']._serialized_end=745
+  _globals['_INFERREQUEST']._serialized_start=747
+  _globals['_INFERREQUEST']._serialized_end=837
+  _globals['_INFERRESPONSE']._serialized_start=839
+  _globals['_INFERRESPONSE']._serialized_end=958
+  _globals['_CLASSIFYFRAMESREQUEST']._serialized_start=960
+  _globals['_CLASSIFYFRAMESREQUEST']._serialized_end=1082
+  _globals['_CLASSIFYFRAMESRESPONSE']._serialized_start=1085
+  _globals['_CLASSIFYFRAMESRESPONSE']._serialized_end=1214
+  _globals['_TIMING']._serialized_start=1216
+  _globals['_TIMING']._serialized_end=1305
+  _globals['_LISTMODELSREQUEST']._serialized_start=1307
+  _globals['_LISTMODELSREQUEST']._serialized_end=1326
+  _globals['_MODEL']._serialized_start=1329
+  _globals['_MODEL']._serialized_end=1480
+  _globals['_LISTMODELSRESPONSE']._serialized_start=1482
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1545
+  _globals['_VISIONSERVICE']._serialized_start=1697
+  _globals['_VISIONSERVICE']._serialized_end=2157
 # @@protoc_insertion_point(module_scope)

@@ -29,12 +29,14 @@ class Image(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class Label(_message.Message):
-    __slots__ = ("name", "score")
+    __slots__ = ("name", "score", "index")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
     name: str
     score: float
-    def __init__(self, name: _Optional[str] = ..., score: _Optional[float] = ...) -> None: ...
+    index: int
+    def __init__(self, name: _Optional[str] = ..., score: _Optional[float] = ..., index: _Optional[int] = ...) -> None: ...
 
 class ClassifyRequest(_message.Message):
     __slots__ = ("model", "images", "top_k")

@@ -49,7 +49,7 @@ def account(final: pb.Final) -> dict[str, Any]:
         told["transcript"] = final.transcript
     if final.HasField("sights"):
         told["sights"] = [
-            [{"name": label.name, "score": round(label.score, 4)} for label in picture.labels]
+            [{"name": label.name, "score": round(label.score, 4), "index": label.index} for label in picture.labels]
             for picture in final.sights.pictures
         ]
     return told

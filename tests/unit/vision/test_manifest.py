@@ -42,7 +42,20 @@ def test_a_folder_is_read_with_its_labels_and_defaults(tmp_path: Path) -> None:
         ({"device": "cuda:x"}, r"device: String should match pattern .*, got 'cuda:x'"),
         ({"batching": {"max_size": 0}}, r"batching.max_size: .* greater than or equal to 1, got 0"),
         ({"batching": {"max_size": 4, "preferred": [8]}}, r"batching: preferred: 1 to max_size \(4\)"),
-        ({"preprocessing": {"resize": [9, 8]}}, r"preprocessing.resize: the input's height and width"),
+        ({"preprocessing": {"resize": [9, 8]}}, r"preprocessing makes \[3, 9, 8\]: .*, got \[3, 8, 8\]"),
+        ({"preprocessing": {"resize": 9, "crop": [9, 8]}}, r"preprocessing makes \[3, 9, 8\]"),
+        ({"preprocessing": {"resize": 8}}, r"crop: required with resize: 8; for example crop: \[224, 224\]"),
+        (
+            {"preprocessing": {"resize": 7, "crop": [8, 8]}},
+            r"crop: at most the resized picture, \[7, 7\], got \[8, 8\]",
+        ),
+        ({"preprocessing": {"resize": [0, 8]}}, "resize, crop: at least 1 pixel"),
+        ({"preprocessing": {"resize": 8, "crop": [8, 8], "fit": "crop"}}, "fit: only with resize as .*, got crop"),
+        ({"preprocessing": {"resize": [9, 9], "crop": [8, 8], "fit": "pad"}}, "fit: only .* without crop, got pad"),
+        ({"preprocessing": {"resize": [8, 8], "interpolation": "cubic"}}, "interpolation: .*'bicubic'.*, got 'cubic'"),
+        ({"activation": "tanh"}, "activation: .*'softmax', 'sigmoid' or 'none', got 'tanh'"),
+        ({"activation": "none"}, "activation: softmax or sigmoid with logits, none with probabilities"),
+        ({"outputs": {"probabilities": "out"}, "activation": "softmax"}, "activation: softmax or sigmoid with logits"),
         ({"preprocessing": {"resize": [8, 8], "std": [1, 0, 1]}}, r"std: greater than 0"),
         ({"outputs": {"scores": "out"}}, r"outputs.scores"),
         ({"outputs": {"logits": "a", "probabilities": "b"}}, "probabilities or logits, not both"),
@@ -62,11 +75,48 @@ def test_a_mistake_is_named_with_its_file_field_and_value(
 
 
 @pytest.mark.parametrize(
-    ("names", "message"), [("red\n\nblue", "none on line 2"), ("a\na\n", "2 of which 1"), ("", "got 0")]
+    ("names", "message"),
+    [
+        ("red\n\nblue", "none on line 2"),
+        ("", "1 to 65536 names, got 0"),
+        ("a\n" * 65_537, "1 to 65536 names, got 65537"),
+        ("red\n" + 513 * "e", "names of at most 512 characters, got 513 on line 2"),
+    ],
 )
-def test_labels_are_names_that_differ(tmp_path: Path, names: str, message: str) -> None:
+def test_a_mistake_in_the_labels_is_named_with_its_line(tmp_path: Path, names: str, message: str) -> None:
     with pytest.raises(BadModel, match=message):
         read(folder(tmp_path, names))
+
+
+def test_names_of_classes_may_repeat(tmp_path: Path) -> None:
+    assert read(folder(tmp_path, "crane\ncrane\n"))[1] == ("crane", "crane")
+
+
+@pytest.mark.parametrize(
+    ("changes", "activation"),
+    [
+        ({}, "softmax"),
+        ({"activation": "sigmoid"}, "sigmoid"),
+        ({"outputs": {"probabilities": "out"}}, "none"),
+        ({"outputs": {"probabilities": "out"}, "activation": "none"}, "none"),
+    ],
+)
+def test_logits_get_a_softmax_unless_the_manifest_says_otherwise(
+    tmp_path: Path, changes: dict[str, object], activation: str
+) -> None:
+    assert read(folder(tmp_path, **changes))[0].activated == activation
+
+
+@pytest.mark.parametrize(
+    "preprocessing",
+    [{"resize": 256, "crop": [224, 224]}, {"resize": [256, 240], "crop": [224, 224]}, {"resize": [224, 224]}],
+)
+def test_the_input_has_the_size_of_the_crop_or_else_of_the_resize(
+    tmp_path: Path, preprocessing: dict[str, object]
+) -> None:
+    manifest, _ = read(folder(tmp_path, input={"name": "image", "shape": [3, 224, 224]}, preprocessing=preprocessing))
+    assert manifest.preprocessing
+    assert manifest.preprocessing.size == (224, 224)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"[1, 2]", b"file: [", b""])

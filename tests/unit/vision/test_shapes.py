@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-TRAINING = Path(__file__).parents[3] / "models" / "training"
+TRAINING = Path(__file__).parents[3] / "training"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,62 @@
+"""Scores become probabilities, and the most probable classes come first."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from services.runtime.errors import InvalidInput
+from services.vision.answers import Named, check_top_k, labels
+from services.vision.errors import EngineFailed
+from services.vision.model import Model, Row, Timing
+from tests.unit.vision.fake_engine import manifest
+
+IMAGENET_21K = 21_841
+
+
+def model(*names: str, **changes: Any) -> Model:
+    """Its manifest and labels alone."""
+    described = manifest(outputs={"logits": "out"}, **changes)
+    return cast(Model, SimpleNamespace(manifest=described, labels=names))
+
+
+def row(*scores: float) -> Row:
+    return Row({"out": np.array(scores, np.float32)}, Timing())
+
+
+def test_classes_of_one_name_are_told_apart_by_their_index() -> None:
+    found = labels(model("crane", "cat", "crane"), row(2, 0, 1), 3)
+    assert [(each.index, each.name) for each in found] == [(0, "crane"), (2, "crane"), (1, "cat")]
+
+
+def test_a_softmax_shares_one_between_all_classes() -> None:
+    found = labels(model("a", "b", "c"), row(1_000, 1_000, -1_000), 3)
+    assert found == [Named(0, "a", 0.5), Named(1, "b", 0.5), Named(2, "c", 0.0)]
+
+
+def test_a_sigmoid_judges_each_class_by_itself() -> None:
+    found = labels(model("a", "b", "c", activation="sigmoid"), row(0, 1_000, -1_000), 3)
+    assert found == [Named(1, "b", 1.0), Named(0, "a", 0.5), Named(2, "c", 0.0)]
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 5, IMAGENET_21K])
+def test_the_best_of_many_classes_are_those_of_a_full_sort(top_k: int) -> None:
+    scores = np.random.default_rng(0).integers(0, 500, IMAGENET_21K) / 100  # so that many are equal
+    found = labels(model(*map(str, range(IMAGENET_21K))), row(*scores), top_k)
+    assert [each.index for each in found] == np.argsort(-scores, kind="stable")[:top_k].tolist()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_scores_that_are_no_numbers_are_a_failure_of_the_engine(bad: float) -> None:
+    with pytest.raises(EngineFailed, match="not a number"):
+        labels(model("a", "b"), row(0, bad), 1)
+
+
+def test_an_answer_is_bounded_in_all_its_labels_together() -> None:
+    large = model(*map(str, range(IMAGENET_21K)))
+    assert check_top_k(IMAGENET_21K, large, 3) == IMAGENET_21K
+    with pytest.raises(InvalidInput, match="top_k: at most 1024 for 64 images in one request, got 1025"):
+        check_top_k(1_025, large, 64)
