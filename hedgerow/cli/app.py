@@ -17,6 +17,7 @@ from hedgerow.cli.config import config
 from hedgerow.cli.demo import demo
 from hedgerow.cli.init import init
 from hedgerow.cli.mesh_status import mesh
+from hedgerow.cli.models import models
 from hedgerow.cli.render import render
 from hedgerow.cli.status import status
 from hedgerow.cli.tools import tools
@@ -40,4 +41,5 @@ cache.command()(calibrate)
 app.add_typer(cache, name="cache")
 app.add_typer(collection, name="collection")
 app.add_typer(mesh, name="mesh")
+app.add_typer(models, name="models")
 app.add_typer(config, name="config")

@@ -1,0 +1,30 @@
+"""The catalogue of public models: where they come from, how they are placed on this machine, and where they are.
+
+`pull` gets models, `path` says where one is, `missing` which are not here. The data is in catalog.toml.
+"""
+
+from launcher.catalog.entries import Entry, entries, entry
+from launcher.catalog.errors import CatalogError, NotPulled, UnknownModel
+from launcher.catalog.pulling import missing, pull, remove
+from launcher.catalog.steps import Report, Step
+from launcher.catalog.store import cache_folder, damage, home, is_whole, path, read_manifest
+
+__all__ = [
+    "CatalogError",
+    "Entry",
+    "NotPulled",
+    "Report",
+    "Step",
+    "UnknownModel",
+    "cache_folder",
+    "damage",
+    "entries",
+    "entry",
+    "home",
+    "is_whole",
+    "missing",
+    "path",
+    "pull",
+    "read_manifest",
+    "remove",
+]

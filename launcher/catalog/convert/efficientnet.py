@@ -1,0 +1,69 @@
+"""EfficientNet-Lite0 as the vision service loads it: a folder with one model, its labels and its `model.yaml`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from launcher.catalog.convert.efficientnet_network import PIXELS, EfficientNetLite0
+
+_NAME = "efficientnet-lite0"
+_FILES = {"onnx": "model.onnx", "torchscript": "model.torchscript", "export": "model.pt2"}
+_OUTPUTS = ["logits", "embedding"]
+# Mean and deviation are the authors': (value - 127) / 128. So is the resize to 256, of which the middle is taken.
+_MANIFEST = """\
+# EfficientNet-Lite0, trained on ImageNet-1k: names one of 1,000 things. Written by `hedgerow models pull`.
+file: {file}
+input: {{name: image, shape: [3, {pixels}, {pixels}], dtype: float32}}
+outputs: {{logits: logits, embedding: embedding}}
+labels: labels.txt
+preprocessing: {{resize: [{pixels}, {pixels}], fit: crop, mean: [0.498, 0.498, 0.498], std: [0.502, 0.502, 0.502]}}
+batching: {{max_size: 32, preferred: [4, 8, 16], max_delay_ms: 2.0}}
+"""
+
+
+def make(_: str, raw: Path, made: Path, form: str) -> None:
+    """`made/efficientnet-lite0/`, so that `made` is a folder of models, which is what the service is given."""
+    folder = made / _NAME
+    folder.mkdir()
+    network = EfficientNetLite0()
+    network.load_state_dict(torch.load(next(raw.glob("*.pth")), weights_only=True, map_location="cpu"))
+    network.eval()
+    file = folder / _FILES[form or "onnx"]
+    with torch.inference_mode(False), torch.no_grad():
+        _EXPORTS[form or "onnx"](network, file)
+    names = json.loads((raw / "imagenet1k_clean_names.json").read_text(encoding="utf-8"))
+    (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    (folder / "model.yaml").write_text(_MANIFEST.format(file=file.name, pixels=PIXELS), encoding="utf-8")
+
+
+def _examples() -> torch.Tensor:
+    return torch.zeros(2, 3, PIXELS, PIXELS)
+
+
+def _onnx(network: EfficientNetLite0, file: Path) -> None:
+    axes = {name: {0: "batch"} for name in ("image", *_OUTPUTS)}
+    torch.onnx.export(
+        network,
+        (_examples(),),
+        str(file),
+        input_names=["image"],
+        output_names=_OUTPUTS,
+        opset_version=17,
+        dynamic_axes=axes,
+        dynamo=False,
+    )
+
+
+def _torchscript(network: EfficientNetLite0, file: Path) -> None:
+    torch.jit.trace(network, _examples()).save(str(file))
+
+
+def _export(network: EfficientNetLite0, file: Path) -> None:
+    batch = torch.export.Dim("batch", min=1, max=1024)
+    torch.export.save(torch.export.export(network, (_examples(),), dynamic_shapes=({0: batch},)), file)
+
+
+_EXPORTS = {"onnx": _onnx, "torchscript": _torchscript, "export": _export}

@@ -1,0 +1,27 @@
+"""What can keep a model of the catalogue from being used."""
+
+from __future__ import annotations
+
+
+class CatalogError(Exception):
+    """Any of them. The message says what to do."""
+
+
+class UnknownModel(CatalogError):
+    """The catalogue has no model of that name."""
+
+
+class NotPulled(CatalogError):
+    """The model is in the catalogue and not on this machine."""
+
+
+class Unavailable(CatalogError):
+    """No source has the model's files."""
+
+
+class Damaged(CatalogError):
+    """A file is not what the catalogue expects."""
+
+
+class ConversionFailed(CatalogError):
+    """The files were there; making the model of them failed."""

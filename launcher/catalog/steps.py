@@ -1,0 +1,27 @@
+"""What a pull reports while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["waiting", "present", "downloading", "unpacking", "converting", "placed", "note"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One report. `done` and `total` are bytes of a download; 0 where they are not known."""
+
+    model: str
+    state: State
+    detail: str = ""
+    done: int = 0
+    total: int = 0
+
+
+Report = Callable[[Step], None]
+
+
+def unheard(_: Step) -> None:
+    """A report that goes nowhere."""

@@ -1,0 +1,125 @@
+"""Where models are, and what is recorded of each: a folder for each model, with a manifest in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from launcher.catalog.entries import Entry, entry
+from launcher.catalog.errors import NotPulled
+from launcher.catalog.hashing import sha256_of
+
+MANIFEST = "hedgerow-model.json"
+CACHE_VARIABLE = "HEDGEROW_MODELS_CACHE"
+FOLDER_VARIABLE = "HEDGEROW_MODELS_DIR"
+_PARTIAL = ".partial"
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a placed model."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a placed folder says of itself."""
+
+    name: str
+    version: int
+    licence: str
+    origin: str
+    source: str  # where its files came from: a hub's repository with its revision, or wheels
+    files: Mapping[str, File]
+    format: str = ""
+
+    def write(self, folder: Path) -> None:
+        """Into the folder."""
+        (folder / MANIFEST).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+
+def cache_folder() -> Path:
+    """Where models are placed: $HEDGEROW_MODELS_CACHE, else hedgerow/models in the user's cache folder."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "hedgerow" / "models"
+
+
+def partial_folder() -> Path:
+    """What is not complete yet, and what can be resumed."""
+    return cache_folder() / _PARTIAL
+
+
+def offered_folder(name: str) -> Path | None:
+    """The model's folder in $HEDGEROW_MODELS_DIR, where there is one."""
+    offered = os.environ.get(FOLDER_VARIABLE)
+    folder = Path(offered).expanduser().absolute() / name if offered else None
+    return folder if folder and folder.is_dir() else None
+
+
+def home(name: str) -> Path:
+    """Where the model is, or will be once it is pulled. Raises `UnknownModel`."""
+    found = entry(name)
+    offered = offered_folder(name)
+    return offered if offered and is_whole(found, offered) else cache_folder() / name
+
+
+def path(name: str) -> Path:
+    """The folder of a model that is on this machine. Raises `UnknownModel` and `NotPulled`."""
+    folder = home(name)
+    if not is_whole(entry(name), folder):
+        raise NotPulled(f"{name} is not on this machine; get it with: hedgerow models pull {name}")
+    return folder
+
+
+def is_whole(wanted: Entry, folder: Path, form: str = "") -> bool:
+    """Whether the model is there with all its files in their sizes. Contents are not read: see `damage`."""
+    said = read_manifest(folder)
+    if said is None or said.name != wanted.name or said.version != wanted.version or form not in ("", said.format):
+        return False
+    return all(_bytes(folder / name) == file.bytes for name, file in said.files.items())
+
+
+def damage(folder: Path) -> dict[str, tuple[str, str]]:
+    """The files that differ from the manifest: (SHA-256 expected, SHA-256 found, empty where the file is gone)."""
+    said = read_manifest(folder)
+    if said is None:
+        return {MANIFEST: ("a manifest", "")}
+    found = {name: _sha256(folder / name) for name in said.files}
+    return {name: (file.sha256, found[name]) for name, file in said.files.items() if found[name] != file.sha256}
+
+
+def described(folder: Path) -> dict[str, File]:
+    """Every file of a folder that is to be placed."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    return {str(path.relative_to(folder)): File(sha256_of(path), path.stat().st_size) for path in files}
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """What the folder says; None where it has no manifest that can be read."""
+    try:
+        said = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        files = {name: File(**file) for name, file in said.pop("files").items()}
+        return Manifest(files=files, **said)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return sha256_of(path)
+    except OSError:
+        return ""
