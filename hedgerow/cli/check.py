@@ -16,7 +16,8 @@ def check(
 
     Every problem is told at once, with its line and column: keys that there are not, values beyond their limits,
     variables that are not set, folders that are not there, and what the services' own code says of their settings.
-    Exits with 2 when there is any. Otherwise it says what "hedgerow up" would start.
+    Exits with 2 when there is any. Otherwise it says what "hedgerow up" would start, and which models of the catalogue
+    it would pull; nothing is pulled.
 
     \b
     Examples:
@@ -27,13 +28,18 @@ def check(
     import json
 
     with mesh_file.checked(as_json):
+        from launcher.meshfile.catalog import missing_models
         from launcher.meshfile.planning import plan
 
         planned = asyncio.run(plan(file, state_dir))
+    missing = missing_models(planned.file)
     if as_json:
         services = [{"name": spec.name, "address": spec.address} for spec in planned.specs]
-        print(json.dumps({"file": str(file), "services": services, "problems": []}))
+        pulls = [{"name": each.name, "download_bytes": each.sources[-1].bytes} for each in missing]
+        print(json.dumps({"file": str(file), "services": services, "pulls": pulls, "problems": []}))
         return
     for spec in planned.specs:
         print(f"{spec.name:24} {spec.address}")
+    for each in missing:
+        print(f"{each.name:24} would be pulled first: {each.sources[-1].bytes / 1e6:.0f} MB")
     print(f"{file} can be used: hedgerow up {file}")

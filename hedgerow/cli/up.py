@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from launcher.demo import DemoModels
     from launcher.mesh import Mesh
     from launcher.meshfile.schema import MeshFile
     from launcher.processes import ServiceSpec
@@ -54,8 +55,9 @@ def up(
     before anything starts. Save it while the mesh runs, and the mesh follows: only what has changed is started again,
     one after the other, and a file that cannot be used is refused with its lines.
 
-    The demo is seven processes: gateway, cache, router, two llm services with the demo models, vision and audio. One
-    that ends is started again. Ctrl-C stops them all.
+    The demo is seven processes: gateway, cache, router, vision, audio, and two llm services that run SmolLM2-135M in 8
+    and in 16 bits. Its models are pulled when they are missing (260 MB, "hedgerow models list"). A process that ends is
+    started again. Ctrl-C stops them all.
 
     With --mesh, --replicas of each but vision and audio, which are alone, and three more: the control plane tells
     everybody who serves what, from topology.yaml in the state folder, which may be edited meanwhile; Redis holds what
@@ -77,6 +79,7 @@ def up(
     from hedgerow.cli.failures import fail, needs
 
     with needs("demo"):
+        from launcher.catalog import CatalogError
         from launcher.mesh import MeshError, PortInUse
         from launcher.processes import ServiceFailed
 
@@ -84,21 +87,36 @@ def up(
         _refuse_demo_options(context)
     if not mesh and tls:
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
+    console = Console(highlight=False)
     try:
         if file:
             plan = _of_file(file, state_dir)
         elif mesh:
-            plan = _with_replicas(base_port, state_dir, replicas, otlp_endpoint, tls)
+            plan = _with_replicas(pulled(console), base_port, state_dir, replicas, otlp_endpoint, tls)
         else:
-            plan = _alone(base_port, state_dir, otlp_endpoint)
-        asyncio.run(_run(plan, state_dir, Console(highlight=False)))
+            plan = _alone(pulled(console), base_port, state_dir, otlp_endpoint)
+        asyncio.run(_run(plan, state_dir, console))
     except PortInUse as error:
         if file:
             fail(f"{error}; choose others in {file}: gateway.address, base_port")
         other = base_port + 1000 if base_port < 60_000 else 50_050
         fail(f"{error}; choose others, for example: hedgerow up{' --mesh' if mesh else ''} --base-port {other}")
-    except (MeshError, ServiceFailed) as error:
+    except (CatalogError, MeshError, ServiceFailed) as error:
         fail(str(error))
+
+
+def pulled(console: Console) -> DemoModels:
+    """The demo's models; those that are missing are pulled first, with progress. Raises `CatalogError`."""
+    from launcher import catalog, demo
+    from launcher.catalog.screen import shown
+
+    if missing := catalog.missing(demo.PULLED):
+        console.print(f"Pulling {len(missing)} models, once.")
+        with shown(console) as report:
+            catalog.pull(demo.PULLED, report)
+    models = demo.public_models()
+    models.check()
+    return models
 
 
 async def _nothing(mesh: Mesh, console: Console) -> None:
@@ -137,6 +155,8 @@ def _of_file(file: Path, state_dir: Path) -> _Plan:
         from launcher.meshfile.planning import plan
 
         planned = asyncio.run(plan(file, state_dir))
+        if _pulled(planned.file):
+            planned = asyncio.run(plan(file, state_dir))  # what a model says of itself counts
 
     def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:
         return follow(file, state_dir, mesh, planned, lambda line: console.print(line, markup=False, soft_wrap=True))
@@ -149,25 +169,47 @@ def _of_file(file: Path, state_dir: Path) -> _Plan:
     )
 
 
-def _alone(base_port: int, state_dir: Path, otlp_endpoint: str) -> _Plan:
+def _pulled(file: MeshFile) -> bool:
+    """Get the models of the catalogue that the file names and that are not here. Whether there were any."""
+    from rich.console import Console
+
+    from hedgerow.cli.failures import fail
+    from launcher.catalog import CatalogError, pull
+    from launcher.catalog.screen import shown
+    from launcher.meshfile.catalog import missing_models
+
+    missing = missing_models(file)
+    if not missing:
+        return False
+    try:
+        with shown(Console(highlight=False)) as report:
+            pull([each.name for each in missing], report)
+    except (CatalogError, OSError) as error:
+        fail(str(error))
+    return True
+
+
+def _alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: str) -> _Plan:
     """One of each, who know each other's addresses."""
-    from launcher.mesh import HTTP_OFFSET, default_models_dir, demo_mesh
+    from launcher.demo import demo_mesh
+    from launcher.mesh import HTTP_OFFSET
 
     http_port = base_port + HTTP_OFFSET
-    specs = demo_mesh(base_port, state_dir, default_models_dir(), http_port=http_port, otlp_endpoint=otlp_endpoint)
+    specs = demo_mesh(base_port, state_dir, models, http_port=http_port, otlp_endpoint=otlp_endpoint)
     return _Plan(specs, lambda _: _next_steps(specs[-1].address, f"127.0.0.1:{http_port}"))
 
 
-def _with_replicas(base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool) -> _Plan:
+def _with_replicas(
+    models: DemoModels, base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool
+) -> _Plan:
     """`replicas` of each, who find each other through the control plane."""
     from hedgerow.cli.failures import needs
 
     with needs("demo"):
-        from launcher.mesh import default_models_dir
         from launcher.replicas import ReplicatedMesh, ports_from
 
     ports = ports_from(base_port, replicas)
-    planned = ReplicatedMesh(ports, state_dir.resolve(), default_models_dir(), replicas, otlp_endpoint, tls)
+    planned = ReplicatedMesh(ports, state_dir.resolve(), models, replicas, otlp_endpoint, tls)
     specs = planned.specs()
     opening = f"Starting {len(specs)} processes; the {2 * replicas} language models among them load at once."
     return _Plan(specs, lambda mesh: _mesh_steps(mesh, state_dir, tls), planned.write_files, opening)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
+from launcher.catalog import UnknownModel, entries, entry
+
 _CREDENTIAL = re.compile(r"((^|[-_])(key|token|secret|password)|authorization)$", re.IGNORECASE)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 OFF = "off"
 LAST_PORT = 65_535
 _LONGEST_KEY_BYTES = 16 * 1024
+_TYPING_ERROR = 0.8  # difflib's ratio from which a name is taken for a mistyped one of the catalogue
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,11 @@ def is_url(text: str) -> bool:
 def is_folder(text: str, info: ValidationInfo) -> bool:
     """Whether it means a folder, not a name on the hub: it looks like a path, or there is one."""
     return text.startswith((".", "/", "~")) or (_surroundings(info).folder / text).is_dir()
+
+
+def is_catalogued(text: str) -> bool:
+    """Whether it means a model of the catalogue: its name, or one so near that it is a typing error."""
+    return bool("/" not in text and get_close_matches(text, entries(), n=1, cutoff=_TYPING_ERROR))
 
 
 def credential_in(settings: Any) -> str:
@@ -165,6 +174,22 @@ def is_loopback(address: str) -> bool:
     return address.rpartition(":")[0].strip("[]") in LOOPBACK
 
 
+def _of_kind(kind: str) -> AfterValidator:
+    """A name in the catalogue, of a model that serves there."""
+
+    def checked(name: str) -> str:
+        try:
+            found = entry(name)
+        except UnknownModel as error:
+            raise ValueError(str(error)) from None
+        if found.kind != kind:
+            fitting = ", ".join(each.name for each in entries().values() if each.kind == kind)
+            raise ValueError(f"{name} is a model of the kind {found.kind}; of the kind {kind} there are {fitting}")
+        return name
+
+    return AfterValidator(checked)
+
+
 def _one_or_many(given: Any) -> Any:
     return [given] if isinstance(given, str) else given
 
@@ -178,6 +203,9 @@ AddressOrOff = Annotated[
 ]
 ExistingFolder = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_folder)]
 ExistingFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_file)]
+LanguageModel = Annotated[str, _of_kind("llm")]
+SpeechModel = Annotated[str, _of_kind("audio")]
+VisionModel = Annotated[str, _of_kind("vision")]
 NewFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_can_be_made)]
 KeyFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_holds_a_key)]
 VariableName = Annotated[str, AfterValidator(_is_name), AfterValidator(_is_set_where_needed)]

@@ -12,7 +12,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+from launcher.catalog import CatalogError
 from launcher.mesh import Mesh, MeshError
+from launcher.meshfile.catalog import missing_models, pull_meanwhile
 from launcher.meshfile.planning import Plan, plan
 from launcher.meshfile.problems import BadMeshFile
 from launcher.processes import ServiceFailed, ServiceSpec
@@ -25,12 +27,21 @@ async def follow(path: Path, state_dir: Path, mesh: Mesh, current: Plan, tell: T
     """Until cancelled. `tell` hears what was done, and what is wrong with a file that was refused."""
     async for _ in _changes(path, current.text):
         try:
-            wanted = await plan(path, state_dir, current.ports)
-        except (BadMeshFile, MeshError) as error:
+            wanted = await _wanted(path, state_dir, current, tell)
+        except (BadMeshFile, MeshError, CatalogError) as error:
             tell(f"{error}\n{path} is refused; the mesh stays as it was")
             continue
         if await _bring(path, mesh, current, wanted, state_dir, tell):
             current = wanted
+
+
+async def _wanted(path: Path, state_dir: Path, current: Plan, tell: Tell) -> Plan:
+    """What the file asks for now, with the catalogue's models on this machine. The mesh serves meanwhile."""
+    wanted = await plan(path, state_dir, current.ports)
+    if missing := missing_models(wanted.file):
+        await pull_meanwhile(missing, tell)
+        return await plan(path, state_dir, current.ports)  # what a model says of itself counts
+    return wanted
 
 
 async def _bring(path: Path, mesh: Mesh, current: Plan, wanted: Plan, state_dir: Path, tell: Tell) -> bool:

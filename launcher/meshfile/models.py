@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -15,12 +16,15 @@ from pydantic import (
     model_validator,
 )
 
+from launcher.catalog import home
 from launcher.meshfile.fields import (
     ExistingFolder,
     HttpUrls,
     KeyFile,
+    LanguageModel,
     VariableName,
     credential_in,
+    is_catalogued,
     is_folder,
     is_url,
 )
@@ -65,7 +69,8 @@ class Prices(Section):
 
 
 class Model(WithSettings):
-    """A model: `folder`, `hub` or `url` says where it is. In short, one of the three alone: `fast: ./models/fast`."""
+    """A model: `folder`, `catalog`, `hub` or `url` says where it is. In short, one of the four alone:
+    `fast: ./models/fast`. A text that is no URL and no folder is looked up in the catalogue, then on the hub."""
 
     elsewhere: ClassVar[Mapping[str, str]] = {
         "engine": "engine",
@@ -74,6 +79,11 @@ class Model(WithSettings):
     }
 
     folder: ExistingFolder | None = Field(None, description="A model's folder on this machine, for vLLM.")
+    catalog: LanguageModel | None = Field(
+        None,
+        description="A model's name in the catalogue (`hedgerow models list`), for vLLM. `hedgerow up` pulls it if it "
+        "is not on this machine.",
+    )
     hub: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")] | None = Field(
         None, description="A model's name on the hub, for vLLM."
     )
@@ -129,14 +139,17 @@ class Model(WithSettings):
     def _short(cls, given: Any, info: ValidationInfo) -> Any:
         if not isinstance(given, str):
             return given
-        return {"url" if is_url(given) else "folder" if is_folder(given, info) else "hub": given}
+        if is_url(given):
+            return {"url": given}
+        return {"folder" if is_folder(given, info) else "catalog" if is_catalogued(given) else "hub": given}
 
     @field_validator("url")
     @classmethod
     def _one_place(cls, url: list[str], info: ValidationInfo) -> list[str]:
-        given = [name for name in ("folder", "hub") if info.data.get(name)] + ["url"] * bool(url)
-        if {"folder", "hub"} <= info.data.keys() and len(given) != 1:
-            raise ValueError(f"one of folder, hub and url is needed, has {' and '.join(given) or 'none'}")
+        places = ("folder", "catalog", "hub")
+        given = [name for name in places if info.data.get(name)] + ["url"] * bool(url)
+        if set(places) <= info.data.keys() and len(given) != 1:
+            raise ValueError(f"one of folder, catalog, hub and url is needed, has {' and '.join(given) or 'none'}")
         if len(set(url)) < len(url):
             raise ValueError("each URL once")
         return url
@@ -169,6 +182,11 @@ class Model(WithSettings):
         if named := credential_in(options):
             raise ValueError(f"{named}: a credential must not be in the file; see key_env and key_file")
         return options
+
+    @property
+    def local(self) -> Path | None:
+        """The folder that vLLM loads; None for the hub and a URL. A model of the catalogue may not be pulled yet."""
+        return home(self.catalog) if self.catalog else self.folder
 
     @property
     def engine_used(self) -> str:

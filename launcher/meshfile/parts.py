@@ -156,14 +156,15 @@ def _shared(file: MeshFile) -> dict[str, Any]:
 
 def _vision(given: Vision) -> Part:
     settings = {"DEFAULT_MODEL": given.default} if given.default else {}
-    origins = {"MODELS_DIR": ("vision", "models"), "DEFAULT_MODEL": ("vision", "default")}
-    part = Part("vision", "vision", ("vision",), settings, origins, {"MODELS_DIR": given.models}, memory_gib=2)
+    place = "catalog" if given.catalog else "models"
+    origins: dict[str, Steps] = {"MODELS_DIR": ("vision", place), "DEFAULT_MODEL": ("vision", "default")}
+    part = Part("vision", "vision", ("vision",), settings, origins, {"MODELS_DIR": given.local}, memory_gib=2)
     return _with_more(part, given.settings)
 
 
 def _audio(given: Audio) -> Part:
-    folders = {"MODEL": given.folder} if given.folder else {}
-    settings = {} if given.folder else {"MODEL": given.hub}
+    folders = {"MODEL": given.local} if given.local else {}
+    settings = {} if given.local else {"MODEL": given.hub}
     part = Part(
         "audio", "audio", ("audio",), settings, {}, folders, memory_gib=2, from_hub=not folders, leaves=not folders
     )
@@ -194,7 +195,7 @@ def _served(service: str, name: str, model: Model, url: str) -> Part:
         at,
         settings,
         origins,
-        {f"{group}__MODEL": model.folder} if model.folder else {},
+        {f"{group}__MODEL": model.local} if model.local else {},
         {f"{group}__API_KEY": key} if key.variable or key.file else {},
         model.replicas,
         model.memory_gib or (_PROVIDER_GIB if model.url else _ENGINE_GIB),
@@ -220,7 +221,7 @@ def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
     said = {
         "name": name,
         "tier": model.tier,
-        "context_tokens": model.context_tokens or _context_of(model.folder) or DEFAULT_CONTEXT_TOKENS,
+        "context_tokens": model.context_tokens or _context_of(model.local) or DEFAULT_CONTEXT_TOKENS,
         "prompt_usd_per_mtok": model.prices.input,
         "completion_usd_per_mtok": model.prices.output,
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from launcher.meshfile import compose, kubernetes
+from launcher.meshfile.catalog import missing_models
 from launcher.meshfile.containers import elsewhere
 from launcher.meshfile.preflight import refused
 from launcher.meshfile.reading import read
@@ -19,4 +20,8 @@ async def render(target: Literal["compose", "k8s"], path: Path, images: str) -> 
     planned = (compose.compose_containers if target == "compose" else kubernetes.pods)(file, images)
     found.refuse(await refused(found, [(container.part, container.with_stand_ins()) for container in planned]))
     write = compose.render if target == "compose" else kubernetes.render
-    return write(file, os.environ, images), elsewhere(planned)
+    absent = [
+        f"{each.name} is not on this machine; before the containers start: hedgerow models pull {each.name}"
+        for each in missing_models(file)
+    ]
+    return write(file, os.environ, images), [*elsewhere(planned), *absent]

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from launcher.catalog import home
 from launcher.mesh import HTTP_OFFSET
 from launcher.meshfile.fields import (
     LAST_PORT,
@@ -28,7 +29,10 @@ from launcher.meshfile.fields import (
     KeyNames,
     NewFile,
     RedisUrl,
+    SpeechModel,
     VariableName,
+    VisionModel,
+    is_catalogued,
     is_folder,
     is_loopback,
 )
@@ -151,21 +155,57 @@ class Router(WithSettings):
 
 
 class Vision(WithSettings):
-    """What looks at pictures. In short, the folder alone."""
+    """Classification of images: `models` or `catalog` is required. In short, one of the two alone: a folder, or a name
+    in the catalogue."""
 
-    elsewhere: ClassVar[Mapping[str, str]] = {"models_dir": "models", "default_model": "default"}
+    elsewhere: ClassVar[Mapping[str, str]] = {"models_dir": "models or catalog", "default_model": "default"}
 
-    models: ExistingFolder = Field(description="Folder whose folders are models: those that hold a `model.yaml`.")
+    models: ExistingFolder | None = Field(
+        None, description="Folder whose folders are models: those that hold a `model.yaml`."
+    )
+    catalog: VisionModel | None = Field(
+        None,
+        validate_default=True,
+        description="A model's name in the catalogue, for example `efficientnet-lite0`. `hedgerow up` pulls it if it "
+        "is not on this machine.",
+    )
     default: str = Field("", description="The model that serves requests that name none.")
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `max_pixels`.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, given: Any, info: ValidationInfo) -> Any:
+        if not isinstance(given, str):
+            return given
+        return {"models" if is_folder(given, info) or not is_catalogued(given) else "catalog": given}
+
+    @field_validator("catalog")
+    @classmethod
+    def _one_place(cls, catalog: str | None, info: ValidationInfo) -> str | None:
+        if "models" in info.data and bool(catalog) == bool(info.data["models"]):
+            raise ValueError("one of models and catalog is needed")
+        return catalog
+
+    @property
+    def local(self) -> Path:
+        """The folder that the service is given. A model of the catalogue may not be pulled yet."""
+        folder = home(self.catalog) if self.catalog else self.models
+        assert folder is not None  # `_one_place`
+        return folder
+
 
 class Audio(WithSettings):
-    """What hears. In short, the folder or the name alone."""
+    """Transcription: `folder`, `catalog` or `hub` is required. In short, one of the three alone. A text that is no
+    folder is looked up in the catalogue, then on the hub."""
 
-    elsewhere: ClassVar[Mapping[str, str]] = {"model": "folder or hub"}
+    elsewhere: ClassVar[Mapping[str, str]] = {"model": "folder, catalog or hub"}
 
     folder: ExistingFolder | None = Field(None, description="A CTranslate2 Whisper model's folder on this machine.")
+    catalog: SpeechModel | None = Field(
+        None,
+        description="A model's name in the catalogue, for example `whisper-base`. `hedgerow up` pulls it if it is not "
+        "on this machine.",
+    )
     hub: Annotated[str, Field(min_length=1)] | None = Field(
         None, validate_default=True, description="Its name on the hub, for example `large-v3-turbo`."
     )
@@ -174,14 +214,23 @@ class Audio(WithSettings):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, given: Any, info: ValidationInfo) -> Any:
-        return {"folder" if is_folder(given, info) else "hub": given} if isinstance(given, str) else given
+        if not isinstance(given, str):
+            return given
+        return {"folder" if is_folder(given, info) else "catalog" if is_catalogued(given) else "hub": given}
 
     @field_validator("hub")
     @classmethod
     def _one_place(cls, hub: str | None, info: ValidationInfo) -> str | None:
-        if "folder" in info.data and bool(hub) == bool(info.data["folder"]):
-            raise ValueError("one of folder and hub is needed")
+        places = ("folder", "catalog")
+        given = [name for name in places if info.data.get(name)] + ["hub"] * bool(hub)
+        if set(places) <= info.data.keys() and len(given) != 1:
+            raise ValueError(f"one of folder, catalog and hub is needed, has {' and '.join(given) or 'none'}")
         return hub
+
+    @property
+    def local(self) -> Path | None:
+        """The folder that the service loads; None for the hub. A model of the catalogue may not be pulled yet."""
+        return home(self.catalog) if self.catalog else self.folder
 
 
 class Tracing(Section):
@@ -211,7 +260,7 @@ class MeshFile(Section):
     gateway: Annotated[Gateway, _alone("address", str, int)] = Field(Gateway(), description="The way in.")
     cache: Annotated[Cache, _alone("enabled", bool)] = Field(Cache(), description="Answers that are kept.")
     router: Router = Field(Router(), description="What chooses the model.")
-    vision: Annotated[Vision, _alone("models", str)] | None = Field(None, description="Pictures. Without it: none.")
+    vision: Vision | None = Field(None, description="Pictures. Without it: none.")
     audio: Audio | None = Field(None, description="Recordings and conversations. Without it: none.")
     tracing: Annotated[Tracing, _alone("otlp_endpoint", str)] | None = Field(None, description="Where traces go.")
     base_port: Annotated[int, Field(ge=1, le=65_000)] | None = Field(

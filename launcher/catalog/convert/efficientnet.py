@@ -12,14 +12,20 @@ from launcher.catalog.convert.efficientnet_network import PIXELS, EfficientNetLi
 _NAME = "efficientnet-lite0"
 _FILES = {"onnx": "model.onnx", "torchscript": "model.torchscript", "export": "model.pt2"}
 _OUTPUTS = ["logits", "embedding"]
-# Mean and deviation are the authors': (value - 127) / 128. So is the resize to 256, of which the middle is taken.
+# The authors' preprocessing: the middle 224 of 256 pixels, bicubic, then (value - 127) / 128.
 _MANIFEST = """\
 # EfficientNet-Lite0, trained on ImageNet-1k: names one of 1,000 things. Written by `hedgerow models pull`.
 file: {file}
 input: {{name: image, shape: [3, {pixels}, {pixels}], dtype: float32}}
 outputs: {{logits: logits, embedding: embedding}}
+activation: softmax
 labels: labels.txt
-preprocessing: {{resize: [{pixels}, {pixels}], fit: crop, mean: [0.498, 0.498, 0.498], std: [0.502, 0.502, 0.502]}}
+preprocessing:
+  resize: 256
+  crop: [{pixels}, {pixels}]
+  interpolation: bicubic
+  mean: [0.498, 0.498, 0.498]
+  std: [0.502, 0.502, 0.502]
 batching: {{max_size: 32, preferred: [4, 8, 16], max_delay_ms: 2.0}}
 """
 

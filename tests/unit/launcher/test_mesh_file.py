@@ -120,10 +120,10 @@ WRONG = [
         "models:\n  a:\n    hub: x/y\n    prices: {input: -1}",
         "4:21: models.a.prices.input: it must be greater than or equal to 0, got -1",
     ),
-    ("models:\n  a: {tier: fast}", "2:3: models.a.url: one of folder, hub and url is needed, has none"),
+    ("models:\n  a: {tier: fast}", "2:3: models.a.url: one of folder, catalog, hub and url is needed, has none"),
     (
         "models:\n  a: {hub: x/y, url: http://h/v1}",
-        "2:22: models.a.url: one of folder, hub and url is needed, has hub and url, got 'http://h/v1'",
+        "2:22: models.a.url: one of folder, catalog, hub and url is needed, has hub and url, got 'http://h/v1'",
     ),
     ("models:\n  a: {folder: nope}", "2:15: models.a.folder: a folder is needed, there is none at {folder}/nope"),
     (

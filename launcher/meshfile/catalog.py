@@ -1,0 +1,48 @@
+"""The catalogue's models that a mesh file names, and getting those that are missing while a mesh runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Callable, Sequence
+
+from launcher.catalog import CatalogError, Entry, missing
+from launcher.meshfile.schema import MeshFile
+from launcher.parent_death_signal import killed_with_parent
+
+
+def missing_models(file: MeshFile) -> list[Entry]:
+    """Models of the catalogue that the file names and that are not on this machine, each once."""
+    named = [model.catalog for model in file.models.values()]
+    named += [section.catalog for section in (file.vision, file.audio) if section]
+    return missing([name for name in named if name])
+
+
+async def pull_meanwhile(wanted: Sequence[Entry], tell: Callable[[str], None]) -> None:
+    """Get models without keeping the mesh from its work: in a child process, whose lines are told. Raises
+    `CatalogError`. Cancelled, it ends the child."""
+    names = [each.name for each in wanted]
+    command = killed_with_parent([sys.executable, "-m", "launcher.catalog", *names])
+    child = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, start_new_session=True)
+    try:
+        last = await _told(child, tell)
+    finally:
+        if child.returncode is None:
+            child.terminate()
+        code = await child.wait()
+    if code:
+        raise CatalogError(last or f"pulling {', '.join(names)} ended with {code}")
+
+
+async def _told(child: Process, tell: Callable[[str], None]) -> str:
+    """Tell each line once the next one is there; the last one is returned, and told where there is no error."""
+    assert child.stdout
+    last = ""
+    async for line in child.stdout:
+        if last:
+            tell(last)
+        last = line.decode(errors="replace").rstrip()
+    if not await child.wait():
+        tell(last)
+    return last
