@@ -8,7 +8,7 @@ from services.runtime.errors import InvalidInput, Missing, Unavailable
 
 
 class ImageRefused(InvalidInput):
-    """The picture is no PNG, JPEG or WebP, too large, or not what it says it is."""
+    """The picture is not a PNG, JPEG, WebP, GIF or AVIF, is too large, or is damaged."""
 
     reason: ClassVar[str] = "IMAGE_REFUSED"
 

@@ -18,7 +18,8 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import AvifImagePlugin, Image
+from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
@@ -28,11 +29,18 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from services.vision import metrics
 from services.vision.errors import ImageRefused
-from services.vision.formats import Outline, Unfit, inspect
+from services.vision.formats import Outline, Unfit, exif, inspect
 from services.vision.manifest import INTERPOLATIONS, Channels, Preprocessing, Size
 
 Array = NDArray[np.generic]
-_OPENERS: dict[str, type[ImageFile]] = {"PNG": PngImageFile, "JPEG": JpegImageFile, "WEBP": WebPImageFile}
+_OPENERS: dict[str, type[ImageFile]] = {
+    "PNG": PngImageFile,
+    "JPEG": JpegImageFile,
+    "WEBP": WebPImageFile,
+    "GIF": GifImageFile,
+    "AVIF": AvifImagePlugin.AvifImageFile,
+}
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # of one picture: several are decoded at once
 _MAX_SIDE = 65_535  # JPEG's; the filter that resizes takes memory for each pixel of a side
 _BACKGROUND = (255, 255, 255)  # behind what is transparent, as on a page
 _PADDING = (0, 0, 0)
@@ -108,11 +116,13 @@ def decode(data: bytes, max_pixels: int, needed: int = _MAX_SIDE) -> Image.Image
     try:
         with _OPENERS[outline.kind](io.BytesIO(outline.essence)) as file:
             picture = _load(file, outline, needed)
+            # AVIF has no EXIF for this, but properties of its own, which Pillow turns into EXIF.
+            upright = exif.orientation(file.info.get("exif", b"")) if outline.kind == "AVIF" else outline.orientation
     except (Unfit, MemoryError):
         raise
     except Exception as error:  # a decoder has many ways to say that it does not like what it reads
         raise Unfit("data", f"a {outline.kind} that can be decoded", type(error).__name__) from None
-    turn = _TURNS.get(outline.orientation)
+    turn = _TURNS.get(upright)
     return picture if turn is None else picture.transpose(turn)
 
 

@@ -20,7 +20,7 @@ class Unfit(Exception):
 class Outline:
     """A picture as its file describes it: pixels as they are stored, before `orientation` is applied."""
 
-    kind: str  # `PNG`, `JPEG`, `WEBP`
+    kind: str  # `PNG`, `JPEG`, `WEBP`, `GIF`, `AVIF`
     width: int
     height: int
     orientation: int  # of EXIF, 1 to 8

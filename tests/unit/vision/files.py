@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-ENDS = {"PNG": b"IEND", "JPEG": b"\xff\xd9", "WEBP": b""}
+KINDS = ("PNG", "JPEG", "WEBP", "GIF", "AVIF")
+TURNED = ("PNG", "JPEG", "WEBP")  # those that EXIF may turn
 
 
 def gradient(width: int = 48, height: int = 32) -> Image.Image:
@@ -25,6 +26,8 @@ def encoded(picture: Image.Image, kind: str, **options: Any) -> bytes:
     """The picture as a file, nearly without loss."""
     if kind == "WEBP":
         options = {"lossless": True, **options}
+    if kind == "AVIF":
+        options = {"quality": 100, "subsampling": "4:4:4", "speed": 10, **options}
     if kind == "JPEG":
         options = {"quality": 95, "subsampling": 0, **options}
     buffer = io.BytesIO()
@@ -75,3 +78,9 @@ def size_of_jpeg(jpeg: bytes, width: int, height: int) -> bytes:
     """The JPEG, with another size in its header."""
     at = jpeg.index(b"\xff\xc0")
     return jpeg[: at + 5] + struct.pack(">HH", height, width) + jpeg[at + 9 :]
+
+
+def size_of_avif(avif: bytes, width: int, height: int) -> bytes:
+    """The AVIF, with another size in its boxes than in its AV1 data."""
+    at = avif.index(b"ispe") + 8
+    return avif[:at] + struct.pack(">II", width, height) + avif[at + 8 :]
