@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,6 +12,7 @@ from launcher.catalog.convert.efficientnet_network import PIXELS, EfficientNetLi
 
 _NAME = "efficientnet-lite0"
 _FILES = {"onnx": "model.onnx", "torchscript": "model.torchscript", "export": "model.pt2"}
+_OPSET = 18
 _OUTPUTS = ["logits", "embedding"]
 # The authors' preprocessing: the middle 224 of 256 pixels, bicubic, then (value - 127) / 128.
 _MANIFEST = """\
@@ -49,17 +51,23 @@ def _examples() -> torch.Tensor:
     return torch.zeros(2, 3, PIXELS, PIXELS)
 
 
+def _dynamic() -> Any:
+    """Batches of any size."""
+    return ({0: torch.export.Dim("batch", min=1, max=1024)},)
+
+
 def _onnx(network: EfficientNetLite0, file: Path) -> None:
-    axes = {name: {0: "batch"} for name in ("image", *_OUTPUTS)}
     torch.onnx.export(
         network,
         (_examples(),),
         str(file),
         input_names=["image"],
         output_names=_OUTPUTS,
-        opset_version=17,
-        dynamic_axes=axes,
-        dynamo=False,
+        opset_version=_OPSET,
+        dynamic_shapes=_dynamic(),
+        dynamo=True,
+        external_data=False,
+        verbose=False,
     )
 
 
@@ -68,8 +76,7 @@ def _torchscript(network: EfficientNetLite0, file: Path) -> None:
 
 
 def _export(network: EfficientNetLite0, file: Path) -> None:
-    batch = torch.export.Dim("batch", min=1, max=1024)
-    torch.export.save(torch.export.export(network, (_examples(),), dynamic_shapes=({0: batch},)), file)
+    torch.export.save(torch.export.export(network, (_examples(),), dynamic_shapes=_dynamic()), file)
 
 
 _EXPORTS = {"onnx": _onnx, "torchscript": _torchscript, "export": _export}

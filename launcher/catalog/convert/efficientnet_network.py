@@ -27,14 +27,13 @@ _FEATURES, _CLASSES = 1280, 1000
 
 
 class _Same(nn.Conv2d):
-    """A convolution with TensorFlow's padding "SAME": with a stride, one more at the end than at the beginning."""
+    """A convolution with TensorFlow's padding "SAME", of sizes that the stride divides, as all are here: with a stride
+    of 2, one more at the end than at the beginning."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        padding: list[int] = []
-        for size, kernel, stride in zip(images.shape[:1:-1], self.kernel_size, self.stride, strict=True):
-            needed = max((-(-size // stride) - 1) * stride + kernel - size, 0)
-            padding += [needed // 2, needed - needed // 2]
-        return super().forward(functional.pad(images, padding))
+        needed = self.kernel_size[0] - self.stride[0]
+        around = (needed // 2, needed - needed // 2)
+        return super().forward(functional.pad(images, around * 2))
 
 
 def _convolution(channels_in: int, channels_out: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> nn.Conv2d:
