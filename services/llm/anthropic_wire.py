@@ -90,11 +90,14 @@ def _to_sampling(sampling: Sampling) -> dict[str, Any]:
     for name in ("seed", "frequency_penalty", "presence_penalty"):
         if getattr(sampling, name) is not None:
             raise NotSupported(f"sampling.{name}: this provider has none", field=f"sampling.{name}")
+    if sampling.top_k is not None and sampling.top_k < 1:
+        raise InvalidInput("sampling.top_k", "1 or more, with this engine", sampling.top_k)
     if sampling.temperature is not None and sampling.temperature > _HOTTEST:
         raise InvalidInput("sampling.temperature", "0 to 1, with this engine", sampling.temperature)
     optional = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
         "stop_sequences": list(sampling.stop) or None,
     }
     return {name: value for name, value in optional.items() if value is not None}

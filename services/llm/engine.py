@@ -77,6 +77,12 @@ class Sampling:
     presence_penalty: float | None = None  # -2 to 2
     logit_bias: tuple[tuple[int, float], ...] = ()  # a token's number, and -100 to 100
     top_logprobs: int | None = None  # 0 to 20; None tells no log-probabilities
+    top_k: int | None = None  # 1 or more; 0 and -1 draw from all tokens
+    min_p: float | None = None  # 0 to 1
+    repetition_penalty: float | None = None  # above 0 to 2; 1 turns it off
+    min_tokens: int | None = None  # 0 to max_tokens
+    ignore_eos: bool = False  # go on behind the model's own end
+    stop_token_ids: tuple[int, ...] = ()  # end the answer, whatever their text
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +183,8 @@ class Feature(Enum):
     AUDIO = "audio"
     CHOICE = "choice"
     GRAMMAR = "grammar"
+    TOP_K = "top_k"
+    VLLM_SAMPLING = "vllm_sampling"  # the other fields of sampling that only vLLM and its kin have
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +199,7 @@ class Model:
     continues: bool  # whether it takes a request with a `prefix`
     salts: bool = False  # whether it keeps prompts with different `cache_salt` apart
     features: frozenset[Feature] = frozenset()  # a request that needs another never gets there
+    default_sampling: Sampling = Sampling()  # what a request gets that does not say, as far as the engine knows
 
 
 @dataclass(frozen=True, slots=True)

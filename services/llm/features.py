@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from services.llm.engine import Feature, Message, Model, Request
+from services.llm.engine import Feature, Message, Model, Request, Sampling
 from services.runtime.errors import NotSupported
 
 _PARTS = {"image": Feature.IMAGES, "audio": Feature.AUDIO}
+VLLM_FIELDS = ("min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids")
 _CONSTRAINTS = {"choice": Feature.CHOICE, "grammar": Feature.GRAMMAR}
 
 
@@ -32,6 +33,9 @@ def _of_request(request: Request) -> Iterator[tuple[str, Feature]]:
         yield "sampling.top_logprobs", Feature.LOGPROBS
     if request.sampling.logit_bias:
         yield "sampling.logit_bias", Feature.LOGIT_BIAS
+    if request.sampling.top_k is not None:
+        yield "sampling.top_k", Feature.TOP_K
+    yield from ((f"sampling.{name}", Feature.VLLM_SAMPLING) for name in VLLM_FIELDS if _is_set(request.sampling, name))
     if request.constraint and request.constraint.kind in _CONSTRAINTS:
         yield f"response_format.{request.constraint.kind}", _CONSTRAINTS[request.constraint.kind]
 
@@ -44,6 +48,11 @@ def _of_message(message: Message) -> Iterator[tuple[str, Feature]]:
     for number, part in enumerate(message.parts):
         if part.kind != "text":
             yield f"parts[{number}].{part.kind}", _PARTS[part.kind]
+
+
+def _is_set(sampling: Sampling, name: str) -> bool:
+    """Whether a field says something: a number may be 0, but False and no token say nothing."""
+    return getattr(sampling, name) not in (None, ()) and getattr(sampling, name) is not False
 
 
 def _check(field: str, feature: Feature, model: Model) -> None:

@@ -61,6 +61,12 @@ def to_body(
         "logit_bias": {str(token): bias for token, bias in sampling.logit_bias} or None,
         "logprobs": sampling.top_logprobs is not None or None,
         "top_logprobs": sampling.top_logprobs,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "min_tokens": sampling.min_tokens,
+        "ignore_eos": sampling.ignore_eos or None,
+        "stop_token_ids": list(sampling.stop_token_ids) or None,
         **(_to_format(request.constraint) if request.constraint else {}),
     }
     return {

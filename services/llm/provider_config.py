@@ -116,7 +116,8 @@ class AnthropicSettings(ProviderSettings):
     """Anthropic's Messages API, or a server that speaks it."""
 
     features: tuple[Feature, ...] = Field(
-        (Feature.TOOLS, Feature.IMAGES), description=ProviderSettings.model_fields["features"].description
+        (Feature.TOOLS, Feature.IMAGES, Feature.TOP_K),
+        description=ProviderSettings.model_fields["features"].description,
     )
     thinking: dict[str, Any] | None = Field(
         None,
@@ -127,6 +128,6 @@ class AnthropicSettings(ProviderSettings):
     @field_validator("features")
     @classmethod
     def _has_them(cls, features: tuple[Feature, ...]) -> tuple[Feature, ...]:
-        if not {Feature.TOOLS, Feature.IMAGES}.issuperset(features):
-            raise ValueError("tools and images: the API has no others")
+        if not {Feature.TOOLS, Feature.IMAGES, Feature.TOP_K}.issuperset(features):
+            raise ValueError("tools, images and top_k: the API has no others")
         return features

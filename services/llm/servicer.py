@@ -10,7 +10,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.llm import features, validation
 from services.llm.engine import Engine
 from services.llm.genai import Recorder
-from services.llm.translate import FEATURES, to_messages, to_request, to_response, to_tools
+from services.llm.translate import FEATURES, from_sampling, to_messages, to_request, to_response, to_tools
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
 
@@ -53,4 +53,5 @@ class LLMServicer:
             waiting=load.waiting,
             continues=model.continues,
             features=[number for feature, number in FEATURES.items() if feature in model.features],
+            default_sampling=from_sampling(model.default_sampling),
         )

@@ -53,7 +53,20 @@ FEATURES = {
     Feature.AUDIO: llm_pb2.FEATURE_AUDIO,
     Feature.CHOICE: llm_pb2.FEATURE_CHOICE,
     Feature.GRAMMAR: llm_pb2.FEATURE_GRAMMAR,
+    Feature.TOP_K: llm_pb2.FEATURE_TOP_K,
+    Feature.VLLM_SAMPLING: llm_pb2.FEATURE_VLLM_SAMPLING,
 }
+# What a model's `generation_config` may say.
+DEFAULTS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "max_tokens",
+)
 
 
 def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
@@ -116,7 +129,18 @@ def _to_sampling(sampling: chat_pb2.Sampling) -> Sampling:
         presence_penalty=sampling.presence_penalty if sampling.HasField("presence_penalty") else None,
         logit_bias=tuple((bias.token, bias.bias) for bias in sampling.logit_bias),
         top_logprobs=sampling.top_logprobs if sampling.HasField("top_logprobs") else None,
+        top_k=sampling.top_k if sampling.HasField("top_k") else None,
+        min_p=sampling.min_p if sampling.HasField("min_p") else None,
+        repetition_penalty=sampling.repetition_penalty if sampling.HasField("repetition_penalty") else None,
+        min_tokens=sampling.min_tokens if sampling.HasField("min_tokens") else None,
+        ignore_eos=sampling.ignore_eos,
+        stop_token_ids=tuple(sampling.stop_token_ids),
     )
+
+
+def from_sampling(sampling: Sampling) -> chat_pb2.Sampling:
+    """The numbers of a model's defaults."""
+    return chat_pb2.Sampling(**{name: getattr(sampling, name) for name in DEFAULTS})
 
 
 def _to_constraint(response_format: chat_pb2.ResponseFormat) -> Constraint | None:

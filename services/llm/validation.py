@@ -8,7 +8,16 @@ from typing import Any
 from services.llm.engine import Message, Part, Request, Sampling, Tool, ToolChoice
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
-from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOOL_NAME, TOOLS, TOP_LOGPROBS
+from services.runtime.limits import (
+    LOGIT_BIASES,
+    STOP_CHARACTERS,
+    STOP_TOKENS,
+    STOPS,
+    TOOL_NAME,
+    TOOLS,
+    TOP_K,
+    TOP_LOGPROBS,
+)
 
 MAX_SALT_CHARACTERS = 64
 
@@ -115,12 +124,25 @@ def _check_sampling(sampling: Sampling) -> None:
     _check_range("sampling.top_logprobs", sampling.top_logprobs, 0, TOP_LOGPROBS, f"0 to {TOP_LOGPROBS}")
     if sampling.max_tokens is not None and sampling.max_tokens < 1:
         raise InvalidInput("sampling.max_tokens", "1 or more", sampling.max_tokens)
+    _check_range("sampling.top_k", sampling.top_k, -1, TOP_K, f"1 to {TOP_K}, or 0 or -1 for all tokens")
+    _check_range("sampling.min_p", sampling.min_p, 0, 1, "0 to 1")
+    _check_range("sampling.repetition_penalty", sampling.repetition_penalty, math.ulp(0.0), 2, "above 0 to 2")
+    _check_range("sampling.min_tokens", sampling.min_tokens, 0, sampling.max_tokens or math.inf, "0 to max_tokens")
+    _check_stop_tokens(sampling.stop_token_ids)
     if len(sampling.stop) > STOPS:
         raise InvalidInput("sampling.stop", f"at most {STOPS}", len(sampling.stop))
     for index, stop in enumerate(sampling.stop):
         if not 1 <= len(stop) <= STOP_CHARACTERS:
             raise InvalidInput(f"sampling.stop[{index}]", f"1 to {STOP_CHARACTERS} characters", len(stop))
     _check_logit_bias(sampling.logit_bias)
+
+
+def _check_stop_tokens(tokens: tuple[int, ...]) -> None:
+    if len(tokens) > STOP_TOKENS:
+        raise InvalidInput("sampling.stop_token_ids", f"at most {STOP_TOKENS}", len(tokens))
+    for index, token in enumerate(tokens):
+        if token < 0:
+            raise InvalidInput(f"sampling.stop_token_ids[{index}]", "0 or more", token)
 
 
 def _check_logit_bias(biases: tuple[tuple[int, float], ...]) -> None:

@@ -32,9 +32,17 @@ def sampling_params(
         "presence_penalty": sampling.presence_penalty,
         "logit_bias": dict(sampling.logit_bias) or None,
         "logprobs": sampling.top_logprobs,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "repetition_penalty": sampling.repetition_penalty,
+        "min_tokens": sampling.min_tokens,
+        "ignore_eos": sampling.ignore_eos or None,
+        "stop_token_ids": list(sampling.stop_token_ids) or None,
     }
     chosen = {**defaults, **{name: value for name, value in asked.items() if value is not None}}
     chosen["max_tokens"] = min(sampling.max_tokens or chosen.get("max_tokens", default_max_tokens), most_tokens)
+    if (least := chosen.get("min_tokens")) is not None:
+        chosen["min_tokens"] = min(least, chosen["max_tokens"])  # which may be less than was asked for
     return _checked_params()(
         **chosen,
         stop=list(sampling.stop),

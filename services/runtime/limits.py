@@ -16,6 +16,7 @@ PICTURE_PIXELS = 16_000_000  # of one, which takes up to 16 bytes for each while
 STOPS, STOP_CHARACTERS = 8, 64  # the contract's
 PARTS, TOOL_CALLS = 256, 128  # of one message: each is looked at on the event loop, and may be a few bytes
 TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 128, 300, 20  # the contract's
+TOP_K, STOP_TOKENS = 1_000_000, 64  # the contract's; no vocabulary has as many tokens
 MESH_TOOLS = 32  # likewise
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # likewise
 

@@ -18,6 +18,8 @@ class Feature(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FEATURE_AUDIO: _ClassVar[Feature]
     FEATURE_CHOICE: _ClassVar[Feature]
     FEATURE_GRAMMAR: _ClassVar[Feature]
+    FEATURE_TOP_K: _ClassVar[Feature]
+    FEATURE_VLLM_SAMPLING: _ClassVar[Feature]
 FEATURE_UNSPECIFIED: Feature
 FEATURE_TOOLS: Feature
 FEATURE_LOGPROBS: Feature
@@ -26,6 +28,8 @@ FEATURE_IMAGES: Feature
 FEATURE_AUDIO: Feature
 FEATURE_CHOICE: Feature
 FEATURE_GRAMMAR: Feature
+FEATURE_TOP_K: Feature
+FEATURE_VLLM_SAMPLING: Feature
 
 class GenerateRequest(_message.Message):
     __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt", "tools", "tool_choice", "parallel_tool_calls")
@@ -92,7 +96,7 @@ class GetModelRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("name", "engine", "context_tokens", "max_tokens", "speculation", "running", "waiting", "continues", "features")
+    __slots__ = ("name", "engine", "context_tokens", "max_tokens", "speculation", "running", "waiting", "continues", "features", "default_sampling")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +106,7 @@ class GetModelResponse(_message.Message):
     WAITING_FIELD_NUMBER: _ClassVar[int]
     CONTINUES_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_SAMPLING_FIELD_NUMBER: _ClassVar[int]
     name: str
     engine: str
     context_tokens: int
@@ -111,4 +116,5 @@ class GetModelResponse(_message.Message):
     waiting: int
     continues: bool
     features: _containers.RepeatedScalarFieldContainer[Feature]
-    def __init__(self, name: _Optional[str] = ..., engine: _Optional[str] = ..., context_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., speculation: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., continues: _Optional[bool] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ...) -> None: ...
+    default_sampling: _chat_pb2.Sampling
+    def __init__(self, name: _Optional[str] = ..., engine: _Optional[str] = ..., context_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., speculation: _Optional[str] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., continues: _Optional[bool] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ..., default_sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ...) -> None: ...

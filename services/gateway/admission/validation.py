@@ -17,7 +17,7 @@ from services.gateway.config import GatewaySettings
 from services.gateway.hits.settings import HitSettings
 from services.gateway.upstream.media import Hearing, Media
 from services.runtime.errors import InvalidInput, shorten
-from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOPS, TOP_LOGPROBS
+from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOP_TOKENS, STOPS, TOP_K, TOP_LOGPROBS
 
 _LEAST: Mapping[Literal["budget_ms", "first_token_budget_ms", "heartbeat_ms"], int] = {
     "budget_ms": 1,
@@ -25,18 +25,32 @@ _LEAST: Mapping[Literal["budget_ms", "first_token_budget_ms", "heartbeat_ms"], i
     "heartbeat_ms": 100,
 }
 _Range = tuple[float, float]
+_ABOVE_ZERO: tuple[_Ranged, ...] = ("top_p", "repetition_penalty")
 _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
 _VERIFIERS = frozenset(pb.Verifier.values()) - {pb.VERIFIER_UNSPECIFIED}
 _DIETS = frozenset(pb.Diet.values())
 _QUESTION_KINDS = frozenset(pb.QuestionKind.values()) - {pb.QUESTION_KIND_UNSPECIFIED}
 _GUARD_ACTIONS = frozenset(pb.GuardAction.values())
-_RANGES: Mapping[Literal["temperature", "top_p", "frequency_penalty", "presence_penalty", "top_logprobs"], _Range] = {
+_Ranged = Literal[
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "top_logprobs",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+]
+_RANGES: Mapping[_Ranged, _Range] = {
     "temperature": (0, 2),
     "top_p": (0, 1),
     "frequency_penalty": (-2, 2),
     "presence_penalty": (-2, 2),
     "top_logprobs": (0, TOP_LOGPROBS),
+    "top_k": (-1, TOP_K),
+    "min_p": (0, 1),
+    "repetition_penalty": (0, 2),
 }
 
 
@@ -193,8 +207,9 @@ def _check_sampling(sampling: chat_pb2.Sampling) -> None:
     for name, (low, high) in _RANGES.items():
         if sampling.HasField(name):
             _check_range(f"sampling.{name}", getattr(sampling, name), low, high)
-    if sampling.HasField("top_p") and sampling.top_p == 0:
-        raise InvalidInput("sampling.top_p", "above 0", sampling.top_p)
+    for above in _ABOVE_ZERO:
+        if sampling.HasField(above) and getattr(sampling, above) == 0:
+            raise InvalidInput(f"sampling.{above}", "above 0", 0)
     if sampling.HasField("max_tokens") and sampling.max_tokens < 1:
         raise InvalidInput("sampling.max_tokens", "at least 1", sampling.max_tokens)
     if len(sampling.stop) > STOPS:
@@ -202,7 +217,20 @@ def _check_sampling(sampling: chat_pb2.Sampling) -> None:
     for index, stop in enumerate(sampling.stop):
         if not 1 <= len(stop) <= STOP_CHARACTERS:
             raise InvalidInput(f"sampling.stop[{index}]", f"1 to {STOP_CHARACTERS} characters", len(stop))
+    _check_tokens(sampling)
     _check_biases(sampling)
+
+
+def _check_tokens(sampling: chat_pb2.Sampling) -> None:
+    if sampling.HasField("min_tokens"):
+        most = sampling.max_tokens if sampling.HasField("max_tokens") else math.inf
+        if not 0 <= sampling.min_tokens <= most:
+            raise InvalidInput("sampling.min_tokens", "0 to max_tokens", sampling.min_tokens)
+    if len(sampling.stop_token_ids) > STOP_TOKENS:
+        raise InvalidInput("sampling.stop_token_ids", f"at most {STOP_TOKENS}", len(sampling.stop_token_ids))
+    for index, token in enumerate(sampling.stop_token_ids):
+        if token < 0:
+            raise InvalidInput(f"sampling.stop_token_ids[{index}]", "0 or more", token)
 
 
 def _check_biases(sampling: chat_pb2.Sampling) -> None:

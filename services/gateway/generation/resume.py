@@ -93,8 +93,11 @@ def _request_for_rest(
     rest = llm_pb2.GenerateRequest()
     rest.CopyFrom(request)
     rest.prefix = request.prefix + "".join(message.text for message in written)
+    written_tokens = sum(message.tokens for message in written)
     if request.sampling.HasField("max_tokens"):
-        rest.sampling.max_tokens = request.sampling.max_tokens - sum(message.tokens for message in written)
+        rest.sampling.max_tokens = request.sampling.max_tokens - written_tokens
         if rest.sampling.max_tokens < 1:
             return None
+    if request.sampling.HasField("min_tokens"):
+        rest.sampling.min_tokens = max(0, request.sampling.min_tokens - written_tokens)
     return rest

@@ -81,6 +81,25 @@ def take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
         sampling.presence_penalty = penalty
     if bias := body.object("logit_bias"):
         _take_bias(sampling, bias)
+    _take_vllm_sampling(sampling, body)
+
+
+def _take_vllm_sampling(sampling: chat_pb2.Sampling, body: Fields) -> None:
+    """What vLLM's servers take beyond OpenAI's API, by the same names.
+
+    Source: https://docs.vllm.ai/en/latest/serving/openai_compatible_server/#extra-parameters_1
+    """
+    if (top_k := body.whole("top_k")) is not None:
+        sampling.top_k = top_k
+    if (min_p := body.number("min_p")) is not None:
+        sampling.min_p = min_p
+    if (penalty := body.number("repetition_penalty")) is not None:
+        sampling.repetition_penalty = penalty
+    if (least := body.whole("min_tokens")) is not None:
+        sampling.min_tokens = least
+    if ignored := body.flag("ignore_eos"):
+        sampling.ignore_eos = ignored
+    sampling.stop_token_ids.extend(body.wholes("stop_token_ids"))
 
 
 def _take_bias(sampling: chat_pb2.Sampling, bias: Fields) -> None:

@@ -108,6 +108,18 @@ class Fields:
                 raise InvalidInput(f"{self.at(name)}[{index}]", "a string", _kind(each))
         return found
 
+    def wholes(self, name: str) -> list[int]:
+        """Those of an array; none where it is not there."""
+        given = Fields({f"{name}[{index}]": each for index, each in enumerate(self.array(name))}, self._path)
+        return [given.needed_whole(place) for place in given]
+
+    def needed_whole(self, name: str) -> int:
+        """A whole number that must be there."""
+        whole = self.whole(name)
+        if whole is None:
+            raise self.wrong(name, "a whole number")
+        return whole
+
     def base64(self, name: str) -> bytes:
         """Bytes that must be there."""
         return from_base64(self.at(name), self.needed(name))

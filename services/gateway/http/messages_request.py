@@ -19,7 +19,7 @@ _MODES = {
     "none": chat_pb2.TOOL_MODE_NONE,
     "tool": chat_pb2.TOOL_MODE_UNSPECIFIED,  # by its name
 }
-_REFUSED = ("top_k", "mcp_servers", "container")
+_REFUSED = ("mcp_servers", "container")
 _THOUGHTS = ("thinking", "redacted_thinking")  # not for the next model to read
 
 
@@ -37,6 +37,8 @@ def read_messages(body: Fields, headers: Mapping[str, str], known: Collection[st
         sampling.temperature = temperature
     if (top_p := body.number("top_p")) is not None:
         sampling.top_p = top_p
+    if (top_k := body.whole("top_k")) is not None:
+        sampling.top_k = top_k
     if "stop_sequences" in body:
         sampling.stop.extend(body.texts("stop_sequences"))
     last = request.messages[-1] if request.messages else chat_pb2.Message()

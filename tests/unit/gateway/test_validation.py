@@ -39,6 +39,13 @@ def test_a_plain_question_is_admitted():
         (request(sampling=Sampling(temperature=2.5)), "sampling.temperature: 0 to 2, got 2.5"),
         (request(sampling=Sampling(temperature=float("nan"))), "sampling.temperature: 0 to 2, got nan"),
         (request(sampling=Sampling(top_p=0)), "sampling.top_p: above 0, got 0"),
+        (request(sampling=Sampling(top_k=-2)), "sampling.top_k: -1 to 1000000, got -2"),
+        (request(sampling=Sampling(min_p=1.5)), "sampling.min_p: 0 to 1, got 1.5"),
+        (request(sampling=Sampling(repetition_penalty=0)), "sampling.repetition_penalty: above 0, got 0"),
+        (request(sampling=Sampling(min_tokens=9, max_tokens=8)), "sampling.min_tokens: 0 to max_tokens, got 9"),
+        (request(sampling=Sampling(min_tokens=-1)), "sampling.min_tokens: 0 to max_tokens, got -1"),
+        (request(sampling=Sampling(stop_token_ids=[1] * 65)), "sampling.stop_token_ids: at most 64, got 65"),
+        (request(sampling=Sampling(stop_token_ids=[-1])), r"sampling.stop_token_ids\[0\]: 0 or more, got -1"),
         (request(sampling=Sampling(max_tokens=0)), "sampling.max_tokens: at least 1, got 0"),
         (request(sampling=Sampling(stop=["x"] * 9)), "sampling.stop: at most 8 strings, got 9"),
         (

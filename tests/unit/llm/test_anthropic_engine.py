@@ -323,6 +323,7 @@ async def test_a_refusal_has_a_type_and_no_secret(
         (Request(HELLO, Sampling(seed=1)), NotSupported, "sampling.seed"),
         (Request(HELLO, Sampling(presence_penalty=0.5)), NotSupported, "sampling.presence_penalty"),
         (Request(HELLO, Sampling(temperature=1.5)), InvalidInput, "sampling.temperature: 0 to 1"),
+        (Request(HELLO, Sampling(top_k=0)), InvalidInput, "sampling.top_k: 1 or more"),
         (Request(HELLO, constraint=Constraint("regex", "a")), InvalidInput, "response_format"),
         (Request(HELLO, prefix="Hel"), NotSupported, "prefix"),
         (
@@ -350,6 +351,10 @@ async def test_tokens_are_counted() -> None:
 
 def test_the_model_is_described() -> None:
     model = engine(provider()).describe()
-    assert (model.engine, model.name, model.features) == ("anthropic", "big", {Feature.TOOLS, Feature.IMAGES})
-    with pytest.raises(ValidationError, match="tools and images"):
+    assert (model.engine, model.name, model.features) == (
+        "anthropic",
+        "big",
+        {Feature.TOOLS, Feature.IMAGES, Feature.TOP_K},
+    )
+    with pytest.raises(ValidationError, match="tools, images and top_k"):
         AnthropicSettings(features=(Feature.AUDIO,))

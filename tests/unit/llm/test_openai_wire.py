@@ -148,6 +148,14 @@ async def test_how_tokens_are_drawn_is_sent() -> None:
     assert (sent["logprobs"], sent["top_logprobs"]) == (True, 0)
 
 
+async def test_a_server_of_vllm_s_kin_is_sent_its_own_fields_by_its_own_names() -> None:
+    own: dict[str, Any] = {"top_k": 5, "min_p": 0.5, "repetition_penalty": 1.5, "min_tokens": 2, "ignore_eos": True}
+    sent = await body(Request(HELLO, Sampling(**own, stop_token_ids=(9,))))
+    assert {name: sent[name] for name in own} == own
+    assert sent["stop_token_ids"] == [9]
+    assert not {*own, "stop_token_ids"} & (await body(Request(HELLO))).keys()
+
+
 async def test_calls_arrive_piece_by_piece() -> None:
     pieces = (
         call(0, "call_1", "weather"),

@@ -131,9 +131,27 @@ def test_how_tokens_are_drawn_is_taken_over() -> None:
         presence_penalty=-0.5,
         logit_bias=[chat_pb2.LogitBias(token=7, bias=-100)],
         top_logprobs=0,
+        top_k=-1,
+        min_p=0.0,
+        repetition_penalty=1.5,
+        min_tokens=0,
+        ignore_eos=True,
+        stop_token_ids=[9],
     )
     wanted = to_request(llm_pb2.GenerateRequest(sampling=sampling)).sampling
-    assert wanted == Sampling(frequency_penalty=0.5, presence_penalty=-0.5, logit_bias=((7, -100.0),), top_logprobs=0)
+    assert wanted == Sampling(
+        frequency_penalty=0.5,
+        presence_penalty=-0.5,
+        logit_bias=((7, -100.0),),
+        top_logprobs=0,
+        top_k=-1,
+        min_p=0.0,
+        repetition_penalty=1.5,
+        min_tokens=0,
+        ignore_eos=True,
+        stop_token_ids=(9,),
+    )
+    assert to_request(llm_pb2.GenerateRequest()).sampling == Sampling()
 
 
 def test_calls_thoughts_and_log_probabilities_reach_the_caller() -> None:
@@ -167,6 +185,18 @@ SEEN = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text="Hi."
         (
             llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(logit_bias=[chat_pb2.LogitBias(bias=1)])),
             "sampling.logit_bias",
+        ),
+        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(top_k=0)), "sampling.top_k"),
+        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(min_p=0)), "sampling.min_p"),
+        (
+            llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(repetition_penalty=1)),
+            "sampling.repetition_penalty",
+        ),
+        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(min_tokens=0)), "sampling.min_tokens"),
+        (llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(ignore_eos=True)), "sampling.ignore_eos"),
+        (
+            llm_pb2.GenerateRequest(messages=[HI], sampling=chat_pb2.Sampling(stop_token_ids=[0])),
+            "sampling.stop_token_ids",
         ),
         (llm_pb2.GenerateRequest(messages=[SEEN]), "messages[0].parts[1].image"),
         (llm_pb2.GenerateRequest(messages=[HI], response_format=ONE), "response_format.choice"),

@@ -81,6 +81,12 @@ def asked(*messages: Message, **fields: Any) -> Request:
         ),
         (asked(sampling=Sampling(logit_bias=((1, 101.0),))), "sampling.logit_bias[0].bias: -100 to 100, got 101.0"),
         (asked(sampling=Sampling(logit_bias=((-1, 1.0),))), "sampling.logit_bias[0].token: 0 or more, got -1"),
+        (asked(sampling=Sampling(top_k=-2)), "sampling.top_k: 1 to 1000000, or 0 or -1 for all tokens, got -2"),
+        (asked(sampling=Sampling(min_p=1.5)), "sampling.min_p: 0 to 1, got 1.5"),
+        (asked(sampling=Sampling(repetition_penalty=0)), "sampling.repetition_penalty: above 0 to 2, got 0"),
+        (asked(sampling=Sampling(min_tokens=9, max_tokens=8)), "sampling.min_tokens: 0 to max_tokens, got 9"),
+        (asked(sampling=Sampling(stop_token_ids=(1,) * 65)), "sampling.stop_token_ids: at most 64, got 65"),
+        (asked(sampling=Sampling(stop_token_ids=(1, -1))), "sampling.stop_token_ids[1]: 0 or more, got -1"),
     ],
 )
 def test_a_refusal_names_the_field_the_limit_and_the_value(request_: Request, said: str) -> None:
@@ -104,6 +110,7 @@ def test_the_limits_themselves_are_allowed(sampling: Sampling) -> None:
         asked(tools=(Tool("a" * 64),), tool_choice=ToolChoice("required"), parallel_tool_calls=False),
         asked(tools=(WEATHER,), constraint=DIGITS),
         asked(sampling=Sampling(logit_bias=((0, -100), (1, 100)), top_logprobs=20, presence_penalty=-2)),
+        asked(sampling=Sampling(top_k=-1, min_p=1, repetition_penalty=2, min_tokens=8, max_tokens=8, ignore_eos=True)),
     ],
 )
 def test_conversations_with_tools_and_pictures_are_allowed(request_: Request) -> None:

@@ -28,7 +28,8 @@ tool_calls tool_call_id parameters input_schema schema json_schema strict descri
 regex is_error budget_ms cache tier"""
 _TOP = """messages system input instructions prompt tools tool_choice response_format text output_config stop
 stop_sequences temperature top_p max_tokens max_completion_tokens max_output_tokens n best_of seed logit_bias logprobs
-top_logprobs frequency_penalty stream stream_options hedgerow modalities include metadata thinking top_k"""
+top_logprobs frequency_penalty stream stream_options hedgerow modalities include metadata thinking top_k
+min_p repetition_penalty min_tokens ignore_eos stop_token_ids"""
 _WORDS = st.sampled_from(_SAID.split())
 _NAMES = st.sampled_from(_NAMED.split()) | st.text(max_size=3)
 _NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)

@@ -43,6 +43,13 @@ def test_a_question_is_read() -> None:
     assert (order.stream, order.usage, order.model) == (True, True, "m")
 
 
+def test_the_sampling_fields_of_vllm_s_servers_are_read() -> None:
+    own = {"top_k": -1, "min_p": 0.5, "repetition_penalty": 1.5, "min_tokens": 0, "ignore_eos": True}
+    sampling = read(**own, stop_token_ids=[9, 2]).request.sampling
+    assert sampling == chat_pb2.Sampling(**own, stop_token_ids=[9, 2])
+    assert read(ignore_eos=False).request == read(stop_token_ids=[]).request == read().request
+
+
 def test_what_nobody_knows_and_what_is_null_is_no_matter() -> None:
     assert read(user="u", service_tier="auto", made_up={"a": 1}, temperature=None, tools=None) == read()
 
@@ -151,6 +158,11 @@ def test_a_picture_elsewhere_is_never_fetched() -> None:
         ({"tool_choice": "perhaps"}, "tool_choice: one of none, auto, required, got 'perhaps'"),
         ({"top_logprobs": 3}, "top_logprobs: only with logprobs true, got 3"),
         ({"logit_bias": {"x": 1}}, "logit_bias.x: a token's number, got x"),
+        ({"top_k": 1.5}, "top_k: a whole number, got 1.5"),
+        ({"ignore_eos": "yes"}, "ignore_eos: true or false, got 'yes'"),
+        ({"stop_token_ids": 1}, "stop_token_ids: an array, got 1"),
+        ({"stop_token_ids": [1, "2"]}, "stop_token_ids[1]: a whole number, got '2'"),
+        ({"stop_token_ids": [None]}, "stop_token_ids[0]: a whole number, got null"),
         ({"response_format": {"type": "xml"}}, "response_format.type: one of text, json_object, json_schema, regex"),
         ({"response_format": {"type": "choice", "choice": [1]}}, "response_format.choice[0]: a string, got 1"),
         ({"response_format": {"type": "grammar"}}, "response_format.grammar: a string, got null"),
