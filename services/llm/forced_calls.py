@@ -13,7 +13,7 @@ from services.llm.answer import new_id
 from services.llm.engine import Constraint, Request, Tool, ToolCallDelta
 from services.llm.validation import read_schema
 
-_HEAD = re.compile(r'"name"\s*:\s*"([^"]*)"\s*,\s*"parameters"\s*:\s*(?=\S)')
+_HEAD = re.compile(r'"name"\s*:\s*"([^"]*)"\s*,\s*"(?:parameters|arguments)"\s*:\s*(?=\S)')
 # llguidance's word for spaces as Python's JSON has them: where any may stand, a small model may write them without end.
 SPACED = {"x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}}
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}

@@ -100,6 +100,7 @@ def engine_args(settings: VllmSettings) -> Any:
     fields.setdefault("structured_outputs_config", StructuredOutputsConfig(backend=BOUNDED))
     if current_platform.is_cpu():
         fields.setdefault("kv_cache_memory_bytes", round(settings.cpu_kvcache_space_gib * 2**30))
+        fields.setdefault("enforce_eager", True)
     if settings.speculative_config:
         fields.setdefault("per_request_spec_decode_metrics", "summary")  # what usage counts come from
     return AsyncEngineArgs(**fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -12,14 +12,14 @@ from typing import Any
 from services.llm import vllm_load, vllm_pictures
 from services.llm.config import LlmSettings
 from services.llm.constraints import Constraints, Trial
-from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Tool
+from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Sampling, Tool, ToolChoice
 from services.llm.errors import BadEngineSettings, EngineBusy, EngineDown
 from services.llm.openai_wire import to_tools
 from services.llm.trial import Terms
 from services.llm.vllm_args import BOUNDED
 from services.llm.vllm_messages import characters, has_media, to_chat
 from services.llm.vllm_params import refusal, sampling_params, structured_outputs, template_refusal, unreadable_media
-from services.llm.vllm_parsers import Parsers
+from services.llm.vllm_parsers import Parsers, found
 from services.llm.vllm_reading import Unreadable
 from services.llm.vllm_stats import StatsKeeper
 from services.llm.vllm_tally import Tally
@@ -38,13 +38,13 @@ class VllmEngine:
         from vllm.renderers.params import TokenizeParams
 
         self._engine, self._stats = engine, stats
-        self._model = _describe(engine, settings)
         self._default_max_tokens, self._max_pixels = settings.default_max_tokens, settings.vllm.max_pixels
         self._defaults: dict[str, Any] = engine.model_config.get_diff_sampling_param()
+        self._model = _describe(engine, settings, self._defaults)
         # No limit here: ours can then say how long the prompt was. Special tokens are the template's business.
         self._tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=False)
         self._constraints = _constraints(engine, settings)
-        self._parsers = Parsers(settings.vllm, engine)
+        self._parsers = Parsers(found(settings.vllm, engine.model_config, engine.get_tokenizer()), engine)
 
     @classmethod
     async def start(cls, settings: LlmSettings, progress: Progress) -> VllmEngine:
@@ -61,8 +61,7 @@ class VllmEngine:
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
 
         self._parsers.check(request)
-        shown = request.tools if request.tool_choice.mode != "none" else ()
-        prompt = await self._prompt(request, shown)
+        prompt = await self._prompt(request)
         if request.cache_salt:
             prompt["cache_salt"] = request.cache_salt  # goes into the hash of its first block, and so into all others
         tokens = prompt["prompt_token_ids"]
@@ -87,7 +86,7 @@ class VllmEngine:
             yield tally.interrupted()
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
-        return len((await self._render(messages, tools=tools))["prompt_token_ids"])
+        return len((await self._render(*self._parsers.shown(messages, tools, ToolChoice())))["prompt_token_ids"])
 
     def describe(self) -> Model:
         return self._model
@@ -120,21 +119,22 @@ class VllmEngine:
         config, tokenizer = self._engine.vllm_config, self._engine.get_tokenizer()
         return await asyncio.to_thread(structured_outputs, constraint, config, tokenizer)
 
-    async def _prompt(self, request: Request, tools: tuple[Tool, ...]) -> Any:
+    async def _prompt(self, request: Request) -> Any:
+        messages, tools = self._parsers.shown(request.messages, request.tools, request.tool_choice)
         limit = self._model.context_tokens - 1  # at least one token to answer with
         longest = limit * self._engine.get_tokenizer().max_chars_per_token
-        size = characters(request.messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
+        size = characters(messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
         if size > longest:  # cannot fit, so do not spend seconds on counting its tokens
             raise InvalidInput("messages", f"at most {limit} tokens", f"{size} characters")
         vllm_pictures.check(request.messages, self._max_pixels)
-        prompt = await self._render(request.messages, request.prefix, tools, request.cache_salt)
+        prompt = await self._render(messages, tools, request.prefix, request.cache_salt)
         tokens = len(prompt["prompt_token_ids"])
         if tokens > limit:
             raise InvalidInput("messages", f"at most {limit} tokens", f"{tokens} tokens")
         return prompt
 
     async def _render(
-        self, messages: tuple[Message, ...], prefix: str = "", tools: tuple[Tool, ...] = (), salt: str = ""
+        self, messages: tuple[Message, ...], tools: tuple[Tool, ...], prefix: str = "", salt: str = ""
     ) -> Any:
         """The model's own chat template, then tokens: vLLM does both in a thread.
 
@@ -180,7 +180,7 @@ def _constraints(engine: Any, settings: LlmSettings) -> Constraints | None:
     return Constraints(settings.constraints, Trial(terms))
 
 
-def _describe(engine: Any, settings: LlmSettings) -> Model:
+def _describe(engine: Any, settings: LlmSettings, defaults: Mapping[str, Any]) -> Model:
     speculation = engine.vllm_config.speculative_config
     context = int(engine.model_config.max_model_len)
     return Model(
@@ -192,13 +192,14 @@ def _describe(engine: Any, settings: LlmSettings) -> Model:
         continues=True,
         salts=True,
         features=_features(engine),
+        default_sampling=Sampling(**defaults),
     )
 
 
 def _features(engine: Any) -> frozenset[Feature]:
-    features = {Feature.TOOLS, Feature.LOGPROBS, Feature.CHOICE, Feature.GRAMMAR}
-    if engine.vllm_config.speculative_config is None:  # with which vLLM has none
-        features.add(Feature.LOGIT_BIAS)
+    features = {Feature.TOOLS, Feature.LOGPROBS, Feature.CHOICE, Feature.GRAMMAR, Feature.TOP_K}
+    if engine.vllm_config.speculative_config is None:  # with which vLLM has no logits processors
+        features |= {Feature.LOGIT_BIAS}
     processor = engine.renderer.mm_processor
     limits = processor.info.allowed_mm_limits if processor else {}
     media = {"image": Feature.IMAGES, "audio": Feature.AUDIO}

@@ -16,6 +16,7 @@ from services.llm.config import VllmSettings
 from services.llm.engine import Progress
 from services.llm.errors import BadEngineSettings
 from services.llm.vllm_args import check_early, engine_args, environment, set_environment
+from services.llm.vllm_parsers import found
 
 _POLL_S = 0.05
 _LONGEST_FOLDER = 40  # bytes: the path of a socket has 107 at most
@@ -54,9 +55,19 @@ def _load(settings: VllmSettings, stat_logger: Any) -> Any:
     except (ValueError, TypeError, OSError, NotImplementedError) as error:  # pydantic's errors are ValueErrors
         raise BadEngineSettings(f"vllm: {error}") from error
     _in_one_process(config.parallel_config, settings)
+    _tell_thoughts(config, settings)
     from vllm.v1.executor import Executor
 
     return AsyncLLM(config, Executor.get_class(config), log_stats=True, log_requests=False, stat_loggers=[stat_logger])
+
+
+def _tell_thoughts(config: Any, settings: VllmSettings) -> None:
+    """Say which reasoning parser was found: the engine holds an answer to a constraint from the end of thoughts on."""
+    from vllm.tokenizers import cached_tokenizer_from_config
+
+    model = config.model_config
+    habits = found(settings, model, cached_tokenizer_from_config(model))
+    config.structured_outputs_config.reasoning_parser = habits.reasoning_parser
 
 
 def _in_one_process(parallel: Any, settings: VllmSettings) -> None:

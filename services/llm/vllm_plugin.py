@@ -5,10 +5,12 @@ Source: https://docs.vllm.ai/en/latest/design/plugin_system/
 
 from __future__ import annotations
 
+import functools
 import gc
 import multiprocessing
 import os
 import threading
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from multiprocessing.connection import wait
 from typing import Any
@@ -36,6 +38,7 @@ def install() -> None:
     _tell_what_broke()
     _rank_without_compiling()
     _bound_grammars()
+    _load_compiled_on_cpu()
 
 
 def is_installed() -> bool:
@@ -135,6 +138,34 @@ def _bound_grammars() -> None:
         return GuidanceGrammar(matcher, self.ll_tokenizer, self.vocab_size)
 
     GuidanceBackend.compile_grammar = compile_grammar
+
+
+def _load_compiled_on_cpu() -> None:
+    """vLLM 0.32 never loads what it compiled for a CPU: it calls `finalize_loading` on the loaded function, which only
+    its own backend's artifacts have, takes the AttributeError for a broken cache, and compiles again.
+
+    SmolLM2-135M on 2 cores serves COMPILE_AGAIN s after its start without this, and LOADED s with it.
+    """
+    from vllm.compilation import decorators
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu():
+        compiler = decorators.torch.compiler
+        compiler.load_compiled_function = loading_whole(compiler.load_compiled_function)
+
+
+def loading_whole(load: Callable[..., Any]) -> Callable[..., Any]:
+    """`load`, whose result's function has a `finalize_loading`, for vLLM to call."""
+
+    @functools.wraps(load)
+    def load_whole(*arguments: Any, **named: Any) -> Any:
+        loaded = load(*arguments, **named)
+        compiled = loaded._artifacts.compiled_fn
+        if not hasattr(compiled, "finalize_loading"):
+            compiled.finalize_loading = lambda config: None
+        return loaded
+
+    return load_whole
 
 
 def ranks(logprobs: Any, values: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from services.llm import text_tools
 from services.llm.answer import Calls
 from services.llm.engine import Request, ToolCallDelta
 from services.llm.forced_calls import ListedCalls, NamedCall
@@ -72,6 +73,43 @@ class ForcedReading:
 
     def reasoning_tokens(self) -> int:
         return self._inner.reasoning_tokens()
+
+
+class TaggedReading:
+    """The text that another reading finds may end in calls between tags (`text_tools`)."""
+
+    def __init__(self, inner: Reading):
+        self._inner, self.called = inner, False
+        self._held = ""  # text that may be the beginning of a tag
+        self._calls: ListedCalls | None = None  # once there was a tag
+
+    def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> Said:
+        said = self._inner.read(text, tokens, finished=finished)
+        before, behind = self._split(said.text, finished=finished)
+        calls = tuple(self._calls.read(behind)) if self._calls and behind else ()
+        self.called = self.called or bool(calls)
+        return Said(before, said.reasoning, calls)
+
+    def reasoning_tokens(self) -> int:
+        return self._inner.reasoning_tokens()
+
+    def _split(self, more: str, *, finished: bool) -> tuple[str, str]:
+        """What stands before the first tag, as far as that is certain, and what stands behind it."""
+        if self._calls:
+            return "", more
+        text, self._held = self._held + more, ""
+        before, tag, behind = text.partition(text_tools.BEGIN)
+        if tag:
+            self._calls = ListedCalls()
+        elif not finished:
+            held = _overlap(text, text_tools.BEGIN)
+            before, self._held = text[: len(text) - held], text[len(text) - held :]
+        return before, behind
+
+
+def _overlap(text: str, tag: str) -> int:
+    """How many characters at the end of `text` may be the beginning of `tag`."""
+    return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:size])), 0)
 
 
 class ParsedReading:

@@ -6,23 +6,24 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from services.llm import parser_table
 from services.llm.config import VllmSettings
 from services.llm.engine import Constraint, Message, Request, Tool, ToolCallDelta, ToolChoice
 from services.llm.errors import BadEngineSettings
 from services.llm.openai_wire import to_tools
 from services.llm.vllm_args import declared_fields
-from services.llm.vllm_parsers import Parsers
+from services.llm.vllm_parsers import Parsers, found
 from services.llm.vllm_reading import Reading
 from services.runtime.errors import NotSupported
+from tests.models import MODELS
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, as vLLM is imported
-DEMO = Path(__file__).parents[2] / "models/demo-llm"
+DEMO = MODELS / "demo-llm"
 HELLO = (Message("user", "Hello."),)
 SCHEMA = {"type": "object", "properties": {"city": {"enum": ["Oslo"]}}, "required": ["city"]}
 WEATHER, CLOCK = Tool("weather", parameters=json.dumps(SCHEMA), strict=True), Tool("clock")
@@ -50,10 +51,16 @@ def tokenizer() -> Any:
 def parsers(tokenizer: Any) -> Any:
     def make(**settings: str) -> Parsers:
         model = SimpleNamespace(
-            model=str(DEMO), hf_config=SimpleNamespace(model_type="llama"), hf_text_config=SimpleNamespace()
+            model=str(DEMO),
+            hf_config=SimpleNamespace(model_type="llama"),
+            hf_text_config=SimpleNamespace(),
+            tokenizer_revision=None,
+            code_revision=None,
+            tokenizer=str(DEMO),
+            trust_remote_code=False,
         )
         engine = SimpleNamespace(model_config=model, get_tokenizer=lambda: tokenizer)
-        return Parsers(VllmSettings(model=str(DEMO), **settings), engine)
+        return Parsers(found(VllmSettings(model=str(DEMO), **settings), model, tokenizer), engine)
 
     return make
 
@@ -105,20 +112,47 @@ def test_thoughts_are_told_from_the_answer(parsers: Any, tokenizer: Any) -> None
     assert reading.reasoning_tokens() > 0
 
 
-def test_without_a_parser_tools_are_called_only_where_one_must_be(parsers: Any, tokenizer: Any) -> None:
-    plain = parsers()
-    with pytest.raises(NotSupported, match=r"tool_choice: auto needs the setting vllm\.tool_parser"):
-        plain.check(Request(HELLO, tools=(CLOCK,)))
-    for choice in (ToolChoice("named", "clock"), ToolChoice("required"), ToolChoice("none")):
-        plain.check(Request(HELLO, tools=(CLOCK,), tool_choice=choice))
-    reading, _ = plain.reading(Request(HELLO, tools=(CLOCK,), tool_choice=ToolChoice("named", "clock")), [1])
+def test_the_parser_is_found_from_the_template(parsers: Any, tokenizer: Any) -> None:
+    request = Request(HELLO, tools=(CLOCK, replace(WEATHER, strict=False)))
+    reading, _ = parsers().reading(request, [1])
+    assert parsers().constraint(request) is None
+    assert parsers().shown(HELLO, request.tools, request.tool_choice) == (HELLO, request.tools)
+    text, _, calls = read(reading, tokenizer, f"I look.{CALL}")
+    assert (text, calls[0].name) == ("I look.", "weather")
+
+
+def test_without_a_parser_the_model_is_told_of_tools_in_a_text_and_kept_to_their_schemas(
+    parsers: Any, tokenizer: Any
+) -> None:
+    plain = parsers(tool_parser="")
+    request = Request(HELLO, tools=(WEATHER, CLOCK))
+    (system, user), tools = plain.shown(HELLO, request.tools, request.tool_choice)
+    assert (system.role, user, tools) == ("system", HELLO[0], ())
+    assert '"name": "weather"' in system.content
+    assert plain.constraint(request).kind == "grammar"
+    reading, more = plain.reading(request, [1])
+    text, _, calls = read(reading, tokenizer, f"I look.{CALL}")
+    assert (text, more) == ("I look.", {})
+    assert (calls[0].name, json.loads("".join(call.arguments for call in calls))) == ("weather", {"city": "Oslo"})
+    assert reading.called
+
+
+def test_without_a_parser_a_call_that_must_be_made_is_all_of_the_answer(parsers: Any, tokenizer: Any) -> None:
+    named = Request(HELLO, tools=(CLOCK,), tool_choice=ToolChoice("named", "clock"))
+    reading, _ = parsers(tool_parser="").reading(named, [1])
     _, _, calls = read(reading, tokenizer, "{}")
     assert (calls[0].name, "".join(call.arguments for call in calls)) == ("clock", "{}")
 
 
-def test_what_a_parser_cannot_keep_is_refused_by_name(parsers: Any) -> None:
-    with pytest.raises(NotSupported, match=r"tools\[1\]\.strict: not supported with the tool parser pythonic"):
-        parsers(tool_parser="pythonic").check(Request(HELLO, tools=(CLOCK, WEATHER)))
+def test_strict_tools_go_our_own_way_where_no_grammar_follows_the_parser_s(parsers: Any) -> None:
+    pythonic, strict, loose = parsers(tool_parser="pythonic"), (CLOCK, WEATHER), (CLOCK,)
+    assert pythonic.constraint(Request(HELLO, tools=strict)).field == "tools"
+    assert pythonic.shown(HELLO, strict, ToolChoice())[1] == ()
+    assert pythonic.constraint(Request(HELLO, tools=loose)) is None
+    assert pythonic.shown(HELLO, loose, ToolChoice()) == (HELLO, loose)
+
+
+def test_a_format_beside_tools_is_refused_by_name(parsers: Any) -> None:
     with pytest.raises(NotSupported, match="response_format: not together with tools"):
         parsers(tool_parser="hermes").check(Request(HELLO, tools=(CLOCK,), constraint=Constraint("json_object")))
 
@@ -145,7 +179,7 @@ def test_a_strict_tool_is_called_as_its_schema_says_or_not_at_all(parsers: Any, 
 
 
 def test_a_parser_that_there_is_not_stops_the_start(parsers: Any) -> None:
-    with pytest.raises(BadEngineSettings, match=r"vllm\.tool_parser, vllm\.reasoning_parser: .*no_such"):
+    with pytest.raises(BadEngineSettings, match=r"vllm\.tool_parser: .*no_such"):
         parsers(tool_parser="no_such")
 
 
@@ -153,3 +187,12 @@ def test_the_names_in_vllm_s_source_are_those_of_its_settings() -> None:
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     assert declared_fields() == {field.name for field in fields(AsyncEngineArgs)}
+
+
+def test_vllm_knows_every_parser_of_the_table() -> None:
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+
+    thoughts = (*parser_table.THOUGHTS, parser_table.OPENS_THOUGHTS)
+    assert {entry.parser for entry in parser_table.TOOLS} <= set(ToolParserManager.list_registered())
+    assert {entry.parser for entry in thoughts} <= set(ReasoningParserManager.list_registered())

@@ -134,7 +134,6 @@ def test_what_is_not_set_is_left_to_vllm() -> None:
         "gpu_memory_utilization",
         "tensor_parallel_size",
         "pipeline_parallel_size",
-        "enforce_eager",
         "enable_prefix_caching",
     }
 

@@ -22,16 +22,17 @@ def asked(*data: bytes) -> tuple[Message, ...]:
     return (Message("system", "Be brief."), Message("user", parts=parts))
 
 
-def test_pictures_of_the_three_kinds_are_taken() -> None:
-    check(asked(picture(10, 10), picture(10, 10, "JPEG"), picture(10, 10, "WEBP")), 100)
+def test_pictures_of_the_four_kinds_are_taken() -> None:
+    check(asked(*(picture(10, 10, kind) for kind in ("PNG", "JPEG", "WEBP", "GIF"))), 100)
     check((Message("user", "Why?"),), 1)
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"GIF89a", r"messages\[1\]\.parts\[1\]\.image: a PNG, JPEG or WebP, got 6 bytes of something else"),
-        (picture(10, 10)[:20], r"\.image: a PNG, JPEG or WebP"),
+        (b"%PDF-1", r"messages\[1\]\.parts\[1\]\.image: a PNG, JPEG, WebP or GIF, got 6 bytes of something else"),
+        (picture(10, 10, "AVIF"), r"\.image: a PNG, JPEG, WebP or GIF"),
+        (picture(10, 10)[:20], r"\.image: a PNG, JPEG, WebP or GIF"),
         (picture(11, 10), r"\.image: at most 100 pixels, got 11 × 10"),
         ((20_000, 20_000), r"\.image: (at most 100 pixels|a PNG)"),  # 50 KB that would take 400 MB; a second to write
     ],
