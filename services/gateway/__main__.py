@@ -215,7 +215,7 @@ def _media(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel]) 
     seeing = hearing = None
     if settings.vision_address:
         client, breaker = Vision(channels[settings.vision_address]), _breaker(settings, "vision")
-        seeing = Seeing(client, breaker, settings.vision_model, settings.labels_per_image)
+        seeing = Seeing(client, breaker, settings.vision_model, settings.labels_per_image, settings.image_note)
     if settings.audio_address:
         hearing = Hearing(Audio(channels[settings.audio_address]), _breaker(settings, "audio"))
     return Media(seeing, hearing)

@@ -602,7 +602,17 @@ class GatewaySettings(ServiceSettings):
         limits.PICTURES_BYTES, ge=1, description="The most bytes all pictures may have together."
     )
     vision_model: str = Field("", description="The model that looks at pictures. Empty: the vision service's default.")
-    labels_per_image: int = Field(1, ge=1, le=100, description="How many labels of a picture the model is told.")
+    labels_per_image: int = Field(
+        3, ge=1, le=100, description="The most labels of an image that a language model without vision is told."
+    )
+    image_note: str = Field(
+        "",
+        max_length=1_000,
+        pattern=r"^$|\{labels\}",
+        description="How a language model without vision is told an image's labels: a template with `{labels}`, such "
+        "as `image: {labels}`, where `{labels}` becomes `red circle (0.97), red square (0.02)`. Empty: an English "
+        "sentence with percentages, which says so when the vision model is not sure.",
+    )
     conversation_turns: int = Field(
         100,
         ge=1,

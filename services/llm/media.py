@@ -1,4 +1,4 @@
-"""What pictures and recordings are, by how they begin: providers want to be told."""
+"""The media types of pictures and recordings, by their first bytes: providers require them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from services.runtime.errors import InvalidInput
 
 
 def image_type(data: bytes, where: str) -> str:
-    """The media type. Raises InvalidInput for what is no picture that providers take."""
+    """The media type. Raises InvalidInput for any other content. Not every provider takes each of them."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):
         return "image/jpeg"
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
-    raise InvalidInput(f"{where}.image", "PNG, JPEG or WebP", f"{len(data)} bytes of another kind")
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    if data[4:8] == b"ftyp" and data[8:12] in (b"avif", b"avis"):
+        return "image/avif"
+    raise InvalidInput(f"{where}.image", "PNG, JPEG, WebP, GIF or AVIF", f"{len(data)} bytes of another kind")
 
 
 def audio_format(data: bytes, where: str) -> str:

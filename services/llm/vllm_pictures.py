@@ -8,7 +8,8 @@ from io import BytesIO
 from services.llm.engine import Message
 from services.runtime.errors import InvalidInput
 
-_FORMATS = ("PNG", "JPEG", "WEBP")
+# Not AVIF: its decoder allocates what the AV1 data says, and the header that is read here may say less.
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 
 def check(messages: tuple[Message, ...], most_pixels: int) -> None:
@@ -26,6 +27,6 @@ def _check(field: str, data: bytes, most_pixels: int) -> None:
         with Image.open(BytesIO(data), formats=_FORMATS) as picture:
             width, height = picture.size
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        raise InvalidInput(field, "a PNG, JPEG or WebP", f"{len(data)} bytes of something else") from None
+        raise InvalidInput(field, "a PNG, JPEG, WebP or GIF", f"{len(data)} bytes of something else") from None
     if width * height > most_pixels:
         raise InvalidInput(field, f"at most {most_pixels} pixels", f"{width} × {height}")

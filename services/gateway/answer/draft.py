@@ -12,10 +12,11 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens
-from services.gateway.answer.asked import Asked, picture_lines
+from services.gateway.answer.asked import Asked
 from services.gateway.answer.judging import Judging
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
+from services.gateway.answer.pictures import picture_lines
 from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.voice import Voice
 from services.gateway.answer.write_behind import WriteBehind
@@ -209,6 +210,12 @@ class Draft:
         self.sights = self.ledger.sights = sights
         self._asked = None
 
+    @property
+    def picture_lines(self) -> Sequence[str]:
+        """What a model without vision is told of the pictures."""
+        seeing = self.question.seeing
+        return picture_lines(self.sights, seeing.note if seeing else "")
+
     def take_results(self, results: Sequence[tuple[str, str]]) -> None:
         self.results, self._asked = results, None
 
@@ -242,7 +249,7 @@ class Draft:
 
     def _put_together(self) -> Asked:
         request, recording = self.question.request, self.question.recording
-        messages, context = tuple(request.messages), list(picture_lines(self.sights))
+        messages, context = tuple(request.messages), list(self.picture_lines)
         if recording == "question":
             messages = (*messages, chat_pb2.Message(role=chat_pb2.ROLE_USER, content=self.heard))
         elif self.heard:

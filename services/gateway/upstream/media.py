@@ -11,12 +11,14 @@ from services.gateway.upstream.stubs import Audio, Vision
 
 @dataclass(frozen=True, slots=True)
 class Seeing:
-    """Who looks at pictures: `top_k` labels of each, by `model`; empty is the service's default."""
+    """The vision service: `top_k` labels of each picture, by `model`; empty is the service's default. `note` is the
+    template by which a language model is told the labels; empty is an English sentence."""
 
     client: Vision
     breaker: SharedBreaker
     model: str = ""
     top_k: int = 1
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.paused
 PICTURE = pb.Image(data=b"a picture")
 RECORDING = pb.Audio(data=b"a recording")
 CIRCLE = [("red circle", 0.974)]
+SHOWN = "The attached image shows: red circle (97%)."
 USER = chat_pb2.ROLE_USER
 
 
@@ -38,7 +40,7 @@ async def test_labels_stand_before_the_question():
     assert [event.WhichOneof("kind") for event in events] == [
         *("accepted", "stage", "stage", "sights", "delta", "delta", "stage", "final")
     ]
-    assert sent(scene) == "Context:\n- image: red circle (0.97)\n\nQuestion: What is the capital of France?"
+    assert sent(scene) == f"Context:\n- {SHOWN}\n\nQuestion: What is the capital of France?"
     final = events[-1].final
     assert final.sights.pictures[0].labels[0].name == "red circle"
     assert outcomes(final) == {"vision": "OK", "router": "OK", "llm": "OK"}
@@ -48,7 +50,15 @@ async def test_labels_stand_before_the_question():
 async def test_each_picture_has_its_line_and_all_its_labels():
     scene = Scene(senses=senses(ScriptedVision([("cat", 0.8), ("dog", 0.1)], CIRCLE)))
     await scene.messages(images=[PICTURE, PICTURE])
-    assert "- image: cat (0.80), dog (0.10)\n- image: red circle (0.97)\n\n" in sent(scene)
+    assert "- Attached image 1 most likely shows: cat (80%), dog (10%).\n- Attached image 2 shows: red" in sent(scene)
+
+
+async def test_the_operator_may_have_labels_told_in_another_notation():
+    media = senses(ScriptedVision(CIRCLE))
+    assert media.seeing
+    scene = Scene(senses=replace(media, seeing=replace(media.seeing, note="image: {labels}")))
+    await scene.messages(images=[PICTURE])
+    assert sent(scene) == "Context:\n- image: red circle (0.97)\n\nQuestion: What is the capital of France?"
 
 
 async def test_a_recording_without_a_written_question_is_the_question():
@@ -69,7 +79,7 @@ async def test_a_recording_beside_a_written_question_is_context():
 async def test_a_spoken_question_about_a_picture_has_both():
     scene = Scene(senses=senses(ScriptedVision(CIRCLE), ScriptedAudio("What do you see?")))
     final = await scene.final(messages=[], audio=RECORDING, images=[PICTURE])
-    assert sent(scene) == "Context:\n- image: red circle (0.97)\n\nQuestion: What do you see?"
+    assert sent(scene) == f"Context:\n- {SHOWN}\n\nQuestion: What do you see?"
     assert outcomes(final) == {"audio": "OK", "vision": "OK", "router": "OK", "llm": "OK"}
 
 
@@ -106,9 +116,7 @@ async def test_a_late_look_degrades_the_answer_and_comes_as_a_patch():
     events = await scene.events(images=[PICTURE])
     kinds = [event.WhichOneof("kind") for event in events]
     assert kinds.index("patch") > kinds.index("delta")
-    assert next(event.patch for event in events if event.HasField("patch")) == pb.Patch(
-        stage="vision", text="image: red circle (0.97)"
-    )
+    assert next(event.patch for event in events if event.HasField("patch")) == pb.Patch(stage="vision", text=SHOWN)
     final = events[-1].final
     assert list(final.degraded) == ["vision:budget"]
     assert outcomes(final)["vision"] == "OVERRUN"

@@ -15,7 +15,6 @@ from typing import TypeVar
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
-from services.gateway.answer.asked import picture_lines
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage, Needs, retrieve
@@ -158,7 +157,7 @@ class VisionStage(_MediaStage):
         if self._look.exception():
             return ()
         self._take(self._look.result())
-        return [pb.Patch(stage=self.name, text="\n".join(picture_lines(self.draft.sights)))]
+        return [pb.Patch(stage=self.name, text="\n".join(self.draft.picture_lines))]
 
     def leave(self) -> None:
         super().leave()

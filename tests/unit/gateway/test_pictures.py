@@ -1,0 +1,71 @@
+"""What a language model is told that images show."""
+
+from __future__ import annotations
+
+import pytest
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.vision.v1 import vision_pb2
+from services.gateway.answer.pictures import picture_lines
+from services.gateway.config import GatewaySettings
+
+CAT = [("Egyptian cat", 0.404), ("tabby", 0.22), ("tiger cat", 0.15)]
+
+
+def sights(*pictures: list[tuple[str, float]]) -> pb.Sights:
+    labels = [[vision_pb2.Label(name=name, score=score) for name, score in picture] for picture in pictures]
+    return pb.Sights(pictures=[vision_pb2.Labels(labels=each) for each in labels])
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        (CAT, "The attached image most likely shows: Egyptian cat (40%), tabby (22%), tiger cat (15%)."),
+        ([("espresso", 0.951), ("cup", 0.015)], "The attached image shows: espresso (95%)."),
+        ([("cat", 0.91)], "The attached image shows: cat (91%)."),
+        ([("cat", 0.3)], "The attached image most likely shows: cat (30%)."),
+        (
+            [("crane", 0.5), ("crane", 0.3), ("heron", 0.1)],
+            "The attached image most likely shows: crane (50%), heron (10%).",
+        ),
+        (
+            [("missile", 0.27), ("drilling platform", 0.1), ("mosque", 0.02)],
+            "It is not clear what the attached image shows. The image classifier's best guesses: missile (27%), "
+            "drilling platform (10%).",
+        ),
+        (
+            [("web site", 0.001)],
+            "It is not clear what the attached image shows. The image classifier's best guesses: web site (0%).",
+        ),
+        ([], "It is not known what the attached image shows."),
+    ],
+)
+def test_a_sentence_says_how_sure_the_vision_model_is(labels: list[tuple[str, float]], sentence: str) -> None:
+    assert picture_lines(sights(labels)) == [sentence]
+
+
+def test_several_images_are_numbered() -> None:
+    assert picture_lines(sights(CAT[:1], [], [("cup", 0.2)])) == [
+        "Attached image 1 most likely shows: Egyptian cat (40%).",
+        "It is not known what attached image 2 shows.",
+        "It is not clear what attached image 3 shows. The image classifier's best guesses: cup (20%).",
+    ]
+
+
+def test_a_template_gives_the_notation_of_a_model_that_has_learned_another() -> None:
+    assert picture_lines(sights(CAT[:2], []), "image: {labels}") == [
+        "image: Egyptian cat (0.40), tabby (0.22)",
+        "image: ",
+    ]
+    assert picture_lines(sights([("a {labels} %s {0}", 1)]), "{labels}") == ["a {labels} %s {0} (1.00)"]
+
+
+def test_without_images_nothing_is_told() -> None:
+    assert picture_lines(None) == picture_lines(pb.Sights()) == []
+
+
+def test_a_template_without_a_place_for_the_labels_is_refused() -> None:
+    models = {"small": ("127.0.0.1:1",)}
+    assert GatewaySettings(llm_addresses=models, image_note="image: {labels}").image_note
+    with pytest.raises(ValueError, match="image_note"):
+        GatewaySettings(llm_addresses=models, image_note="image: {label}")
