@@ -3,9 +3,9 @@
 `pull` gets models, `path` says where one is, `missing` which are not here. The data is in catalog.toml.
 """
 
-from launcher.catalog.entries import Entry, entries, entry
 from launcher.catalog.errors import CatalogError, NotPulled, UnknownModel
 from launcher.catalog.pulling import missing, pull, remove
+from launcher.catalog.records import Entry, entries, entry
 from launcher.catalog.steps import Report, Step
 from launcher.catalog.store import cache_folder, damage, home, is_whole, path, read_manifest
 

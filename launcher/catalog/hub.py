@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from launcher.catalog import children
-from launcher.catalog.entries import Source
 from launcher.catalog.errors import Damaged, Unavailable
 from launcher.catalog.hashing import sha256_of
+from launcher.catalog.records import Source
 from launcher.catalog.steps import Report, Step
 
 _ANSWER_S = 5.0

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.catalog import children
-from launcher.catalog.entries import Entry, Source
 from launcher.catalog.errors import ConversionFailed, Damaged
+from launcher.catalog.records import Entry, Source
 from launcher.catalog.sources import gather, hub_folder, wheel_folder
 from launcher.catalog.steps import Report, Step
 from launcher.catalog.store import Manifest, cache_folder, described, partial_folder
@@ -38,6 +38,7 @@ def locked(model: str, report: Report) -> Iterator[None]:
 def place(entry: Entry, report: Report, given: Path | None = None, form: str = "") -> Path:
     """Get, convert, check and place a model; inside `locked`. Raises `Unavailable`, `Damaged`, `ConversionFailed`."""
     work = partial_folder() / entry.name
+    shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
     try:
         source, origin = gather(entry, work / "raw", report, given)
         made = _converted(entry, source, work, report, form)

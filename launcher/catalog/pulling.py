@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-from launcher.catalog.entries import Entry, entry
-from launcher.catalog.errors import CatalogError
+from launcher.catalog.errors import CatalogError, ConversionFailed, Damaged
 from launcher.catalog.placing import forget_downloads, locked, place
+from launcher.catalog.records import Entry, entry
 from launcher.catalog.steps import Report, Step, unheard
-from launcher.catalog.store import cache_folder, damage, home, is_whole, partial_folder
+from launcher.catalog.store import cache_folder, damage, home, is_whole, offered_folder, partial_folder
 
 
 def pull(
@@ -62,6 +63,7 @@ def _pull(wanted: Entry, progress: Report, given: Path | None, form: str, read_f
     with locked(wanted.name, progress):
         if _is_there(wanted, form, read_files, progress):  # the process that we waited for placed it
             return False
+        _refuse_missing_modules(wanted)
         place(wanted, progress, given, form or next(iter(wanted.formats), ""))
         return True
 
@@ -71,10 +73,21 @@ def _is_there(wanted: Entry, form: str, read_files: bool, progress: Report) -> b
     if not is_whole(wanted, folder, form):
         return False
     if damaged := damage(folder) if read_files else {}:
+        if folder == offered_folder(wanted.name):
+            raise Damaged(f"{folder}: {', '.join(damaged)} is damaged; it is not ours to repair: copy it again")
         progress(Step(wanted.name, "note", f"{', '.join(damaged)} is damaged; the model is made again"))
         return False
     progress(Step(wanted.name, "present", str(folder)))
     return True
+
+
+def _refuse_missing_modules(wanted: Entry) -> None:
+    """Before anything is downloaded."""
+    if missing := [name for name in wanted.needs if not find_spec(name)]:
+        raise ConversionFailed(
+            f"{wanted.name} is converted once, which needs {', '.join(missing)}; install it with: "
+            "pip install 'hedgerow[models]'"
+        )
 
 
 def _refuse_format(wanted: Entry, form: str) -> None:

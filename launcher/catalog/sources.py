@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from launcher.catalog import hub, wheels
-from launcher.catalog.entries import Entry, Source
 from launcher.catalog.errors import Damaged, Unavailable
 from launcher.catalog.hashing import sha256_of
+from launcher.catalog.records import Entry, Source
 from launcher.catalog.steps import Report, Step
 from launcher.catalog.store import cache_folder, offered_folder, partial_folder
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from launcher.catalog.entries import Entry, entry
 from launcher.catalog.errors import NotPulled
 from launcher.catalog.hashing import sha256_of
+from launcher.catalog.records import Entry, entry
 
 MANIFEST = "hedgerow-model.json"
 CACHE_VARIABLE = "HEDGEROW_MODELS_CACHE"

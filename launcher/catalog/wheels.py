@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from launcher.catalog import children
-from launcher.catalog.entries import Package
 from launcher.catalog.errors import Damaged, Unavailable
 from launcher.catalog.hashing import copy_checked
+from launcher.catalog.records import Package
 from launcher.catalog.steps import Report, Step
 
 # `--only-binary` keeps pip from building, that is from running, what is not a wheel.

