@@ -14,8 +14,10 @@ from services.runtime.process.config import ServiceSettings
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
 SOURCES = {path: path.read_text() for path in (REPOSITORY / "services").rglob("*.py")}
-COMMANDS = [path for folder in ("hedgerow/cli", "launcher") for path in (REPOSITORY / folder).glob("*.py")]
-_FOLDERS = ("hedgerow", "launcher", "services", "protos", "tests", "bench", "docs", "scripts", "models")
+COMMANDS = [
+    path for folder in ("hedgerow/cli", "launcher", "launcher/catalog") for path in (REPOSITORY / folder).glob("*.py")
+]
+_FOLDERS = ("hedgerow", "launcher", "services", "protos", "tests", "bench", "docs", "scripts", "training")
 MODULES = {path.name for folder in _FOLDERS for path in (REPOSITORY / folder).rglob("*.py")}
 OPERATIONS = (REPOSITORY / "docs/operations.md").read_text()
 
@@ -45,6 +47,7 @@ def variables() -> set[str]:
     """What a document may call a setting."""
     known = {setting.variable for cls in settings_classes() for setting in settings(cls)}
     known |= {f"HEDGEROW_<SERVICE>_{setting.variable}" for setting in settings(ServiceSettings)}
+    known |= {name.partition("__")[0] for name in known}  # a group of settings, as JSON
     known |= {"HEDGEROW_<SERVICE>_CONFIG"}
     return known | {name for path in COMMANDS for name in re.findall(r"\"(HEDGEROW_[A-Z0-9_]+)\"", path.read_text())}
 

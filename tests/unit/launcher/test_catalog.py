@@ -1,0 +1,171 @@
+"""The catalogue's data, where models are, and what a mesh file makes of their names."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from launcher.catalog import NotPulled, Step, UnknownModel, cache_folder, entries, entry, home, path
+from launcher.catalog.screen import shown
+from launcher.catalog.store import MANIFEST, Manifest, damage, described, is_whole
+from launcher.meshfile.catalog import missing_models
+from tests.unit.launcher.test_mesh_file import file_of, told
+
+NAMES = ["smollm2-135m", "smollm2-135m-int8", "whisper-base", "efficientnet-lite0", "minilm-l6"]
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("HEDGEROW_MODELS_DIR", raising=False)
+    monkeypatch.setenv("HEDGEROW_MODELS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def placed(folder: Path, name: str) -> Path:
+    """A model of the catalogue, as small as can be."""
+    (folder / name).mkdir(parents=True)
+    (folder / name / "config.json").write_text('{"max_position_embeddings": 4096}')
+    manifest = Manifest(name, entry(name).version, "MIT", "here", "test", described(folder / name))
+    manifest.write(folder / name)
+    return folder / name
+
+
+def test_every_file_of_every_source_has_its_sha_256() -> None:
+    assert list(entries()) == NAMES
+    for each in entries().values():
+        for source in each.sources:
+            assert source.files
+            assert all(map(_SHA256.fullmatch, [*source.files.values(), *source.made.values()]))
+            assert bool(source.hub) != bool(source.packages)
+            assert not source.hub or re.fullmatch(r"[0-9a-f]{40}", source.revision)
+            assert source.bytes > 0
+
+
+def test_every_model_can_be_had_from_the_package_index_alone() -> None:
+    assert all(each.sources[-1].packages for each in entries().values())
+
+
+def test_wheels_are_of_the_version_that_is_asked_for() -> None:
+    for each in entries().values():
+        for package in (package for source in each.sources for package in source.packages):
+            assert package.wheel.startswith(f"{package.name.replace('-', '_')}-{package.version}-")
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_or_with_all() -> None:
+    with pytest.raises(UnknownModel, match=r"did you mean whisper-base\?"):
+        entry("wisper-base")
+    with pytest.raises(UnknownModel, match=r"it has smollm2-135m, "):
+        entry("gpt-5")
+
+
+def test_the_cache_folder_follows_the_setting_then_xdg_then_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert cache_folder() == tmp_path / "cache"
+    monkeypatch.delenv("HEDGEROW_MODELS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg/hedgerow/models"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_folder() == tmp_path / "home/.cache/hedgerow/models"
+
+
+def test_a_model_that_is_not_here_is_refused_with_the_command_that_gets_it(cache: Path) -> None:
+    with pytest.raises(NotPulled, match="hedgerow models pull whisper-base"):
+        path("whisper-base")
+    assert home("whisper-base") == cache / "whisper-base"
+    assert placed(cache, "whisper-base") == path("whisper-base")
+
+
+def test_a_folder_that_is_offered_comes_before_the_cache(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed(cache, "whisper-base")
+    monkeypatch.setenv("HEDGEROW_MODELS_DIR", str(tmp_path / "offered"))
+    assert path("whisper-base") == cache / "whisper-base"
+    assert placed(tmp_path / "offered", "whisper-base") == path("whisper-base")
+
+
+def test_a_model_of_another_version_or_size_is_not_whole(cache: Path) -> None:
+    wanted, folder = entry("whisper-base"), placed(cache, "whisper-base")
+    assert is_whole(wanted, folder)
+    manifest = (folder / MANIFEST).read_text()
+    (folder / MANIFEST).write_text(manifest.replace('"version": 1', '"version": 0'))
+    assert not is_whole(wanted, folder)
+    (folder / MANIFEST).write_text(manifest)
+    (folder / "config.json").write_text("{}")
+    assert not is_whole(wanted, folder)
+    assert list(damage(folder)) == ["config.json"]
+
+
+@pytest.mark.parametrize("broken", ["", "[]", "{}", '{"files": 3}', '{"files": {"a": {"sha": 1}}}', "\0"])
+def test_a_manifest_that_cannot_be_read_is_no_model(cache: Path, broken: str) -> None:
+    folder = placed(cache, "whisper-base")
+    (folder / MANIFEST).write_text(broken)
+    assert not is_whole(entry("whisper-base"), folder)
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ("smollm2-135m", "catalog"),
+        ("./model", "folder"),
+        ("model", "folder"),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", "hub"),
+        ("gpt2", "hub"),
+        ("https://api.example/v1", "url"),
+    ],
+)
+def test_a_short_text_is_a_url_a_folder_a_name_in_the_catalogue_or_on_the_hub(
+    tmp_path: Path, said: str, field: str
+) -> None:
+    (tmp_path / "model").mkdir()
+    (model,) = file_of(f"models: {{a: '{said}'}}", tmp_path).models.values()
+    assert [name for name in ("url", "folder", "catalog", "hub") if getattr(model, name)] == [field]
+
+
+def test_a_folder_of_the_same_name_comes_before_the_catalogue(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "whisper-base").mkdir()
+    file = file_of("models: {a: smollm2-135m}\naudio: whisper-base\nvision: efficientnet-lite0", tmp_path)
+    assert file.audio
+    assert file.vision
+    assert file.audio.local == tmp_path / "whisper-base"
+    assert file.vision.local == cache / "efficientnet-lite0"
+    assert file.models["a"].local == cache / "smollm2-135m"
+
+
+def test_what_is_missing_is_named_once(tmp_path: Path, cache: Path) -> None:
+    text = "models: {a: smollm2-135m, b: {catalog: smollm2-135m, tier: quality}, c: x/y}\naudio: whisper-base"
+    file = file_of(text, tmp_path)
+    assert [each.name for each in missing_models(file)] == ["smollm2-135m", "whisper-base"]
+    placed(cache, "smollm2-135m")
+    assert [each.name for each in missing_models(file)] == ["whisper-base"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("models: {a: smollm2-135}", "models.a.catalog: no model 'smollm2-135' in the catalogue; did you mean"),
+        ("models: {a: {catalog: whisper-base}}", "of the kind llm there are smollm2-135m, smollm2-135m-int8"),
+        ("models: {a: {catalog: smollm2-135m, hub: x/y}}", "one of folder, catalog, hub and url is needed, has"),
+        ("models: {a: x/y}\nvision: efficientnet", "vision.catalog: no model 'efficientnet' in the catalogue"),
+        ("models: {a: x/y}\nvision: {default: a}", "vision.catalog: one of models and catalog is needed"),
+        ("models: {a: x/y}\naudio: {catalog: whisper-base, hub: base}", "one of folder, catalog and hub is needed"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_the_names_that_there_are(tmp_path: Path, text: str, wrong: str) -> None:
+    assert wrong in " ".join(told(text, tmp_path))
+
+
+def test_outside_of_a_terminal_each_state_is_a_line() -> None:
+    out = io.StringIO()
+    with shown(Console(file=out, width=200)) as report:
+        for done in range(3):
+            report(Step("tiny", "downloading", "fake==1", done, 5_000_000))
+        report(Step("tiny", "placed", "/there"))
+    assert out.getvalue().splitlines() == ["tiny downloading fake==1 of 5 MB", "tiny placed /there"]
