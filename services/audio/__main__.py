@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-import numpy as np
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.admission import Admission, Need
 from services.audio.config import AudioSettings
 from services.audio.decode import Limits
-from services.audio.engine import Recognizer
 from services.audio.errors import BadModel
 from services.audio.recordings import Decoder
 from services.audio.scheduler import Scheduler
 from services.audio.servicer import AudioServicer
-from services.audio.speech import RATE
 from services.audio.whisper import Whisper, open_whisper
 from services.runtime.process import serve
 
 _SERVICE = audio_pb2.DESCRIPTOR.services_by_name["AudioService"]
 _COMPUTE_TYPES = {"cpu": "int8", "cuda": "float16"}
-_WITH_WORDS = 2.0  # speech takes about twice as long as noise, in which there are no words to write and to place
+_MOST_THREADS = 8  # more do not make the decoder's small products faster
+_HELD_S = 4.0  # what a stream holds of an utterance at the mean
+_SLOWER = 2.0  # times its step is what a stream bears between two runs, when others are there
 _log = logging.getLogger("services.audio")
 
 
@@ -60,11 +59,11 @@ def _load(settings: AudioSettings) -> Whisper:
     compute_type = _COMPUTE_TYPES[device] if settings.compute_type == "auto" else settings.compute_type
     try:
         recognizer = open_whisper(
-            settings.model, device, compute_type, settings.threads, settings.shortest_window_s or None
+            settings.model, device, compute_type, _threads(settings), settings.shortest_window_s or None
         )
     except (RuntimeError, ValueError, OSError) as error:  # CTranslate2's and the hub's
         raise BadModel(f"model {settings.model} on {device} as {compute_type}: {error}") from error
-    if settings.language not in recognizer.languages:
+    if settings.language and settings.language not in recognizer.languages:
         raise BadModel(f"language: one that {settings.model} knows, got {settings.language}")
     return recognizer
 
@@ -75,20 +74,18 @@ def _device() -> str:
     return "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
 
 
-def _warm_up(recognizer: Recognizer, settings: AudioSettings) -> dict[str, Need]:
-    """Run the model on noise, and say from that how much of it a stream of each policy will need at first."""
-    noise = np.random.default_rng(0).normal(0, 0.01, round(settings.window_s * RATE)).astype(np.float32)
-    took: list[float] = []
-    for _ in range(5):  # the first one is slow
-        began, cpu_began = time.monotonic(), time.process_time()
-        recognizer.transcribe_utterance(noise, settings.language)
-        # What else the machine is at just now is no matter of the model; streams will show if it stays.
-        took.append(min(time.monotonic() - began, time.process_time() - cpu_began))
-    cost_s = min(took) * _WITH_WORDS
-    _log.info("%s on %s hears %g s in %.0f ms", recognizer.name, recognizer.device, settings.window_s, cost_s * 1000)
+def _threads(settings: AudioSettings) -> int:
+    """As asked for, or as many as there are cores for each worker."""
+    return settings.threads or max(1, min(_MOST_THREADS, len(os.sched_getaffinity(0)) // settings.workers))
+
+
+def _warm_up(recognizer: Whisper, settings: AudioSettings) -> dict[str, Need]:
+    """Run the model as for speech, and say from that how much of it a stream of each policy will need at first."""
+    step_cost_s, window_cost_s = recognizer.cost_s(_HELD_S), recognizer.cost_s(settings.window_s)
+    _log.info("%s on %s transcribes %g s in %.0f ms", recognizer.name, recognizer.device, _HELD_S, step_cost_s * 1000)
     return {
-        "windows": Need(cost_s, max(settings.window_s - settings.overlap_s, 0.5)),
-        "local_agreement": Need(cost_s, settings.step_ms / 1000),
+        "windows": Need(window_cost_s, max(settings.window_s - settings.overlap_s, 0.5)),
+        "local_agreement": Need(step_cost_s, settings.step_ms / 1000 * _SLOWER),
     }
 
 

@@ -25,8 +25,7 @@ from services.runtime.deadline import Clock
 
 MAX_BEHIND_S = 1.0  # of any stream, for another to be let in
 _BEHIND_FOR_S = 2.0  # a stream that is behind says so every second
-_SMOOTHING = 0.1  # of what a stream needs: the last ten pieces of work or so
-_PAUSE_S = 10.0  # between two pieces of work: longer, and nobody spoke
+_SMOOTHING = 0.1  # of what a piece of work costs: the last ten or so
 _RETRY_S = 1.0
 
 
@@ -39,13 +38,15 @@ class Stream:
     tenant: str
     end: Callable[[Exception], None]
     spoke_at: float  # when somebody was heard last; until then, when it was opened
-    began: float | None = None  # its last piece of work
     behind_at: float = float("-inf")
 
 
 class Need:
-    """How much of a worker a stream needs while somebody speaks: the mean cost of a piece of work over the mean time
-    from one to the next."""
+    """How much of a worker a stream needs while somebody speaks: the cost of a piece of work, over the longest time
+    from one to the next at which the stream is still on time.
+
+    The cost is an estimate of the start, which follows what pieces really cost. The time between pieces is no
+    measurement: a stream that is alone takes more than it needs."""
 
     def __init__(self, cost_s: float, every_s: float):
         self._cost_s, self._every_s = cost_s, every_s
@@ -54,9 +55,9 @@ class Need:
     def share(self) -> float:
         return self._cost_s / self._every_s
 
-    def saw(self, cost_s: float, every_s: float) -> None:
+    def saw(self, cost_s: float) -> None:
+        """A piece of work has taken so long."""
         self._cost_s += (cost_s - self._cost_s) * _SMOOTHING
-        self._every_s += (every_s - self._every_s) * _SMOOTHING
 
 
 class Admission:
@@ -120,11 +121,9 @@ class Admission:
         finally:
             self._recordings -= 1
 
-    def worked(self, stream: Stream, began: float, took_s: float) -> None:
-        """The model worked `took_s` for a stream; the piece before began at most a pause ago, or nobody spoke."""
-        before, stream.began = stream.began, began
-        if before is not None and 0 < began - before < _PAUSE_S:
-            self._needs[stream.policy].saw(took_s, began - before)
+    def worked(self, stream: Stream, took_s: float) -> None:
+        """The model worked `took_s` for a stream."""
+        self._needs[stream.policy].saw(took_s)
 
     def spoke(self, stream: Stream) -> None:
         """Somebody was heard."""

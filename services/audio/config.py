@@ -23,18 +23,33 @@ class AudioSettings(ServiceSettings):
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Where the model runs.")
     compute_type: str = Field("auto", description="For example `int8`; `auto`: int8 on a CPU, float16 on CUDA.")
     threads: int = Field(
-        1, ge=1, le=256, description="Threads of the model for one piece of work, on a CPU. Large models want more."
+        0,
+        ge=0,
+        le=256,
+        description="Threads of the model for one piece of work, on a CPU. 0: the cores there are, over `workers`, at "
+        "most 8.",
     )
     shortest_window_s: float = Field(
         0,
         ge=0,
         le=30,
-        description="The least that the encoder gets, in seconds; what is shorter is padded. Whispers are trained on "
-        "30; less is much faster, and wrong where a model was not trained for it. 0: what the model says, or 30.",
+        description="The least that the encoder gets, in seconds; shorter audio is padded. Whispers are trained on "
+        "30 s; less is faster, and wrong where a model does not bear it. 0: what the model's "
+        "`preprocessor_config.json` says, or 10 s.",
     )
     workers: int = Field(1, ge=1, le=64, description="Pieces of work that the model does at once.")
+    batch_windows: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="Windows of up to 30 s of a recording that are decoded together while no stream is open; 1 while "
+        "one is. More is faster; on a CPU each adds 0.3 s to the wait of a stream that comes meanwhile (whisper-base).",
+    )
     language: str = Field(
-        "en", pattern="^[a-z]{2,3}$", description="ISO 639-1, where a request does not say; the model must know it."
+        "",
+        pattern="^([a-z]{2,3})?$",
+        description="ISO 639-1, where a request names no language; the model must know it. Empty: the model detects "
+        "it; an English-only model transcribes English.",
     )
 
     policy: Literal["windows", "local_agreement"] = Field(
@@ -60,6 +75,19 @@ class AudioSettings(ServiceSettings):
 
     max_file_bytes: int = Field(32 * _MIB, ge=1_024, description="Largest recording taken, in bytes of its file.")
     max_duration_s: float = Field(3_600.0, gt=0, le=86_400, description="Longest recording taken, in seconds.")
+    recording_base_ms: int = Field(
+        30_000,
+        ge=100,
+        description="Time limit of a recording, in milliseconds, to which `recording_time_factor` adds its length. A "
+        "call's own deadline may be earlier.",
+    )
+    recording_time_factor: float = Field(
+        3.0,
+        ge=0,
+        le=100,
+        description="Seconds added to a recording's time limit for each second of its length. Raise it where a large "
+        "model is slower than that.",
+    )
     max_pcm_bytes: int = Field(
         1_536 * _MIB,
         ge=1_024,

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 from services.audio.decode import Decoding, Limits, Recording
 from services.audio.engine import Recognizer
 from services.audio.errors import Idle
 from services.audio.scheduler import Member, Scheduler
-from services.audio.speech import RATE, Segment
+from services.audio.sentences import Sentences
+from services.audio.speech import Segment
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, TooLate
 
 T = TypeVar("T")
-_SPEECH_BLOCK = 30 * RATE  # how much is asked at a time for speech, in samples
-_SEGMENT_COST_S, _SPEECH_COST_S = 1.0, 0.1  # against each other
+_PIECE_COST_S = 1.0  # all alike: recordings take turns
 
 
 async def gathered(pieces: AsyncIterator[bytes], max_bytes: int) -> bytes:
@@ -55,42 +56,67 @@ class Decoder:
         await asyncio.to_thread(self._thread.shutdown)
 
 
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The time that a recording may take: until its call's deadline, and at most `base_s` and `per_s` seconds for each
+    of its own."""
+
+    base_s: float
+    per_s: float
+
+    def until(self, deadline: Deadline, duration_s: float) -> tuple[Deadline, str]:
+        """The deadline for a recording that begins now, and what to call it."""
+        limit_s = self.base_s + self.per_s * duration_s
+        if deadline.remaining() <= limit_s:
+            return deadline, "the call's deadline"
+        what = f"{limit_s:.0f} s ({self.base_s:g} s + {self.per_s:g} × {duration_s:.0f} s of audio)"
+        return Deadline.after(limit_s, deadline.clock), f"the time limit of {what}, setting recording_time_factor,"
+
+
 class Transcription:
-    """One recording's way through the model, segment by segment between what others want of it."""
+    """One recording's way through the model, piece of work by piece of work, between what others want of it.
 
-    def __init__(self, recognizer: Recognizer, scheduler: Scheduler, member: Member, recording: Recording):
+    `language`, `speech_s`: as far as it has come. `batch` says how many windows may be decoded in one piece."""
+
+    def __init__(
+        self,
+        recognizer: Recognizer,
+        scheduler: Scheduler,
+        member: Member,
+        recording: Recording,
+        batch: Callable[[], int] = lambda: 1,
+    ):
         self._recognizer, self._scheduler, self._member = recognizer, scheduler, member
-        self._audio = recording.audio
+        self._audio, self._batch = recording.audio, batch
+        self.language, self.speech_s = "", 0.0
 
-    async def segments(self, language: str, deadline: Deadline) -> AsyncGenerator[Segment, None]:
-        """Each segment when it is done. Raises TooLate at the deadline."""
-        steps = self._recognizer.transcribe(self._audio, language)
-        index = 0
-        while (words := await self._turn(lambda: next(steps, None), _SEGMENT_COST_S, deadline)) is not None:
-            if words:
-                yield Segment(index, tuple(words), words[0].start_s, words[-1].end_s)
-                index += 1
+    async def segments(
+        self, language: str, deadline: Deadline, limit: str = "the call's deadline"
+    ) -> AsyncGenerator[Segment, None]:
+        """Each segment when it is done. Raises TooLate at the deadline, which it calls `limit`."""
+        steps = self._recognizer.transcribe(self._audio, language, self._batch)
+        self.language = language
+        sentences = Sentences(language)
+        while (found := await in_time(self._turn(lambda: next(steps, None)), deadline, limit)) is not None:
+            self.speech_s += found.speech_s
+            sentences.language = self.language = found.language or self.language
+            for segment in sentences.push(found.words):
+                yield segment
+        for segment in sentences.end():
+            yield segment
 
-    async def speech_s(self, deadline: Deadline) -> float:
-        """How much of the recording is speech, in seconds."""
-        total = 0.0
-        for start in range(0, len(self._audio), _SPEECH_BLOCK):
-            block = self._audio[start : start + _SPEECH_BLOCK]
-            total += await self._turn(lambda block=block: self._recognizer.speech_s(block), _SPEECH_COST_S, deadline)  # type: ignore[misc]
-        return total
-
-    async def _turn(self, work: Callable[[], T], cost_s: float, deadline: Deadline) -> T:
-        return await in_time(self._scheduler.run(self._member, work, cost_s), deadline)
+    async def _turn(self, work: Callable[[], T]) -> T:
+        return await self._scheduler.run(self._member, work, _PIECE_COST_S)
 
 
-async def in_time(work: Awaitable[T], deadline: Deadline) -> T:
+async def in_time(work: Awaitable[T], deadline: Deadline, what: str = "the call's deadline") -> T:
     """The result of `work`. Raises TooLate when the deadline passes first; `work` is cancelled."""
     remaining_s = deadline.remaining()
     try:
         async with asyncio.timeout(remaining_s if remaining_s < float("inf") else None):
             return await work
     except TimeoutError:
-        raise TooLate("the call's time was over before the recording was transcribed") from None
+        raise TooLate(f"{what} passed before the recording was transcribed") from None
 
 
 async def not_idle(requests: AsyncIterator[T], idle_timeout_s: float) -> T | None:

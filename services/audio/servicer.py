@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from typing import Protocol
 
 from hedgerow.audio.v1 import audio_pb2
@@ -16,11 +17,12 @@ from services.audio.config import AudioSettings
 from services.audio.engine import Recognizer
 from services.audio.frames import open_frames
 from services.audio.inbox import Inbox
+from services.audio.language import StreamLanguage
 from services.audio.listener import Listener, ListenerSettings, TranscribeUtterance
 from services.audio.metrics import AUDIO, LOAD
-from services.audio.recordings import Decoder, Transcription, gathered, in_time, not_idle
+from services.audio.recordings import Allowed, Decoder, Transcription, gathered, in_time, not_idle
 from services.audio.scheduler import Scheduler
-from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Word, text_of
+from services.audio.speech import RATE, Audio, Behind, Heard, Segment, Transcript, Word, text_of
 from services.audio.streams import Reader
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.errors import InvalidInput, Unavailable
@@ -61,6 +63,7 @@ class AudioServicer:
         self._scheduler, self._admission, self._decoder = scheduler, admission, decoder
         self._settings, self._listening = settings, listening
         self._idle_timeout_s = settings.idle_timeout_ms / 1000
+        self._allowed = Allowed(settings.recording_base_ms / 1000, settings.recording_time_factor)
         self._inboxes: set[Inbox] = set()
         self._draining = self._stopping = False  # no more streams; no more of recordings
         LOAD.set_function(scheduler.load)
@@ -73,7 +76,8 @@ class AudioServicer:
             raise InvalidInput("data", "at least 1 byte", "none")
         options = first.options
         language = language_wanted(options.language, self._settings, self._languages)
-        with self._admission.recording() as member, _at_most(2 * self._settings.max_duration_s + _LEAVE_S):
+        longest_s = self._allowed.base_s + self._allowed.per_s * self._settings.max_duration_s
+        with self._admission.recording() as member, _at_most(longest_s + _LEAVE_S):
             data = await in_time(self._upload(first.data, requests), call.deadline)
             recording = await in_time(self._decoder.decode(data), call.deadline)
             del data
@@ -86,9 +90,10 @@ class AudioServicer:
                     duration_s=recording.duration_s,
                 )
             )
-            work = Transcription(self._recognizer, self._scheduler, member, recording)
+            work = Transcription(self._recognizer, self._scheduler, member, recording, self._batch)
             texts: list[str] = []
-            async with aclosing(work.segments(language, call.deadline)) as segments:
+            deadline, limit = self._allowed.until(call.deadline, recording.duration_s)
+            async with aclosing(work.segments(language, deadline, limit)) as segments:
                 async for segment in segments:
                     texts.append(text_of(segment.words))
                     yield audio_pb2.TranscribeResponse(segment=wire.segment(segment, options.words))
@@ -97,9 +102,10 @@ class AudioServicer:
             summary = audio_pb2.TranscribeSummary(
                 text=" ".join(texts),
                 audio_s=recording.duration_s,
-                speech_s=await work.speech_s(call.deadline),
+                speech_s=work.speech_s,
                 busy_s=member.busy_s,
                 model=self._recognizer.name,
+                language=work.language,
             )
             _describe(call, summary)
             yield audio_pb2.TranscribeResponse(summary=summary)
@@ -116,7 +122,8 @@ class AudioServicer:
             self._admission.stream(wanted.policy, _tenant(call), inbox.end) as stream,
             _at_most(self._settings.max_stream_s + _LEAVE_S),
         ):
-            listener = self._listening(self._transcribe(stream, wanted.language), self._listener_settings(wanted))
+            language = StreamLanguage(wanted.language)
+            listener = self._listening(self._transcribe(stream, language), self._listener_settings(wanted))
             reader = asyncio.create_task(self._reader(wanted, inbox).run(first.audio if first else b"", requests))
             texts: list[str] = []
             try:
@@ -127,6 +134,7 @@ class AudioServicer:
                         else:
                             self._admission.spoke(stream)
                         if isinstance(event, Segment):
+                            event = replace(event, language=language.code)
                             texts.append(text_of(event.words))
                         yield wire.heard(event)
             finally:
@@ -141,6 +149,7 @@ class AudioServicer:
                 speech_s=listener.speech_s,
                 busy_s=stream.member.busy_s,
                 model=self._recognizer.name,
+                language=language.code,
             )
             _describe(call, summary)
             yield audio_pb2.TranscribeStreamResponse(summary=summary)
@@ -197,24 +206,28 @@ class AudioServicer:
         return ListenerSettings(
             policy=wanted.policy,
             pause_ms=wanted.pause_ms,
-            language=wanted.language,
             window_s=self._settings.window_s,
             overlap_s=self._settings.overlap_s,
             step_ms=self._settings.step_ms,
             backlog_s=max(self._settings.max_behind_ms / 1000, 2 * self._settings.window_s),
         )
 
-    def _transcribe(self, stream: Stream, language: str) -> TranscribeUtterance:
+    def _batch(self) -> int:
+        """How many windows of a recording are decoded in one piece: one while streams wait for their turn after it."""
+        return 1 if self._admission.streams else self._settings.batch_windows
+
+    def _transcribe(self, stream: Stream, language: StreamLanguage) -> TranscribeUtterance:
         """The model, for one stream, in its turn."""
 
-        async def transcribe(audio: Audio, before: str) -> list[Word]:
-            def work() -> tuple[list[Word], float, float]:
+        async def transcribe(audio: Audio) -> tuple[Word, ...]:
+            def work() -> tuple[Transcript, float]:
                 began = time.monotonic()
-                return self._recognizer.transcribe_utterance(audio, language, before), began, time.monotonic() - began
+                return self._recognizer.transcribe_utterance(audio, language.wanted), time.monotonic() - began
 
-            words, began, took_s = await self._scheduler.run(stream.member, work, len(audio) / RATE)
-            self._admission.worked(stream, began, took_s)
-            return words
+            found, took_s = await self._scheduler.run(stream.member, work, len(audio) / RATE)
+            self._admission.worked(stream, took_s)
+            language.heard(found, len(audio) / RATE)
+            return found.words
 
         return transcribe
 

@@ -27,6 +27,17 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
+class Transcript:
+    """What the model found in a piece of audio. `language`: ISO 639-1, the one asked for or the one detected;
+    `certainty`: the probability of a detected one, 0 to 1. `speech_s`: how much speech a step of a recording found."""
+
+    words: tuple[Word, ...] = ()
+    language: str = ""
+    certainty: float = 1.0
+    speech_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """Somebody began to speak."""
 
@@ -45,12 +56,13 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A closed segment: what was said between two pauses."""
+    """A closed segment: of a stream, what was said between two pauses; of a recording, a sentence or a part of one."""
 
     index: int
     words: tuple[Word, ...]
     start_s: float
     end_s: float
+    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where somebody speaks: Silero VAD, fed as the audio comes, and the pauses that part what is said.
+"""Voice activity: Silero VAD, fed as the audio comes, and the pauses between stretches of speech.
 
 The network is the one that faster-whisper ships (github.com/snakers4/silero-vad, version 6). It looks at frames of
 32 ms and takes any number of them in one call; a frame costs about 0.04 ms.
@@ -6,7 +6,6 @@ The network is the one that faster-whisper ships (github.com/snakers4/silero-vad
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +18,6 @@ FRAME = 512  # samples
 _CONTEXT = 64  # samples before the frame that the network sees again
 _SPEECH, _SILENCE = 0.5, 0.35  # between the two, what was goes on
 _ONSET_FRAMES = 3  # a click is shorter
-_BLOCK = 30 * RATE
-_AROUND = RATE // 5  # kept before and after what is said, in samples
 
 
 class Probabilities:
@@ -77,44 +74,3 @@ class Pauses:
             self.speaking = False
             return Turn(False, self.spoke_at)
         return None
-
-
-def utterances(audio: Audio, pause_s: float, longest_s: float) -> Iterator[tuple[int, int]]:
-    """Where a recording has speech, from and to in samples, cut at pauses, and where it is quietest if there is none.
-
-    Looks at 30 s at a time, and gives an empty utterance where none ends in them: each step is bounded work."""
-    listening, pauses, longest = Probabilities(), Pauses(pause_s), round(longest_s * RATE)
-    start, last = -1, 0  # where the open utterance begins; where the one before ended
-    heard: list[float] = []
-    for block in range(0, len(audio), _BLOCK):
-        before = last
-        for probability in listening.feed(audio[block : block + _BLOCK]).tolist():
-            heard.append(probability)
-            turn = pauses.push(probability)
-            if turn and turn.speaking:
-                start = max(last, turn.at - _AROUND)
-            elif turn:
-                last = min(turn.at + _AROUND, pauses.now)
-                yield start, last
-                start = -1
-            elif start >= 0 and pauses.now - start > longest:
-                last = _quietest(heard, start + longest // 2, pauses.now)
-                yield start, last
-                start = last
-        if last == before:
-            yield last, last
-    if start >= 0:
-        yield start, len(audio)
-
-
-def spoken(audio: Audio) -> int:
-    """How many samples of a recording lie in frames with speech."""
-    listening = Probabilities()
-    blocks = (listening.feed(audio[block : block + _BLOCK]) for block in range(0, len(audio), _BLOCK))
-    return sum(int((block >= _SPEECH).sum()) for block in blocks) * FRAME
-
-
-def _quietest(heard: list[float], start: int, stop: int) -> int:
-    """The middle of the frame between two samples that is least like speech."""
-    first = start // FRAME
-    return (first + int(np.argmin(heard[first : stop // FRAME]))) * FRAME + FRAME // 2

@@ -54,7 +54,7 @@ def stream_wanted(
 
 
 def language_wanted(language: str, settings: AudioSettings, languages: Collection[str]) -> str:
-    """The language to listen for. Raises InvalidInput for one the model does not know."""
+    """The language to transcribe; empty: the model detects it. Raises InvalidInput for one the model does not know."""
     if language and language not in languages:
         known = ", ".join(sorted(languages)[:8])
         raise InvalidInput("options.language", f"one that the model knows ({known}…)", language)

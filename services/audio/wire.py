@@ -36,6 +36,7 @@ def segment(event: Segment, with_words: bool = True) -> audio_pb2.Segment:
         end_s=event.end_s,
         text=text_of(event.words),
         words=_words(event.words) if with_words else (),
+        language=event.language,
     )
 
 

@@ -26,13 +26,13 @@ from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import done_sending, open_channel, send
 from launcher.processes import ServiceSpec, free_port
 from tests.forked import ServiceProcess
+from tests.models import MODELS, SAMPLES
 from tests.unit.audio.sounds import opus_packets
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.engine]
 
 REPOSITORY = Path(__file__).parents[2]
-SAMPLES = REPOSITORY / "models/samples"
 FRANCE, FRANCE_TEXT = "capital-of-france.wav", "what is the capital of france"
 FOX, FOX_TEXT = "story-about-a-fox.wav", "tell me a story about a fox"
 SEVEN, SEVEN_TEXT = "seven-plus-five.wav", "what is 7 plus 5"
@@ -155,7 +155,7 @@ def reason(error: grpc.aio.AioRpcError) -> str:
 
 
 def spec(address: str, **settings: object) -> ServiceSpec:
-    settings = {"ADDRESS": address, "MODEL": str(REPOSITORY / "models/demo-whisper"), **settings}
+    settings = {"ADDRESS": address, "MODEL": str(MODELS / "demo-whisper"), **settings}
     environment = {f"HEDGEROW_AUDIO_{name.upper()}": str(value) for name, value in settings.items()}
     return ServiceSpec("audio", "services.audio", address, environment)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -14,6 +13,7 @@ from bench.spoken import Recording, compare, recording
 from services.audio.listener import Listener, ListenerSettings
 from services.audio.speech import RATE, Audio, Segment, Word
 from services.audio.whisper import Whisper, open_whisper
+from tests.models import MODELS
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.engine]
 
@@ -24,7 +24,7 @@ PACKET = RATE * 60 // 1000
 
 @pytest.fixture(scope="module")
 def whisper() -> Whisper:
-    return open_whisper(str(Path(__file__).parents[2] / "models" / "demo-whisper"), "cpu", "int8", 1)
+    return open_whisper(str(MODELS / "demo-whisper"), "cpu", "int8", 1)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def spoken() -> Recording:
 @pytest.fixture(scope="module")
 def offline(whisper: Whisper, spoken: Recording) -> float:
     """The word error rate of the recording, transcribed as a whole."""
-    return rate(spoken, [word for segment in whisper.transcribe(spoken.samples, "en") for word in segment])
+    return rate(spoken, [word for found in whisper.transcribe(spoken.samples, "en", lambda: 4) for word in found.words])
 
 
 def rate(spoken: Recording, words: list[Word]) -> float:
@@ -45,8 +45,8 @@ def rate(spoken: Recording, words: list[Word]) -> float:
 async def live(whisper: Whisper, spoken: Recording, policy: Literal["local_agreement", "windows"]) -> list[Word]:
     """What a listener writes down. Its runs go by the time of the audio, so that it may come as fast as it is heard."""
 
-    async def transcribe(audio: Audio, before: str) -> list[Word]:
-        return whisper.transcribe_utterance(audio, "en", before)
+    async def transcribe(audio: Audio) -> Sequence[Word]:
+        return whisper.transcribe_utterance(audio, "en").words
 
     async def packets() -> AsyncIterator[Audio]:
         for start in range(0, len(spoken.samples), PACKET):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.audio.endpointer import Endpointer
-from services.audio.speech import RATE, Audio
-from services.audio.vad import FRAME, Pauses, Probabilities, Turn, utterances
+from services.audio.speech import Audio
+from services.audio.vad import FRAME, Pauses, Probabilities, Turn
 from tests.unit.audio.voices import question, silence
 
 PAUSE_S = 0.5
@@ -63,21 +61,6 @@ def test_the_size_of_packets_does_not_matter(size: int) -> None:
     assert np.allclose(pieces, Probabilities().feed(audio), atol=1e-4)
 
 
-def test_a_recording_is_cut_at_its_pauses() -> None:
-    audio = np.concatenate((silence(1), question(), silence(1), question(), silence(40)))
-    found = [(start, stop) for start, stop in utterances(audio, PAUSE_S, 10) if stop > start]
-    assert len(found) == 2
-    assert 0.7 * RATE < found[0][0] < 1.3 * RATE
-    assert found[0][1] < found[1][0]
-
-
-def test_speech_without_a_pause_is_cut_before_it_is_too_long() -> None:
-    audio = np.concatenate([question()] * 8)
-    found = [(start, stop) for start, stop in utterances(audio, 5.0, 4.0) if stop > start]
-    assert all(stop - start <= 4.1 * RATE for start, stop in found)
-    assert all(stop == start for (_, stop), (start, _) in pairwise(found))
-
-
 def test_the_ear_forgets_what_is_not_needed() -> None:
     endpointer = Endpointer(PAUSE_S)
     for _ in range(20):
@@ -99,7 +82,3 @@ def test_the_ear_closes_what_is_open_when_the_audio_ends() -> None:
 
 def same(one: Audio, other: Audio) -> bool:
     return bool(np.array_equal(one, other))
-
-
-def test_each_half_minute_without_speech_is_a_step_of_its_own():
-    assert list(utterances(np.zeros(65 * RATE, np.float32), PAUSE_S, 10)) == [(0, 0)] * 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.audio.speech import RATE, Word
+from services.audio.speech import RATE, Audio, Transcript, Word
 from services.audio.whisper import Whisper, open_whisper, without_loops
 from tests.unit.audio.voices import MODELS, question, said, silence, texts
 
@@ -25,7 +25,7 @@ def test_it_says_what_it_is(whisper: Whisper) -> None:
 
 
 def test_it_hears_words_with_times_in_order(whisper: Whisper) -> None:
-    words = whisper.transcribe_utterance(question(), "en")
+    words = whisper.transcribe_utterance(question(), "en").words
     assert texts(words) == TEXT
     assert all(0 <= word.start_s <= word.end_s <= len(question()) / RATE for word in words)
     assert [word.start_s for word in words] == sorted(word.start_s for word in words)
@@ -34,42 +34,58 @@ def test_it_hears_words_with_times_in_order(whisper: Whisper) -> None:
 
 def test_a_model_that_needs_the_full_window_gets_it() -> None:
     whole = open_whisper(str(MODELS / "demo-whisper"), "cpu", "int8", 1, shortest_window_s=30)
-    assert texts(whole.transcribe_utterance(question(), "en")) == TEXT
+    assert texts(whole.transcribe_utterance(question(), "en").words) == TEXT
 
 
 @pytest.mark.parametrize("seconds", [0, 0.01, 0.5, 5])
 def test_silence_and_noise_have_no_words(whisper: Whisper, seconds: float) -> None:
-    assert whisper.transcribe_utterance(silence(seconds), "en") == []
+    assert whisper.transcribe_utterance(silence(seconds), "en").words == ()
     noise = np.random.default_rng(0).normal(0, 0.01, round(seconds * RATE)).astype(np.float32)
-    assert whisper.transcribe_utterance(noise, "en") == []
-
-
-def test_what_was_said_before_may_be_told(whisper: Whisper) -> None:
-    assert texts(whisper.transcribe_utterance(question(), "en", "Which city is it?")) == TEXT
+    assert whisper.transcribe_utterance(noise, "en").words == ()
 
 
 def test_more_than_the_model_can_hear_is_left_out(whisper: Whisper) -> None:
-    words = whisper.transcribe_utterance(np.concatenate([question()] * 20), "en")
+    words = whisper.transcribe_utterance(np.concatenate([question()] * 20), "en").words
     assert words
     assert words[-1].end_s <= 30
 
 
-def test_a_recording_comes_stretch_by_stretch_with_times_of_the_whole(whisper: Whisper) -> None:
+def heard(whisper: Whisper, recording: Audio, batch: int = 4) -> list[Transcript]:
+    return list(whisper.transcribe(recording, "en", lambda: batch))
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_recording_comes_in_pieces_of_work_with_times_of_the_whole(whisper: Whisper, batch: int) -> None:
     recording = np.concatenate((silence(3), question(), silence(2), question(), silence(3)))
-    segments = list(whisper.transcribe(recording, "en"))
-    assert [texts(segment) for segment in segments] == [TEXT, TEXT]
-    assert 2.5 < segments[0][0].start_s < 4
-    assert segments[1][0].start_s > 3 + len(question()) / RATE + 1.5
+    words = [word for step in heard(whisper, recording, batch) for word in step.words]
+    assert texts(words) == TEXT * 2
+    assert 2.5 < words[0].start_s < 4
+    assert words[len(TEXT)].start_s > 3 + len(question()) / RATE + 1.5
+
+
+def test_no_piece_decodes_more_windows_than_it_may(whisper: Whisper) -> None:
+    recording = np.concatenate((question(), silence(1)) * 8)  # windows of 10 s: three
+    pieces = [sum(bool(step.words) for step in heard(whisper, recording, batch)) for batch in (1, 2, 3)]
+    assert pieces == [3, 2, 2]  # the last one is shorter than the others, and decoded alone
 
 
 def test_a_recording_of_silence_has_no_words_and_no_speech(whisper: Whisper) -> None:
-    assert list(whisper.transcribe(silence(8), "en")) == [[]]
-    assert whisper.speech_s(silence(8)) == 0
+    assert heard(whisper, silence(8)) == [Transcript()]
 
 
 def test_speech_is_measured_without_the_silence(whisper: Whisper) -> None:
     seconds = len(question()) / RATE
-    assert 0.6 * seconds < whisper.speech_s(np.concatenate((silence(3), question(), silence(3)))) <= seconds + 0.2
+    steps = heard(whisper, np.concatenate((silence(3), question(), silence(3))))
+    assert 0.6 * seconds < sum(step.speech_s for step in steps) <= seconds + 0.2
+
+
+def test_an_english_model_transcribes_english_where_no_language_is_named(whisper: Whisper) -> None:
+    found = whisper.transcribe_utterance(question(), "")
+    assert (texts(found.words), found.language) == (TEXT, "en")
+
+
+def test_what_an_utterance_costs_is_measured_without_speech(whisper: Whisper) -> None:
+    assert 0 < whisper.cost_s(1) < 10
 
 
 @pytest.mark.parametrize(

@@ -80,32 +80,36 @@ class Word(_message.Message):
     def __init__(self, text: _Optional[str] = ..., start_s: _Optional[float] = ..., end_s: _Optional[float] = ..., probability: _Optional[float] = ..., stability: _Optional[float] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("index", "start_s", "end_s", "text", "words")
+    __slots__ = ("index", "start_s", "end_s", "text", "words", "language")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     START_S_FIELD_NUMBER: _ClassVar[int]
     END_S_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     index: int
     start_s: float
     end_s: float
     text: str
     words: _containers.RepeatedCompositeFieldContainer[Word]
-    def __init__(self, index: _Optional[int] = ..., start_s: _Optional[float] = ..., end_s: _Optional[float] = ..., text: _Optional[str] = ..., words: _Optional[_Iterable[_Union[Word, _Mapping]]] = ...) -> None: ...
+    language: str
+    def __init__(self, index: _Optional[int] = ..., start_s: _Optional[float] = ..., end_s: _Optional[float] = ..., text: _Optional[str] = ..., words: _Optional[_Iterable[_Union[Word, _Mapping]]] = ..., language: _Optional[str] = ...) -> None: ...
 
 class TranscribeSummary(_message.Message):
-    __slots__ = ("text", "audio_s", "speech_s", "busy_s", "model")
+    __slots__ = ("text", "audio_s", "speech_s", "busy_s", "model", "language")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     AUDIO_S_FIELD_NUMBER: _ClassVar[int]
     SPEECH_S_FIELD_NUMBER: _ClassVar[int]
     BUSY_S_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     text: str
     audio_s: float
     speech_s: float
     busy_s: float
     model: str
-    def __init__(self, text: _Optional[str] = ..., audio_s: _Optional[float] = ..., speech_s: _Optional[float] = ..., busy_s: _Optional[float] = ..., model: _Optional[str] = ...) -> None: ...
+    language: str
+    def __init__(self, text: _Optional[str] = ..., audio_s: _Optional[float] = ..., speech_s: _Optional[float] = ..., busy_s: _Optional[float] = ..., model: _Optional[str] = ..., language: _Optional[str] = ...) -> None: ...
 
 class AudioFormat(_message.Message):
     __slots__ = ("encoding", "sample_rate_hz", "channels")
@@ -178,18 +182,20 @@ class Behind(_message.Message):
     def __init__(self, behind_s: _Optional[float] = ...) -> None: ...
 
 class StreamSummary(_message.Message):
-    __slots__ = ("text", "audio_s", "speech_s", "busy_s", "model")
+    __slots__ = ("text", "audio_s", "speech_s", "busy_s", "model", "language")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     AUDIO_S_FIELD_NUMBER: _ClassVar[int]
     SPEECH_S_FIELD_NUMBER: _ClassVar[int]
     BUSY_S_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     text: str
     audio_s: float
     speech_s: float
     busy_s: float
     model: str
-    def __init__(self, text: _Optional[str] = ..., audio_s: _Optional[float] = ..., speech_s: _Optional[float] = ..., busy_s: _Optional[float] = ..., model: _Optional[str] = ...) -> None: ...
+    language: str
+    def __init__(self, text: _Optional[str] = ..., audio_s: _Optional[float] = ..., speech_s: _Optional[float] = ..., busy_s: _Optional[float] = ..., model: _Optional[str] = ..., language: _Optional[str] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ()

@@ -58,7 +58,7 @@ class AudioServiceServicer:
 
     def Transcribe(self, request_iterator, context):
         """Transcribes a recording (WAV, FLAC, MP3, Ogg Opus). The client sends it in pieces of any size and closes its side;
-        segments come as they are done. Idempotent.
+        segments come as they are done. Its time limit follows the recording's length. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

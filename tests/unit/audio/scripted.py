@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
 from opentelemetry import trace
@@ -17,7 +17,7 @@ from services.audio.listener import ListenerSettings, TranscribeUtterance
 from services.audio.recordings import Decoder
 from services.audio.scheduler import Scheduler
 from services.audio.servicer import AudioServicer
-from services.audio.speech import RATE, Audio, Heard, Partial, Segment, Word
+from services.audio.speech import RATE, Audio, Heard, Partial, Segment, Transcript, Word
 from services.runtime.deadline import Deadline
 from services.runtime.rpc.boundary import Call
 
@@ -29,21 +29,22 @@ class ScriptedRecognizer:
 
     def __init__(self) -> None:
         self.steps = 0
+        self.batches: list[int] = []  # how many windows could have been decoded in each step of a recording
         self.going = threading.Event()
         self.going.set()
         self.began = threading.Event()
 
-    def transcribe_utterance(self, audio: Audio, language: str, before: str = "") -> list[Word]:
+    def transcribe_utterance(self, audio: Audio, language: str) -> Transcript:
         self._step()
-        return [Word(f"w{second}", float(second), second + 0.5) for second in range(round(len(audio) / RATE))]
+        words = (Word(f"w{second}", float(second), second + 0.5) for second in range(round(len(audio) / RATE)))
+        return Transcript(tuple(words), language or "de", 0.9)
 
-    def transcribe(self, audio: Audio, language: str) -> Iterator[list[Word]]:
-        for second in range(round(len(audio) / RATE)):
+    def transcribe(self, recording: Audio, language: str, batch: Callable[[], int]) -> Iterator[Transcript]:
+        for second in range(round(len(recording) / RATE)):
             self._step()
-            yield [Word(f"w{second}", float(second), second + 0.5, 0.9)]
-
-    def speech_s(self, audio: Audio) -> float:
-        return len(audio) / RATE / 2
+            self.batches.append(batch())
+            words = (Word(f"w{second}.", float(second), second + 0.5, 0.9),)
+            yield Transcript(words, language or "de", speech_s=0.5)
 
     def _step(self) -> None:
         self.began.set()
@@ -66,7 +67,7 @@ class ScriptedListener:
             self._kept += len(piece)
             while self._kept >= RATE:
                 self._kept -= RATE
-                words = tuple(await self._transcribe(piece[:RATE], ""))
+                words = tuple(await self._transcribe(piece[:RATE]))
                 yield Partial(self._index, words, 0, self.audio_s)
                 yield Segment(self._index, words, float(self._index), self._index + 0.5)
                 self._index += 1

@@ -20,7 +20,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_is_all_it_needs() -> None:
     settings = load(AudioSettings, ["--model", "models/demo-whisper"], "audio")
     assert settings.address == "127.0.0.1:50056"
-    assert (settings.device, settings.compute_type, settings.language) == ("auto", "auto", "en")
+    assert (settings.device, settings.compute_type, settings.language) == ("auto", "auto", "")
 
 
 def test_without_a_model_it_does_not_start(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,11 +67,11 @@ async def test_a_recording_comes_back_as_what_it_is_its_segments_and_an_account(
     running = await service()
     first, *segments, last = await running.transcribe(file(encoded(3, 44_100, 2, "FLAC")))
     assert first.recording == audio_pb2.Recording(format="FLAC", sample_rate_hz=44_100, channels=2, duration_s=3)
-    assert [(reply.segment.index, reply.segment.text) for reply in segments] == [(0, "w0"), (1, "w1"), (2, "w2")]
+    assert [(reply.segment.index, reply.segment.text) for reply in segments] == [(0, "w0."), (1, "w1."), (2, "w2.")]
     assert [(reply.segment.start_s, reply.segment.end_s) for reply in segments] == [(0, 0.5), (1, 1.5), (2, 2.5)]
     assert not segments[0].segment.words
     summary = last.summary
-    assert (summary.text, summary.model) == ("w0 w1 w2", "scripted")
+    assert (summary.text, summary.model) == ("w0. w1. w2.", "scripted")
     assert (summary.audio_s, summary.speech_s) == pytest.approx((3, 1.5))
     assert summary.busy_s > 0
 
@@ -79,7 +79,7 @@ async def test_a_recording_comes_back_as_what_it_is_its_segments_and_an_account(
 async def test_words_come_with_segments_when_asked_for(service: START):
     _, segment, _ = await (await service()).transcribe(file(encoded(1), words=True))
     (word,) = segment.segment.words
-    assert (word.text, word.end_s, word.stability) == ("w0", 0.5, 1)
+    assert (word.text, word.end_s, word.stability) == ("w0.", 0.5, 1)
     assert word.probability == pytest.approx(0.9)
 
 
@@ -87,7 +87,7 @@ async def test_a_segment_is_sent_before_the_next_one_is_worked_on(service: START
     running = await service()
     replies = running.servicer.Transcribe(sent(file(encoded(3))), call())
     await anext(replies)
-    assert (await anext(replies)).segment.text == "w0"
+    assert (await anext(replies)).segment.text == "w0."
     assert running.recognizer.steps == 1
     await replies.aclose()
 
@@ -173,8 +173,36 @@ async def test_a_stream_is_heard_as_its_options_say_or_as_the_service_is_set(ser
     await listen(running, live(0.1))
     await listen(running, live(0.1, policy=audio_pb2.POLICY_LOCAL_AGREEMENT, pause_ms=100, language="de"))
     default, chosen = (listener.settings for listener in running.listeners)
-    assert (default.policy, default.pause_ms, default.language, default.window_s) == ("windows", 700, "en", 4)
-    assert (chosen.policy, chosen.pause_ms, chosen.language) == ("local_agreement", 100, "de")
+    assert (default.policy, default.pause_ms, default.window_s) == ("windows", 700, 4)
+    assert (chosen.policy, chosen.pause_ms) == ("local_agreement", 100)
+
+
+@pytest.mark.parametrize(("asked", "heard"), [("", "de"), ("en", "en")])
+async def test_a_stream_says_in_which_language_it_was_heard(service: START, asked: str, heard: str):
+    replies = await listen(await service(), live(1, language=asked))
+    assert [reply.segment.language for reply in replies if reply.HasField("segment")] == [heard]
+    assert replies[-1].summary.language == heard
+
+
+@pytest.mark.parametrize(("asked", "heard"), [("", "de"), ("en", "en")])
+async def test_a_recording_says_in_which_language_it_was_heard(service: START, asked: str, heard: str):
+    _, segment, last = await (await service()).transcribe(file(encoded(1), language=asked))
+    assert (segment.segment.language, last.summary.language) == (heard, heard)
+
+
+async def test_recordings_are_decoded_in_batches_only_while_no_stream_is_open(service: START):
+    running = await service(batch_windows=3)
+    await running.transcribe(file(encoded(1)))
+    with running.admission.stream("windows"):
+        await running.transcribe(file(encoded(1)))
+    assert running.recognizer.batches == [3, 1]
+
+
+async def test_a_recording_has_a_time_limit_that_follows_its_length(service: START):
+    running = await service(recording_base_ms=100, recording_time_factor=0.1)
+    running.recognizer.going.clear()
+    with pytest.raises(TooLate, match=r"the time limit of 0 s \(0.1 s \+ 0.1 × 2 s of audio\)"):
+        await running.transcribe(file(encoded(2)))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import soundfile
@@ -14,11 +13,9 @@ from hypothesis import strategies as st
 
 from services.audio.alignment import Span
 from services.audio.speech import RATE, Audio, Word
+from tests.models import MODELS
 
 VOCABULARY = ("which", "city", "is", "the", "capital", "of", "a", "no", "semantic", "9", "fourteen.", "fox?")
-
-
-MODELS = Path(__file__).parents[3] / "models"
 
 
 @cache
