@@ -28,6 +28,7 @@ from bench.stats import percentiles
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from hedgerow.channel import open_channel
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from tests.models import WHISPER
 
 SENTENCES = 200  # of the recording
 SECONDS = 120.0  # of each stream, at least
@@ -39,7 +40,7 @@ POLICIES = {
 PACKET_S = 0.06
 PIECE = 65_536  # bytes of a recording in one message
 START_S = 120.0
-MODEL = Path(__file__).parents[1] / "models" / "demo-whisper"
+MODEL = WHISPER
 
 
 @dataclass

@@ -25,8 +25,10 @@ from bench.stats import percentiles
 from bench.wires import Wire, http1, http2
 from hedgerow.channel import open_channel
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
-from launcher.mesh import SERVICES, Mesh, default_models_dir, demo_mesh
+from launcher.demo import SERVICES, demo_mesh
+from launcher.mesh import Mesh
 from launcher.processes import free_ports
+from tests.models import FIXTURES
 
 SAMPLES = 30
 _STORY = "Tell me a long story about a fox."
@@ -57,7 +59,7 @@ async def run(progress: Progress) -> dict[str, object]:
         folder = Path(name)
         progress("cancel: starting the demo mesh")
         *ports, http_port = free_ports(len(SERVICES) + 1)
-        specs = demo_mesh(ports, folder, default_models_dir(), http_port=http_port)
+        specs = demo_mesh(ports, folder, FIXTURES, http_port=http_port)
         at = {spec.name: spec.address for spec in specs}
         async with AsyncExitStack() as stack:
             enter = stack.enter_async_context

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RATE = 16_000  # Hz
-TRAINING = Path(__file__).parents[1] / "models" / "training"
+TRAINING = Path(__file__).parents[1] / "training"
 HELD_OUT = 990_077  # no training run used a seed like it
 NOISE = 1e-3  # a quiet room, -60 dB: microphones know no digital silence
 Samples = NDArray[np.float32]

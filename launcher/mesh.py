@@ -1,4 +1,4 @@
-"""A mesh of service processes on this machine, and the shape of the demo's."""
+"""A mesh of service processes on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from hedgerow.private import open_private, private_folder
 from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec
@@ -18,34 +18,8 @@ from launcher.supervisor import Change, Report, Supervisor
 
 DEFAULT_BASE_PORT = 50050
 DEFAULT_STATE_DIR = Path(".hedgerow")
-HTTP_OFFSET = 30  # from the base port: where the demo's gateway serves HTTP
+HTTP_OFFSET = 30  # from the base port: where the gateway serves HTTP
 MESH_FILE = "mesh.json"
-
-# By port, from the base port on. The gateway comes first: it is what callers know.
-SERVICES = ("gateway", "cache", "router", "llm-fast", "llm-quality", "vision", "audio")
-VISION_MODEL, AUDIO_MODEL = "demo-vision", "demo-whisper"
-
-# The router's catalogue. Prices are made up: they only have to differ.
-DEMO_MODELS: tuple[dict[str, Any], ...] = (
-    {
-        "name": "demo-llm-draft",
-        "tier": "fast",
-        "context_tokens": 2048,
-        "prompt_usd_per_mtok": 0.05,
-        "completion_usd_per_mtok": 0.10,
-        "expected_ttft_ms": 40,
-        "expected_total_ms": 150,
-    },
-    {
-        "name": "demo-llm",
-        "tier": "quality",
-        "context_tokens": 2048,
-        "prompt_usd_per_mtok": 0.25,
-        "completion_usd_per_mtok": 0.50,
-        "expected_ttft_ms": 60,
-        "expected_total_ms": 400,
-    },
-)
 
 
 class MeshError(Exception):
@@ -54,68 +28,6 @@ class MeshError(Exception):
 
 class PortInUse(MeshError):
     """Somebody else has a port that a service needs."""
-
-
-def default_models_dir() -> Path:
-    """`HEDGEROW_MODELS_DIR`, or `models/` beside the package in a source checkout."""
-    given = os.environ.get("HEDGEROW_MODELS_DIR")
-    return Path(given).resolve() if given else Path(__file__).parents[1] / "models"
-
-
-def demo_mesh(
-    ports: int | Sequence[int],
-    state_dir: Path,
-    models_dir: Path,
-    *,
-    http_port: int = 0,
-    otlp_endpoint: str = "",
-    overrides: Mapping[str, Mapping[str, str]] | None = None,
-) -> list[ServiceSpec]:
-    """The demo's services, the front (the gateway) last.
-
-    `ports` is the first of as many in a row as there are `SERVICES`, or one for each in their order; `http_port` is
-    where the gateway serves HTTP, 0: nowhere. `overrides` are environment variables by service name. Raises `MeshError`
-    where the demo models are missing.
-    """
-    settings = demo_settings(models_dir)
-    numbers = range(ports, ports + len(SERVICES)) if isinstance(ports, int) else ports
-    at = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, numbers, strict=True)}
-    settings["cache"]["DATABASE"] = str(state_dir.resolve() / "cache.db")
-    settings["cache"]["COLLECTIONS_DATABASE"] = str(state_dir.resolve() / "collections.db")
-    settings["gateway"] = {**found_at(at), "TOOLS": json.dumps({"sources": collections_at(at["cache"])})}
-    if http_port:
-        settings["gateway"]["HTTP_ADDRESS"] = f"127.0.0.1:{http_port}"
-    everywhere = {"OTLP_ENDPOINT": otlp_endpoint} if otlp_endpoint else {}
-    return [
-        service_spec(name, name, at[name], {**everywhere, **own}, (overrides or {}).get(name, {}))
-        for name, own in settings.items()
-    ]
-
-
-def demo_settings(models_dir: Path) -> dict[str, dict[str, str]]:
-    """What each of `SERVICES` is told in every mesh, the gateway last. Raises `MeshError` where a model is missing."""
-    for name in (*(model["name"] for model in DEMO_MODELS), VISION_MODEL, AUDIO_MODEL):
-        if not (models_dir / name).is_dir():
-            raise MeshError(f"no model {name} in {models_dir}; set HEDGEROW_MODELS_DIR to the folder that has it")
-    fast, quality = (models_dir / model["name"] for model in DEMO_MODELS)
-    draft = {"method": "draft_model", "model": str(fast), "num_speculative_tokens": 4}
-    return {
-        "cache": {},
-        "router": {"MODELS": json.dumps(DEMO_MODELS)},
-        "llm-fast": _llm(fast),
-        "llm-quality": {**_llm(quality), "VLLM__SPECULATIVE_CONFIG": json.dumps(draft)},
-        "vision": {"MODELS_DIR": str(models_dir), "DEFAULT_MODEL": VISION_MODEL, "RELOAD": "false"},
-        "audio": {"MODEL": str(models_dir / AUDIO_MODEL)},
-        "gateway": {},
-    }
-
-
-def found_at(addresses: Mapping[str, str]) -> dict[str, str]:
-    """What a gateway is told of the others; their addresses by the names of `SERVICES`."""
-    fast, quality = (model["name"] for model in DEMO_MODELS)
-    models = {fast: addresses["llm-fast"], quality: addresses["llm-quality"]}
-    alone = {f"{name.upper()}_ADDRESS": addresses[name] for name in ("vision", "audio", "cache", "router")}
-    return {**alone, "LLM_ADDRESSES": json.dumps(models)}
 
 
 def collections_at(cache: str) -> dict[str, dict[str, object]]:
@@ -130,19 +42,6 @@ def service_spec(
     kind = service.partition("-")[0]
     told = {f"HEDGEROW_{kind.upper()}_{key}": value for key, value in {"ADDRESS": address, **settings}.items()}
     return ServiceSpec(name, f"services.{kind}", address, {**told, **environment})
-
-
-def _llm(model: Path) -> dict[str, str]:
-    """vLLM on whatever this machine has; eager, because the demo's models start sooner than they compile."""
-    return {
-        "MODEL_NAME": model.name,
-        "VLLM__MODEL": str(model),
-        "VLLM__MAX_MODEL_LEN": "2048",
-        "VLLM__MAX_NUM_SEQS": "16",
-        "VLLM__CPU_KVCACHE_SPACE_GIB": "0.25",  # of 32,768 tokens the larger model has 192 MiB, and its draft 32
-        "VLLM__ENFORCE_EAGER": "true",
-        "VLLM__TOOL_PARSER": "hermes",  # the form in which the demo's models have learned to write calls
-    }
 
 
 class Mesh:

@@ -25,7 +25,8 @@ from launcher.certificate_authority import (
     write_authority,
     write_identity,
 )
-from launcher.mesh import SERVICES, MeshError, collections_at, demo_settings, found_at, service_spec
+from launcher.demo import SERVICES, DemoModels, demo_settings, found_at
+from launcher.mesh import MeshError, service_spec
 from launcher.processes import ServiceSpec
 
 TOPOLOGY_FILE = "topology.yaml"
@@ -62,13 +63,13 @@ class ReplicatedMesh:
 
     ports: Mapping[str, int]
     state_dir: Path
-    models_dir: Path
+    models: DemoModels
     replicas: int = 2
     otlp_endpoint: str = ""
     tls: bool = False  # certificates of its own, and nobody talks to anybody (but Redis) without
 
     def specs(self) -> list[ServiceSpec]:
-        """Its processes, Envoy last. Raises `MeshError` where the demo models, Envoy or Redis are missing."""
+        """Its processes, Envoy last. Raises `MeshError` where Envoy or Redis is missing."""
         return [self.control(), self._redis(), *self._services(), self._envoy()]
 
     def write_files(self) -> None:
@@ -113,9 +114,8 @@ class ReplicatedMesh:
         return self._own("control", "control", told)
 
     def _services(self) -> Iterator[ServiceSpec]:
-        settings = demo_settings(self.models_dir)
-        at = {name: f"xds:///{name}" for name in SERVICES}
-        settings["gateway"] = {**found_at(at), "TOOLS": json.dumps({"sources": collections_at(at["cache"])})}
+        settings = demo_settings(self.models)
+        settings["gateway"] |= found_at({name: f"xds:///{name}" for name in SERVICES}, self.models)
         for service, told in settings.items():
             for name in names_of(service, self.replicas):
                 more = {"LAME_DUCK_MS": str(LAME_DUCK_MS)}

@@ -18,6 +18,7 @@ from xdist.scheduler import LoadFileScheduling
 from launcher.processes import ServiceSpec, free_port
 from tests import marks
 from tests.forked import ServiceProcess
+from tests.models import MODELS
 from tests.quiet import Turn
 
 # Who starts the tests in the background may have Ctrl-C ignored, which every process they start would inherit.
@@ -94,8 +95,8 @@ def _marked_with_what_it_starts(request: pytest.FixtureRequest) -> Iterator[None
 
 @pytest.fixture
 def models() -> Path:
-    """The folder with the demo models."""
-    return REPOSITORY / "models"
+    """The folder with the project's own models."""
+    return MODELS
 
 
 @pytest.fixture

@@ -210,7 +210,7 @@ def milliseconds(runs: dict[Path, Run], images: np.ndarray, turns: int = 200) ->
 
 def describe(file: str, precision: str) -> str:
     return f"""\
-# Names coloured shapes; made by models/training/train_vision.py. The suffix of `file` chooses the engine.
+# Names coloured shapes; made by training/train_vision.py. The suffix of `file` chooses the engine.
 file: {file}
 device: auto
 precision: {precision}

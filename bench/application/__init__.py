@@ -21,10 +21,11 @@ from rich.table import Table
 from bench.application.prompts import bloated
 from bench.stats import percentiles
 from hedgerow import Answer, AsyncClient, Message, Options
-from launcher.mesh import SERVICES, default_models_dir, demo_mesh
+from launcher.demo import SERVICES, demo_mesh
 from launcher.processes import free_ports
 from launcher.progress import Progress as Shown
 from launcher.progress import started
+from tests.models import FIXTURES
 
 QUESTIONS = 300
 SEED = 20_000  # the models have seen no dialogue that was drawn with it
@@ -55,7 +56,7 @@ async def run(progress: Progress) -> dict[str, object]:
 
 def drawn(count: int) -> list[Asked]:
     """Questions of the closed world with their answers; those with one right answer, and no conversation before."""
-    folder = str(Path(__file__).parents[2] / "models" / "training")
+    folder = str(Path(__file__).parents[2] / "training")
     sys.path.insert(0, folder)
     try:
         corpus: Any = import_module("corpus")
@@ -147,7 +148,7 @@ def _spent(answer: Answer, stage: str) -> float:
 async def _mesh(folder: Path) -> AsyncIterator[AsyncClient]:
     from rich.console import Console
 
-    specs = demo_mesh(free_ports(len(SERVICES)), folder, default_models_dir())
+    specs = demo_mesh(free_ports(len(SERVICES)), folder, FIXTURES)
     shown = Shown(Console(stderr=True), [spec.name for spec in specs])
     async with started(specs, folder, shown), AsyncClient(specs[-1].address) as client:
         await client.prewarm()

@@ -20,7 +20,7 @@ from typing import Any
 from bench.mesh.cluster import Cluster, Progress
 from bench.stats import percentiles
 from hedgerow import AsyncClient, Final, TextDelta
-from launcher.mesh import default_models_dir
+from tests.models import MODELS
 
 POLICIES = {"round_robin": "round_robin", "prefix_aware": "prefix"}
 PREFIXES, REQUESTS, PHASES = 8, 64, 3  # requests and phases of each policy
@@ -64,7 +64,7 @@ async def measure(folder: Path, progress: Progress) -> dict[str, dict[str, float
 
 
 async def _engine(cluster: Cluster, number: int) -> Any:
-    model = default_models_dir() / _MODEL
+    model = MODELS / _MODEL
     return await cluster.start(
         f"llm-{number}",
         "services.llm",

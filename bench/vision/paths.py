@@ -19,9 +19,10 @@ import yaml
 from hedgerow.channel import open_channel
 from hedgerow.vision.v1 import vision_pb2
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from tests.models import MODELS, SAMPLES
 
 REPOSITORY = Path(__file__).parents[2]
-DEMO = REPOSITORY / "models" / "demo-vision"
+DEMO = MODELS / "demo-vision"
 CHANNELS = 4  # a service takes only so many calls on one
 THREADS = 1  # of a call of the model: the other cores decode
 _START_S = 60.0
@@ -31,7 +32,7 @@ _CLASSIFY = "/hedgerow.vision.v1.VisionService/Classify"
 
 def pictures() -> list[Path]:
     """What is sent: a PNG, a JPEG and a WebP."""
-    samples = REPOSITORY / "models" / "samples"
+    samples = SAMPLES
     return [samples / name for name in ("red-circle.png", "blue-star.jpg", "yellow-triangle.webp")]
 
 

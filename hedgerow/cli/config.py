@@ -86,27 +86,26 @@ def _demo_environment(service: ServiceName, folder: Path, as_json: bool) -> Mapp
     """
     import os
 
-    from hedgerow.cli.failures import fail, needs
+    from hedgerow.cli.failures import needs
 
     with needs("demo", as_json):
-        from launcher.mesh import DEFAULT_BASE_PORT, DEFAULT_STATE_DIR, MeshError, default_models_dir, demo_mesh
+        from launcher.demo import demo_mesh, public_models
+        from launcher.mesh import DEFAULT_BASE_PORT, DEFAULT_STATE_DIR
 
     if any(name.upper().startswith(f"HEDGEROW_{service.upper()}_") for name in os.environ):
         return {}
     if service is ServiceName.CONTROL:
         return _control_environment(folder)
-    try:
-        specs = demo_mesh(DEFAULT_BASE_PORT, DEFAULT_STATE_DIR, default_models_dir())
-    except MeshError as error:
-        fail(str(error))
+    specs = demo_mesh(DEFAULT_BASE_PORT, DEFAULT_STATE_DIR, public_models())
     return next(spec.environment for spec in reversed(specs) if spec.name.partition("-")[0] == service)
 
 
 def _control_environment(folder: Path) -> Mapping[str, str]:
-    from launcher.mesh import DEFAULT_BASE_PORT, default_models_dir
+    from launcher.demo import public_models
+    from launcher.mesh import DEFAULT_BASE_PORT
     from launcher.replicas import TOPOLOGY_FILE, ReplicatedMesh, ports_from
 
-    planned = ReplicatedMesh(ports_from(DEFAULT_BASE_PORT, replicas=2), folder, default_models_dir())
+    planned = ReplicatedMesh(ports_from(DEFAULT_BASE_PORT, replicas=2), folder, public_models())
     (folder / TOPOLOGY_FILE).write_text(planned.topology())
     return planned.control().environment
 

@@ -53,7 +53,8 @@ def known_services(state_dir: Path) -> list[dict[str, str]]:
     """`name`, `address`, and the protocol that it `speaks`: of the mesh that runs in `state_dir`, else the defaults."""
     import json
 
-    from launcher.mesh import DEFAULT_BASE_PORT, MESH_FILE, SERVICES
+    from launcher.demo import SERVICES
+    from launcher.mesh import DEFAULT_BASE_PORT, MESH_FILE
 
     try:
         services = json.loads((state_dir / MESH_FILE).read_text())["services"]

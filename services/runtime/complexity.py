@@ -1,4 +1,4 @@
-"""How hard a question looks: a small classifier, trained on questions of ten languages (`models/training/`).
+"""How hard a question looks: a small classifier, trained on questions of ten languages (`training/`).
 
 What it is worth on questions that it was not trained on, and how long it takes, `hedgerow bench guard` measures.
 """

@@ -1,6 +1,6 @@
 """A logistic regression over hashed words and n-grams: a classifier of 32 KiB that reads a question in 0.1 ms.
 
-In plain Python, because the gateway and the router have no numpy. `models/training/train_text.py` makes the weights by
+In plain Python, because the gateway and the router have no numpy. `training/train_text.py` makes the weights by
 the very features that are here. Each feature counts once, however often it stands in a text, and the sum is divided by
 the root of how many there are, so that a long text is not surer than a short one (hashing trick: Weinberger et al.,
 2009, https://arxiv.org/abs/0902.2206).

@@ -14,13 +14,13 @@ import hedgerow
 from tests.containers.composed import Composed, composed
 from tests.containers.docker import REPOSITORY
 from tests.marks import starts
+from tests.models import SAMPLES
 
 pytestmark = pytest.mark.timeout(3600)  # the first of them builds the images
 FRANCE, PARIS = "What is the capital of France?", "The capital of France is Paris."
-SAMPLES = REPOSITORY / "models/samples"
 _FILE = f"""\
 models:
-  small: {{folder: {REPOSITORY}/models/demo-llm-draft, options: {{max_model_len: 2048, enforce_eager: true}}}}
+  small: {{folder: {REPOSITORY}/tests/models/demo-llm-draft, options: {{max_model_len: 2048, enforce_eager: true}}}}
 """
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from docs.settings import settings_classes
 from hedgerow.identities import IDENTITIES, server_name_of
-from launcher.mesh import DEMO_MODELS
+from launcher.demo import PULLED, demo_settings, public_models
 from services.control import topology
 from services.gateway.upstream.discovery import bootstrap
 from services.runtime.process.config import load
@@ -22,6 +22,9 @@ REPOSITORY = Path(__file__).parents[2]
 BASE, GPU, MESH = "docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.mesh.yml"
 TOPOLOGY = REPOSITORY / "deploy/docker/topology.yaml"
 CLASSES = {cls.__module__.split(".")[1]: cls for cls in settings_classes()}
+
+
+ONE_SHOT = ("certs", "models")  # services that end when their work is done
 
 
 def read(*names: str) -> dict[str, Any]:
@@ -44,7 +47,7 @@ BUILT = [
     pytest.param(fields, id=f"{mesh}-{name}")
     for mesh, services in MESHES.items()
     for name, fields in services.items()
-    if "build" in fields and name != "certs"
+    if "build" in fields and name not in ONE_SHOT
 ]
 each_mesh = pytest.mark.parametrize("services", MESHES.values(), ids=MESHES)
 each_built = pytest.mark.parametrize("fields", BUILT)
@@ -135,14 +138,15 @@ def test_the_router_the_gateway_and_the_models_agree_on_names(services: dict[str
 
 
 def test_the_demo_has_the_models_of_hedgerow_up() -> None:
-    assert json.loads(MESHES["demo"]["router"]["environment"]["HEDGEROW_ROUTER_MODELS"]) == list(DEMO_MODELS)
+    told = MESHES["demo"]["router"]["environment"]["HEDGEROW_ROUTER_MODELS"]
+    assert json.loads(told) == json.loads(demo_settings(public_models())["router"]["MODELS"])
 
 
 @each_mesh
 def test_every_service_has_a_memory_limit_and_comes_back(services: dict[str, Any]) -> None:
     for name, fields in services.items():
         assert fields.get("mem_limit"), name
-        assert fields.get("restart") == "unless-stopped" or name == "certs", name
+        assert fields.get("restart") == "unless-stopped" or name in ONE_SHOT, name
 
 
 @each_mesh
@@ -154,11 +158,11 @@ def test_what_is_mounted_from_here_is_read_only_and_exists(services: dict[str, A
         assert (REPOSITORY / source).exists()
 
 
-def test_the_models_of_the_demo_are_in_the_repository() -> None:
+def test_the_models_that_services_read_are_those_that_are_pulled() -> None:
     settings = "\n".join(value for fields in MESHES["demo"].values() for value in fields["environment"].values())
     named = re.findall(r"/models/([\w-]+)", settings)
-    assert named
-    assert all((REPOSITORY / "models" / name / "config.json").exists() for name in named)
+    assert MESHES["demo"]["models"]["command"] == ["models", "pull", *PULLED]
+    assert set(named) | {MESHES["demo"]["vision"]["environment"]["HEDGEROW_VISION_DEFAULT_MODEL"]} == set(PULLED)
 
 
 mesh = MESHES["mesh"]
@@ -170,7 +174,7 @@ def identity(name: str) -> str:
 
 
 def test_each_service_of_the_mesh_sees_its_own_certificate_alone() -> None:
-    holders = [name for name in mesh if name not in ("certs", "redis", "jaeger")]
+    holders = [name for name in mesh if name not in (*ONE_SHOT, "redis", "jaeger")]
     for name in holders:
         (volume,) = [each for each in mesh[name]["volumes"] if isinstance(each, dict)]
         own = {"type": "volume", "source": "certs", "target": "/tls", "read_only": True}
@@ -181,7 +185,7 @@ def test_each_service_of_the_mesh_sees_its_own_certificate_alone() -> None:
 
 def test_each_service_of_the_mesh_speaks_tls_to_the_others() -> None:
     for name, fields in mesh.items():
-        if "build" in fields and name != "certs":
+        if "build" in fields and name not in ONE_SHOT:
             prefix = f"HEDGEROW_{identity(name).upper()}_"
             assert fields["environment"][f"{prefix}TLS_DIR"] == "/tls"
             assert fields["environment"].get(f"{prefix}PLAINTEXT", "false") == "false"

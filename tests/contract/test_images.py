@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 DOCKERFILES = sorted((REPOSITORY / "deploy/docker").glob("*.Dockerfile"))
-SERVICE_IMAGES = [path for path in DOCKERFILES if path.stem != "cli"]
+SERVICE_IMAGES = [path for path in DOCKERFILES if path.stem not in ("cli", "models")]  # these run a command and end
 SERVICES = sorted(path.parent.name for path in (REPOSITORY / "services").glob("*/__main__.py"))
 
 # What a service imports only where it is told to, and says what is missing: the image goes without.
@@ -104,7 +104,7 @@ def test_services_that_compute_without_torch_carry_none(service: str) -> None:
 
 
 def test_torch_for_images_comes_from_an_index_that_can_be_named() -> None:
-    need_it = {"cache", "llm", "vision"}
+    need_it = {"cache", "llm", "models", "vision"}
     for dockerfile in DOCKERFILES:
         named = "TORCH_INDEX=https://download.pytorch.org/whl/cpu" in instructions(dockerfile, "ARG")
         assert named == (dockerfile.stem in need_it), dockerfile.stem
@@ -117,7 +117,7 @@ def test_an_image_installs_an_extra_that_exists(dockerfile: Path) -> None:
     )
     extras = re.findall(r"--extra (\S+)|\"\.\[(\S+)\]\"", text)
     # `hedgerow certs` and `status` are part of the launcher; the embedder stays in the stage that converts the model.
-    besides = {"cli": ["launcher"], "cache": ["embedder"]}.get(dockerfile.stem, [])
+    besides = {"cli": ["launcher"], "cache": ["embedder"], "models": ["cli", "launcher"]}.get(dockerfile.stem, [])
     assert ["".join(found) for found in extras] == [dockerfile.stem, *besides]
     assert dockerfile.stem in PROJECT["optional-dependencies"]
 
@@ -147,8 +147,8 @@ def test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is(do
     assert f"HEDGEROW_{service.upper()}_ADDRESS=0.0.0.0:{port}" in " ".join(instructions(dockerfile, "ENV"))
 
 
-def test_the_command_lines_image_has_the_launcher_and_runs_as_nobody_in_particular() -> None:
-    (dockerfile,) = set(DOCKERFILES) - set(SERVICE_IMAGES)
+@pytest.mark.parametrize("dockerfile", sorted({*DOCKERFILES} - {*SERVICE_IMAGES}), ids=lambda path: path.stem)
+def test_an_image_of_the_command_line_has_the_launcher_and_a_user_of_its_own(dockerfile: Path) -> None:
     assert "launcher launcher" in instructions(dockerfile, "COPY")
     assert instructions(dockerfile, "USER") == ["10001"]
     assert instructions(dockerfile, "ENTRYPOINT") == ['["hedgerow"]']

@@ -20,8 +20,8 @@ import yaml
 
 from docs.settings import settings_classes
 from hedgerow.identities import SERVICES
+from launcher.demo import demo_settings, public_models
 from launcher.envoy import write_bootstrap
-from launcher.mesh import DEMO_MODELS
 from services.control import topology
 from services.control.clusters import PROVIDER
 from services.gateway.upstream.discovery import bootstrap
@@ -291,7 +291,7 @@ def test_the_models_of_router_gateway_and_engines_have_the_same_names(variant: V
         engine = environment(variant.ours[target.removeprefix("xds:///")])
         assert engine["HEDGEROW_LLM_MODEL_NAME"] == name
     if variant.name != "overlays/gpu":
-        assert catalogue == list(DEMO_MODELS)
+        assert catalogue == json.loads(demo_settings(public_models())["router"]["MODELS"])
 
 
 def test_the_network_lets_those_in_who_may_call(variant: Variant) -> None:

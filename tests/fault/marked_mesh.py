@@ -17,10 +17,10 @@ from tests.fault.mesh import Processes
 from tests.forked import ServiceProcess
 from tests.integration.collector import Collector, collecting
 from tests.keys import digest
+from tests.models import MODELS
 from tests.watching import strangers, watched
 
 ROOT = Path(__file__).parents[2]
-MODELS = ROOT / "models"
 KEY = f"{MARK}-key"
 _MODEL_CACHE = Path("~/.cache/hedgerow").expanduser()  # made once, and not for this test alone
 _TOPOLOGY = 'services: {llm: {endpoints: [{address: "127.0.0.1:1"}]}}'

@@ -22,7 +22,6 @@ from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
-from launcher.mesh import default_models_dir
 from launcher.processes import check_health
 from tests.fault.asking import question
 from tests.fault.malformed import malformed, parses
@@ -30,14 +29,14 @@ from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.mesh import Mesh, Processes
 from tests.fault.report import Report
 from tests.forked import ServiceProcess
+from tests.models import MODELS, SAMPLES
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
 _GENERATE = "/hedgerow.gateway.v1.GatewayService/Generate"
 _MIB = 1024 * 1024
 _ANY_SIZE = (("grpc.max_send_message_length", -1), ("grpc.max_metadata_size", 64 * 1024 * 1024))
-_SAMPLES = default_models_dir() / "samples"
-_PICTURE = (_SAMPLES / "yellow-triangle.webp").read_bytes()
-_RECORDING = (_SAMPLES / "seven-plus-five.wav").read_bytes()[:4_000]
+_PICTURE = (SAMPLES / "yellow-triangle.webp").read_bytes()
+_RECORDING = (SAMPLES / "seven-plus-five.wav").read_bytes()[:4_000]
 _QUESTION = cache_pb2.Question(tenant="t", messages=question("a").messages)
 _ANSWER = cache_pb2.Answer(text="a", model="m", finish_reason=chat_pb2.FINISH_REASON_STOP)
 _EXAMPLES: dict[str, Message] = {  # good ones, so that what is nearly good reaches further in
@@ -98,9 +97,8 @@ async def test_malformed_messages_are_invalid_arguments(
 ):
     openai = {"engine": "openai", "openai__base_url": "http://127.0.0.1:1/v1", "openai__model": "m"}
     llm = await starter.start("llm", **openai, warm_up="false")
-    models = default_models_dir()
-    vision = await starter.start("vision", models_dir=str(models), reload="false")
-    audio = await starter.start("audio", model=str(models / "demo-whisper"))
+    vision = await starter.start("vision", models_dir=str(MODELS), reload="false")
+    audio = await starter.start("audio", model=str(MODELS / "demo-whisper"))
     health = health_pb2.DESCRIPTOR.services_by_name["Health"]
     reflection = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
     services = (

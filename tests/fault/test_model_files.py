@@ -18,10 +18,11 @@ from tests import hostile_models
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
 from tests.forked import ServiceProcess
+from tests.models import MODELS
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.engine]
-_DEMO = Path(__file__).parents[2] / "models" / "demo-vision"
+_DEMO = MODELS / "demo-vision"
 _CIRCLE = (_DEMO.parent / "samples" / "red-circle.png").read_bytes()
 _GOOD = "good"
 

@@ -29,9 +29,9 @@ from tests.fault.mesh import Processes
 from tests.fault.prompted_llm import prompted_llm
 from tests.fault.report import Report
 from tests.keys import digest
+from tests.models import MODELS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
-_MODELS = Path(__file__).parents[2] / "models"
 _GROUP = ("c", "d")  # tenants that the operator lets share
 
 
@@ -151,7 +151,7 @@ async def _llms(starter: Processes, real: bool) -> AsyncIterator[list[str]]:
         if not real:
             yield [await stack.enter_async_context(prompted_llm()) for _ in range(2)]
             return
-        vllm = {"model": str(_MODELS / "demo-llm-draft"), "max_model_len": 2048, "enforce_eager": True}
+        vllm = {"model": str(MODELS / "demo-llm-draft"), "max_model_len": 2048, "enforce_eager": True}
         settings = {f"vllm__{name}": value for name, value in vllm.items()}
         processes = [starter.launch("llm", model_name=MODEL, **settings) for _ in range(2)]
         await asyncio.gather(*(process.wait_serving(300) for process in processes))

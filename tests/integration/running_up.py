@@ -66,7 +66,7 @@ def running_up(state_dir: Path, port: int, *options: str, file: Path | None = No
     """Started, and stopped with SIGTERM: it must end well then, and leave nothing behind. A mesh `file` must have its
     gateway at `port`."""
     what = [str(file)] if file else ["--base-port", str(port)]
-    command = [sys.executable, "-m", "hedgerow.cli", "up", *what, "--state-dir", str(state_dir)]
+    command = [sys.executable, "-m", "tests.models", "up", *what, "--state-dir", str(state_dir)]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         running = Up(process, f"127.0.0.1:{port}", state_dir, [], threading.Condition())
         assert process.stdout is not None

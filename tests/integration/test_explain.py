@@ -31,10 +31,10 @@ def settings(result: Result) -> dict[str, Any]:
 def test_where_nothing_is_set_it_is_the_mesh_of_up_that_is_explained() -> None:
     result = run("--json")
     assert result.exit_code == 0
-    address = settings(result)["llm_addresses.demo-llm"]
+    address = settings(result)["llm_addresses.smollm2-135m"]
     assert (address["source"], address["origin"]) == ("hedgerow up", "HEDGEROW_GATEWAY_LLM_ADDRESSES")
     assert settings(result)["grace_ms"]["source"] == "default"
-    assert settings(run("llm", "--json"))["vllm.speculative_config.method"]["value"] == "draft_model"
+    assert settings(run("llm", "--json"))["vllm.speculative_config.method"]["value"] == "ngram"
 
 
 def test_of_the_control_plane_it_is_the_one_of_up_with_a_mesh_that_is_explained() -> None:
@@ -49,7 +49,7 @@ def test_what_this_shell_says_is_explained_alone() -> None:
     own = {"HEDGEROW_GATEWAY_LLM_ADDRESSES": '{"mine": "127.0.0.1:1"}', "HEDGEROW_CACHE_GRACE_MS": "7"}
     rows = settings(run("--json", **own))
     assert rows["llm_addresses.mine"]["source"] == "environment"
-    assert "llm_addresses.demo-llm" not in rows
+    assert "llm_addresses.smollm2-135m" not in rows
     assert settings(run("cache", "--json", **own))["grace_ms"]["value"] == 7
 
 
@@ -57,7 +57,7 @@ def test_people_get_a_line_for_each_setting_and_then_the_plan() -> None:
     result = run("gateway", "--budget-ms", "300")
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["hedge.percentile", "95", "%", "default"] in lines
+    assert ["retry.base_ms", "5", "ms", "default"] in lines
     assert ["A", "budget", "of", "300", "ms,", "its", "first", "text", "within", "300", "ms:"] in lines
     assert ["llm", "60", "240"] in lines
 

@@ -16,11 +16,12 @@ from services.vision.engine import Engine
 from services.vision.engines import ArraySpec, devices, onnx, open_engine
 from services.vision.errors import BadModel, EngineFailed
 from services.vision.files import Source
+from tests.models import MODELS, SAMPLES
 
 pytestmark = pytest.mark.engine
 
 ROOT = Path(__file__).parents[2]
-DEMO = ROOT / "models" / "demo-vision"
+DEMO = MODELS / "demo-vision"
 FILES = ("model.onnx", "model.int8.onnx", "model.ts", "model.pt2")
 KINDS = {".onnx": "onnx", ".ts": "torchscript", ".pt2": "export"}
 IMAGE = ArraySpec("image", (3, 64, 64))
@@ -88,7 +89,7 @@ def test_an_item_has_the_same_result_alone_and_in_a_batch(engines: dict[str, Eng
 def test_the_samples_are_named(engines: dict[str, Engine], name: str) -> None:
     labels = (DEMO / "labels.txt").read_text().splitlines()
     for sample in ("red-circle.png", "blue-star.jpg", "yellow-triangle.webp"):
-        with Image.open(ROOT / "models" / "samples" / sample) as picture:
+        with Image.open(SAMPLES / sample) as picture:
             pixels = np.asarray(picture.convert("RGB").resize((64, 64), Image.Resampling.BILINEAR), np.float32)
         image = ((pixels / 255 - 0.5) / 0.25).transpose(2, 0, 1)[None].copy()
         best = engines[name].run({"image": image})["probabilities"][0]

@@ -18,10 +18,11 @@ from services.vision.errors import BadModel
 from services.vision.files import Source
 from tests import hostile_models
 from tests.hostile_models import Members
+from tests.models import MODELS
 
 pytestmark = pytest.mark.engine
 
-DEMO = Path(__file__).parents[2] / "models" / "demo-vision" / "model.pt2"
+DEMO = MODELS / "demo-vision" / "model.pt2"
 GRAPH = "model/models/model.json"
 
 

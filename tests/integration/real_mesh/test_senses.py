@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 import hedgerow
-from launcher.mesh import default_models_dir
 from tests.integration.collector import Collector
 from tests.integration.real_mesh.test_mesh import stored
+from tests.models import SAMPLES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-SAMPLES = default_models_dir() / "samples"
 CIRCLE, STAR = SAMPLES / "red-circle.png", SAMPLES / "blue-star.jpg"
 CAPITAL, FOX = SAMPLES / "capital-of-france.wav", SAMPLES / "story-about-a-fox.wav"
 WHAT = "What is in the image?"

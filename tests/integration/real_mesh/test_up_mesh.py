@@ -22,13 +22,14 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 import hedgerow
-from launcher.mesh import Mesh, default_models_dir
+from launcher.mesh import Mesh
 from launcher.processes import ServiceSpec, check, check_health, free_ports
 from launcher.replicas import ReplicatedMesh, ports_from
 from launcher.supervisor import Supervisor
 from tests.forked import ServiceProcess
 from tests.integration.command import cli, run
 from tests.integration.running_up import Up
+from tests.models import FIXTURES
 from tests.waiting import until
 
 # Two engines load, on a machine that may be busy.
@@ -118,7 +119,7 @@ def test_envoy_and_redis_are_kept_running_too(up: Up) -> None:
 async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
     state_dir: Path = tmp_path_factory.mktemp("pairs")
     names = ports_from(0, 2)
-    planned = ReplicatedMesh(dict(zip(names, free_ports(len(names)), strict=True)), state_dir, default_models_dir())
+    planned = ReplicatedMesh(dict(zip(names, free_ports(len(names)), strict=True)), state_dir, FIXTURES)
     async with Mesh(list(map(simulated, planned.specs())), state_dir, prepare=planned.write_files) as mesh:
         yield mesh
 
@@ -174,7 +175,7 @@ async def test_with_certificates_everybody_proves_who_it_is_and_a_caller_without
 ) -> None:
     names = ports_from(0, 1)
     ports = dict(zip(names, free_ports(len(names)), strict=True))
-    planned = ReplicatedMesh(ports, tmp_path, default_models_dir(), replicas=1, tls=True)
+    planned = ReplicatedMesh(ports, tmp_path, FIXTURES, replicas=1, tls=True)
     async with Mesh(list(map(simulated, planned.specs())), tmp_path, prepare=planned.write_files) as mesh:
         known = ("--state-dir", str(tmp_path), "--tls-dir", str(tmp_path / "certs" / "operator"))
         for command in (("status",), ("mesh", "status")):

@@ -13,12 +13,10 @@ from typer.testing import CliRunner
 from hedgerow import MeshTool, Unavailable
 from hedgerow.cli.app import app
 from hedgerow.cli.bench import benches
-from hedgerow.cli.demo import Step
 from hedgerow.cli.failures import explain, fail, reported
 from hedgerow.cli.options import mesh_tools, own_tools, read_tool
 from hedgerow.cli.screen import written_as_it_comes
 from hedgerow.cli.status import known_addresses
-from tests.unit.cli.answers import an_answer
 
 COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]
 COMMANDS += ["warm", "cache stats", "cache clear", "cache warm"]
@@ -142,20 +140,6 @@ def test_a_bench_takes_the_options_that_it_knows(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["bench", "cache", "--pairs", str(pairs)])
     assert refused.exit_code == 1
     assert "pairs.jsonl.gz cannot be read: Not a gzipped file" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("step", "shortfall"),
-    [
-        (Step("", "", verdict="miss", contains="Paris"), ""),
-        (Step("", "", verdict="exact"), "cache verdict exact, got miss"),
-        (Step("", "", finish_reasons=("budget",)), "an answer that ends with budget, got stop"),
-        (Step("", "", contains="Rome"), "an answer with 'Rome', got 'It is Paris.'"),
-        (Step("", "", speculates=True), "tokens drafted by the small model, got none"),
-    ],
-)
-def test_the_demo_says_what_it_expected(step: Step, shortfall: str) -> None:
-    assert step.shortfall(an_answer()) == shortfall
 
 
 @pytest.mark.parametrize(

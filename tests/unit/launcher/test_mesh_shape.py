@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from launcher.mesh import DEMO_MODELS, SERVICES, MeshError, default_models_dir, demo_mesh
+from launcher.demo import PULLED, SERVICES, demo_mesh, public_models
+from launcher.mesh import MeshError
+from tests.models import FIXTURES
 
 
-def test_services_take_ports_in_a_row_and_know_each_other(models: Path) -> None:
-    specs = {spec.name: spec for spec in demo_mesh(6000, Path("state"), models)}
+def test_services_take_ports_in_a_row_and_know_each_other() -> None:
+    specs = {spec.name: spec for spec in demo_mesh(6000, Path("state"), FIXTURES)}
     assert {name: spec.address for name, spec in specs.items()} == {
         name: f"127.0.0.1:{6000 + offset}" for offset, name in enumerate(SERVICES)
     }
@@ -27,13 +30,13 @@ def test_services_take_ports_in_a_row_and_know_each_other(models: Path) -> None:
     assert gateway["HEDGEROW_GATEWAY_AUDIO_ADDRESS"] == "127.0.0.1:6006"
 
 
-def test_the_gateway_is_the_front(models: Path) -> None:
-    assert demo_mesh(6000, Path("state"), models)[-1].name == "gateway"
+def test_the_gateway_is_the_front() -> None:
+    assert demo_mesh(6000, Path("state"), FIXTURES)[-1].name == "gateway"
 
 
-def test_every_service_hears_where_it_listens_and_where_traces_go(models: Path) -> None:
+def test_every_service_hears_where_it_listens_and_where_traces_go() -> None:
     for spec in demo_mesh(
-        range(7000, 7000 + len(SERVICES)), Path("state"), models, otlp_endpoint="http://127.0.0.1:4317"
+        range(7000, 7000 + len(SERVICES)), Path("state"), FIXTURES, otlp_endpoint="http://127.0.0.1:4317"
     ):
         prefix = f"HEDGEROW_{spec.module.removeprefix('services.').upper()}_"
         assert spec.environment[f"{prefix}ADDRESS"] == spec.address
@@ -41,33 +44,32 @@ def test_every_service_hears_where_it_listens_and_where_traces_go(models: Path) 
         assert {name.startswith(prefix) for name in spec.environment} == {True}
 
 
-def test_the_larger_model_speculates_with_the_smaller_one(models: Path) -> None:
-    specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), models)}
+def test_the_larger_model_speculates_with_the_smaller_one() -> None:
+    specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), FIXTURES)}
     speculative = json.loads(specs["llm-quality"]["HEDGEROW_LLM_VLLM__SPECULATIVE_CONFIG"])
     assert speculative["model"] == specs["llm-fast"]["HEDGEROW_LLM_VLLM__MODEL"]
     assert "HEDGEROW_LLM_VLLM__SPECULATIVE_CONFIG" not in specs["llm-fast"]
 
 
-def test_calls_are_found_in_what_both_models_write(models: Path) -> None:
-    specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), models)}
+def test_calls_are_found_in_what_both_models_write() -> None:
+    specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), FIXTURES)}
     assert {specs[name]["HEDGEROW_LLM_VLLM__TOOL_PARSER"] for name in ("llm-fast", "llm-quality")} == {"hermes"}
 
 
-def test_a_caller_may_overrule_a_service(models: Path) -> None:
+def test_a_caller_may_overrule_a_service() -> None:
     own = {"cache": {"HEDGEROW_CACHE_DATABASE": ""}}
-    specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), models, overrides=own)}
+    specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), FIXTURES, overrides=own)}
     assert specs["cache"]["HEDGEROW_CACHE_DATABASE"] == ""
 
 
-def test_a_missing_model_is_named_with_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(MeshError, match=f"no model {DEMO_MODELS[0]['name']} in {tmp_path}; set HEDGEROW_MODELS_DIR"):
-        demo_mesh(6000, tmp_path, tmp_path)
+def test_a_missing_model_is_named_with_the_command_that_pulls_it(tmp_path: Path) -> None:
+    gone = replace(FIXTURES, audio=tmp_path / "whisper-base")
+    with pytest.raises(MeshError, match=r"no model whisper-base in .*: run `hedgerow models pull whisper-base`"):
+        gone.check()
+    FIXTURES.check()
 
 
-def test_models_are_found_beside_the_package_or_where_the_environment_says(
-    monkeypatch: pytest.MonkeyPatch, models: Path, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("HEDGEROW_MODELS_DIR", raising=False)
-    assert default_models_dir() == models
-    monkeypatch.setenv("HEDGEROW_MODELS_DIR", str(tmp_path))
-    assert default_models_dir() == tmp_path
+def test_the_demo_runs_on_public_models_of_the_catalogue() -> None:
+    models = public_models()
+    folders = (*(model.folder for model in models.language), models.audio, models.vision)
+    assert [folder.name for folder in folders] == list(PULLED)

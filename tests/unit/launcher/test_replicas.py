@@ -9,16 +9,18 @@ import pytest
 import yaml
 
 from launcher import envoy, replicas
-from launcher.mesh import SERVICES, MeshError
+from launcher.demo import SERVICES
+from launcher.mesh import MeshError
 from launcher.processes import ServiceSpec
 from launcher.replicas import ReplicatedMesh, names_of, ports_from, xds_bootstrap
 from services.control.topology import read
 from services.gateway.upstream.discovery import bootstrap
+from tests.models import FIXTURES
 
 
 @pytest.fixture
-def planned(models: Path, tmp_path: Path) -> ReplicatedMesh:
-    return ReplicatedMesh(ports_from(6000, 2), tmp_path, models, otlp_endpoint="http://127.0.0.1:4317")
+def planned(tmp_path: Path) -> ReplicatedMesh:
+    return ReplicatedMesh(ports_from(6000, 2), tmp_path, FIXTURES, otlp_endpoint="http://127.0.0.1:4317")
 
 
 def by_name(planned: ReplicatedMesh) -> dict[str, ServiceSpec]:
@@ -116,18 +118,16 @@ def test_envoy_asks_the_control_plane_and_its_files_are_where_it_runs(planned: R
     assert str(spec.folder / envoy.BOOTSTRAP) in spec.command
 
 
-def test_what_is_missing_is_named_with_the_way_out(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_missing_is_named_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     with pytest.raises(MeshError, match="no redis-server on PATH or beside this Python; install Redis"):
-        ReplicatedMesh(ports_from(6000, 1), tmp_path, models, replicas=1).specs()
+        ReplicatedMesh(ports_from(6000, 1), tmp_path, FIXTURES, replicas=1).specs()
     redis = tmp_path / "redis-server"
     redis.write_text("")
     redis.chmod(0o755)
     with pytest.raises(MeshError, match="no envoy"):
-        ReplicatedMesh(ports_from(6000, 1), tmp_path, models, replicas=1).specs()
+        ReplicatedMesh(ports_from(6000, 1), tmp_path, FIXTURES, replicas=1).specs()
 
 
 def test_the_bootstrap_is_what_grpc_expects() -> None:
@@ -139,8 +139,8 @@ def test_the_bootstrap_is_what_grpc_expects() -> None:
     }
 
 
-def test_with_tls_everybody_has_a_certificate_of_its_own_and_uses_it_everywhere(models: Path, tmp_path: Path) -> None:
-    planned = ReplicatedMesh(ports_from(6000, 2), tmp_path, models, tls=True)
+def test_with_tls_everybody_has_a_certificate_of_its_own_and_uses_it_everywhere(tmp_path: Path) -> None:
+    planned = ReplicatedMesh(ports_from(6000, 2), tmp_path, FIXTURES, tls=True)
     planned.write_files()
     specs = by_name(planned)
     for spec in specs.values():
@@ -163,8 +163,8 @@ def test_with_tls_everybody_has_a_certificate_of_its_own_and_uses_it_everywhere(
     assert (tmp_path / "envoy" / "sds_edge.yaml").exists()
 
 
-def test_certificates_are_renewed_under_the_authority_that_is_there(models: Path, tmp_path: Path) -> None:
-    planned = ReplicatedMesh(ports_from(6000, 2), tmp_path, models, tls=True)
+def test_certificates_are_renewed_under_the_authority_that_is_there(tmp_path: Path) -> None:
+    planned = ReplicatedMesh(ports_from(6000, 2), tmp_path, FIXTURES, tls=True)
     files = [tmp_path / "certs" / "ca.crt", tmp_path / "certs" / "gateway" / "tls.crt"]
     planned.write_files()
     authority, certificate = (file.read_bytes() for file in files)

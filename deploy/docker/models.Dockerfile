@@ -1,0 +1,30 @@
+# Pulls models of the catalogue into a folder, and converts them: `hedgerow models pull NAME`. Needs torch for that.
+# Build from the repository's root: docker build -f deploy/docker/models.Dockerfile .
+FROM python:3.11-slim-bookworm AS build
+RUN pip install --no-cache-dir uv==0.13.8 && python -m venv /opt/hedgerow
+# Bytecode is made here: the user of the running image may not write it.
+ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
+WORKDIR /src
+# The packages first: they change less often than the code.
+COPY pyproject.toml requirements.lock ./
+# torch's CPU build is not on PyPI. A base image that keeps its own wheels (UV_FIND_LINKS) needs no index for it.
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+RUN if [ -z "$UV_FIND_LINKS" ]; then export UV_EXTRA_INDEX_URL="$TORCH_INDEX"; fi; \
+    uv pip install --no-cache --index-strategy unsafe-best-match --constraints requirements.lock -r pyproject.toml \
+    --extra models --extra cli --extra launcher
+COPY README.md LICENSE ./
+COPY hedgerow hedgerow
+COPY launcher launcher
+COPY services/__init__.py services/
+RUN uv pip install --no-cache --no-deps .
+
+FROM python:3.11-slim-bookworm
+# Empty, and its user's own, for a volume of models.
+RUN useradd --uid 10001 --create-home hedgerow && install -d -o hedgerow /models
+COPY --from=build /opt/hedgerow /opt/hedgerow
+ENV PATH=/opt/hedgerow/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    HEDGEROW_MODELS_CACHE=/models
+USER 10001
+WORKDIR /home/hedgerow
+ENTRYPOINT ["hedgerow"]

@@ -1,0 +1,149 @@
+"""What `hedgerow demo` asks, and what must be true of each answer: its form, its time and its report, never a model's
+exact words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hedgerow import Answer, Options
+
+Check = Callable[[Answer], str]  # what fell short of it; empty where nothing did
+
+CAPITAL = "What is the capital of France?"
+CITY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 24},
+        "country": {"type": "string", "maxLength": 24},
+        "population": {"type": "integer", "minimum": 1000, "maximum": 40_000_000},
+    },
+    "required": ["name", "country", "population"],
+    "additionalProperties": False,
+}
+
+
+def verdict(wanted: str) -> Check:
+    """The cache's verdict is this one."""
+    return lambda answer: "" if answer.cache.verdict == wanted else f"cache {wanted}, got {answer.cache.verdict}"
+
+
+def ends(*reasons: str) -> Check:
+    """The answer ends for one of these reasons."""
+    return lambda answer: "" if answer.finish_reason in reasons else f"end {reasons}, got {answer.finish_reason}"
+
+
+def says_something(answer: Answer) -> str:
+    """It has a text."""
+    return "" if answer.text.strip() else "an answer, got an empty one"
+
+
+def in_time(answer: Answer) -> str:
+    """It ended within its budget."""
+    return "" if answer.total_ms <= answer.budget_ms else f"{answer.budget_ms:.0f} ms, took {answer.total_ms:.0f} ms"
+
+
+def a_city(answer: Answer) -> str:
+    """It is JSON with the fields of `CITY`."""
+    try:
+        found = json.loads(answer.text)
+    except ValueError as error:
+        return f"JSON, got {answer.text!r}: {error}"
+    return "" if found.keys() == CITY["properties"].keys() else f"the schema's fields, got {answer.text!r}"
+
+
+def seen(*names: str) -> Check:
+    """The first picture was labelled with one of these words."""
+
+    def check(answer: Answer) -> str:
+        labels = [label.name for labels in answer.sights for label in labels]
+        found = any(name in label.lower() for name in names for label in labels)
+        return "" if found else f"a label with one of {names}, got {labels}"
+
+    return check
+
+
+def heard(words: str) -> Check:
+    """The transcript has these words; punctuation and case are the model's own."""
+
+    def check(answer: Answer) -> str:
+        said = " ".join(re.findall(r"[a-z']+", answer.transcript.lower()))
+        return "" if said == words else f"to hear {words!r}, got {answer.transcript!r}"
+
+    return check
+
+
+def decided(policy: str, action: str) -> Check:
+    """A policy's decision is in the report."""
+
+    def check(answer: Answer) -> str:
+        made = [(each.policy, each.action) for each in answer.decisions]
+        return "" if (policy, action) in made else f"the decision {policy} {action}, got {made}"
+
+    return check
+
+
+@dataclass(frozen=True)
+class Step:
+    """One question. `images` and `audio` are files of the samples' folder."""
+
+    title: str
+    question: str = ""
+    options: Options = field(default_factory=Options)
+    images: tuple[str, ...] = ()
+    audio: str = ""
+    checks: tuple[Check, ...] = ()
+    after_stored: str = ""  # a question whose answer the cache must hold before
+    frozen: str = ""  # a service that is stopped (SIGSTOP) while this is asked
+
+    def shortfall(self, answer: Answer) -> str:
+        """The first check that failed; empty where all passed."""
+        fell_short = next(filter(None, (check(answer) for check in self.checks)), "")
+        return f"{self.title}: expected {fell_short}" if fell_short else ""
+
+
+STEPS = (
+    Step("A question, streamed", CAPITAL, checks=(verdict("miss"), ends("stop"), says_something)),
+    Step("The same again: an exact hit, no model is asked", CAPITAL, checks=(verdict("exact"),), after_stored=CAPITAL),
+    Step(
+        "In other words: a semantic hit",
+        "Tell me the capital of France.",
+        {"min_similarity": 0.8},
+        checks=(verdict("semantic"),),
+        after_stored=CAPITAL,
+    ),
+    Step(
+        "JSON by a schema",
+        "Describe a large city of your choice.",
+        {"json_schema": CITY, "tier": "quality"},
+        checks=(a_city,),
+    ),
+    Step(
+        "A photograph: its labels go to the language model with the question",
+        "What animal is in this photograph?",
+        images=("photographs/cat.jpg",),
+        checks=(seen("cat", "tabby"), says_something),
+    ),
+    Step(
+        "A spoken question",
+        audio="voices/why-is-the-sky-blue.flac",
+        options={"max_tokens": 60},
+        checks=(heard("why is the sky blue"), says_something),
+    ),
+    Step(
+        "A long answer with a budget of 300 ms: the text so far, in time, and no error",
+        "Write a long story about a fox that learns to read.",
+        {"budget_ms": 300, "tier": "quality"},
+        checks=(ends("budget"), in_time),
+    ),
+    Step(
+        "A hedge: the fast model's process stands still (SIGSTOP), the other model answers",
+        "What is the largest ocean?",
+        {"cache": "bypass", "max_tokens": 40},
+        checks=(decided("hedge", "won"), says_something),
+        frozen="llm-fast",
+    ),
+)

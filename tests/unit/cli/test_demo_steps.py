@@ -1,0 +1,66 @@
+"""What the demo expects of each answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hedgerow import Decision, Label
+from hedgerow.cli.demo_steps import (
+    STEPS,
+    Check,
+    Step,
+    a_city,
+    decided,
+    ends,
+    heard,
+    in_time,
+    says_something,
+    seen,
+    verdict,
+)
+from tests.unit.cli.answers import an_answer
+
+CITY = '{"name": "Lyon", "country": "France", "population": 522000}'
+CAT = ((Label("Egyptian cat", 0.4, 285),),)
+WON = (Decision("hedge", "won", "b:1", "", 0.0),)
+
+
+@pytest.mark.parametrize(
+    ("check", "answer", "shortfall"),
+    [
+        (verdict("miss"), {}, ""),
+        (verdict("exact"), {}, "cache exact, got miss"),
+        (ends("stop", "length"), {}, ""),
+        (ends("budget"), {}, "end ('budget',), got stop"),
+        (says_something, {}, ""),
+        (says_something, {"text": " "}, "an answer, got an empty one"),
+        (in_time, {}, ""),
+        (in_time, {"total_ms": 301.0}, "300 ms, took 301 ms"),
+        (a_city, {"text": CITY}, ""),
+        (a_city, {"text": '{"name": "Lyon"}'}, 'the schema\'s fields, got \'{"name": "Lyon"}\''),
+        (seen("cat"), {"sights": CAT}, ""),
+        (seen("dog"), {"sights": CAT}, "a label with one of ('dog',), got ['Egyptian cat']"),
+        (heard("why is the sky blue"), {"transcript": "Why is the sky blue?"}, ""),
+        (heard("why is it blue"), {"transcript": "Why?"}, "to hear 'why is it blue', got 'Why?'"),
+        (decided("hedge", "won"), {"decisions": WON}, ""),
+        (decided("hedge", "won"), {}, "the decision hedge won, got []"),
+    ],
+)
+def test_a_check_says_what_it_expected_and_what_it_got(check: Check, answer: dict[str, Any], shortfall: str) -> None:
+    assert check(an_answer(**answer)) == shortfall
+
+
+def test_an_answer_that_is_no_json_is_no_city() -> None:
+    assert a_city(an_answer(text="Lyon")).startswith("JSON, got 'Lyon'")
+
+
+def test_a_step_names_itself_and_its_first_check_that_failed() -> None:
+    step = Step("A question", checks=(says_something, verdict("exact"), ends("budget")))
+    assert step.shortfall(an_answer()) == "A question: expected cache exact, got miss"
+    assert Step("A question", checks=(says_something,)).shortfall(an_answer()) == ""
+
+
+def test_every_step_of_the_demo_checks_something() -> None:
+    assert all(step.checks for step in STEPS)
