@@ -92,6 +92,7 @@ class IncomingRecording:
             busy_s=summary.busy_s,
             model=summary.model,
             recording=self._recording,
+            language=summary.language,
         )
 
     def failed(self, error: grpc.RpcError) -> None:
@@ -144,7 +145,7 @@ class IncomingSpeech:
             case "summary":
                 self._over = True
                 end = message.summary
-                return [SpeechSummary(end.text, end.audio_s, end.speech_s, end.busy_s, end.model)]
+                return [SpeechSummary(end.text, end.audio_s, end.speech_s, end.busy_s, end.model, end.language)]
         return []
 
     def failed(self, error: grpc.RpcError) -> None:
@@ -167,7 +168,8 @@ def model(message: pb.GetModelResponse) -> SpeechModel:
 
 
 def _segment(message: pb.Segment) -> Segment:
-    return Segment(message.index, message.start_s, message.end_s, message.text, _words(message.words))
+    words = _words(message.words)
+    return Segment(message.index, message.start_s, message.end_s, message.text, words, message.language)
 
 
 def _words(messages: Iterable[pb.Word]) -> tuple[Word, ...]:

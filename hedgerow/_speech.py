@@ -49,13 +49,14 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Something said between two pauses."""
+    """A sentence of a recording, or the part of one that a pause ends; of live audio, what was said between pauses."""
 
     index: int  # from 0
     start_s: float
     end_s: float
     text: str
     words: tuple[Word, ...]  # empty for a recording, unless asked for
+    language: str = ""  # ISO 639-1; detected where none was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class SpeechSummary:
     speech_s: float  # how much of it was speech
     busy_s: float  # how long the model worked on it
     model: str
+    language: str = ""  # ISO 639-1; detected where none was asked for. Empty when nobody spoke
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Transcription:
     busy_s: float  # how long the model worked on it
     model: str
     recording: Recording | None  # None where the service did not say
+    language: str = ""  # ISO 639-1; detected where none was asked for. Empty when nobody spoke
 
 
 @dataclass(frozen=True, slots=True)

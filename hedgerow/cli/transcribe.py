@@ -19,7 +19,7 @@ def transcribe(
         bool, typer.Option("--stream", help="Play it as it was spoken, and show words while they are said.")
     ] = False,
     language: Annotated[
-        str | None, typer.Option(metavar="CODE", help="ISO 639-1, for example en. Without it, the service's own.")
+        str | None, typer.Option(metavar="CODE", help="ISO 639-1, for example en. Without it, the one detected.")
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Show when each word was said.")] = False,
     policy: Annotated[

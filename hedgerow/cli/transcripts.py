@@ -28,7 +28,8 @@ def summary_line(done: Transcription | SpeechSummary) -> str:
     """How long it all took. The real-time factor is the model's work for a second of audio."""
     factor = f" · real-time factor {done.busy_s / done.audio_s:.2f}" if done.audio_s else ""
     spoken = f"{done.audio_s:.1f} s of audio · {done.speech_s:.1f} s of speech"
-    return f"{spoken} · {done.busy_s:.1f} s of work{factor} · {done.model}"
+    language = f" · {done.language}" if done.language else ""
+    return f"{spoken} · {done.busy_s:.1f} s of work{factor} · {done.model}{language}"
 
 
 class Progressing:

@@ -554,6 +554,13 @@ class GatewaySettings(ServiceSettings):
     )
     default_budget_ms: int = Field(30_000, ge=1, description="Budget of a request that names none.")
     max_budget_ms: int = Field(120_000, ge=1, description="The most any request gets; a larger budget is cut to it.")
+    transcription_budget_ms: int = Field(
+        3_600_000,
+        ge=1,
+        description="Budget of a transcription over HTTP that names none, and the most that one can name. The audio "
+        "service's own limit follows the recording's length (`recording_base_ms`, `recording_time_factor`) and usually "
+        "ends a slow one earlier.",
+    )
     finish_reserve_ms: float = Field(
         10, ge=0, le=1_000, description="Kept back of each budget to send the last event; at most a tenth of it."
     )

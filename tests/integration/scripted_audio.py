@@ -36,7 +36,12 @@ def recording(*segments: pb.Segment) -> list[object]:
     """What is said of a whole recording, once it has come."""
     found = pb.Recording(format="WAV", sample_rate_hz=16_000, channels=1, duration_s=4)
     summary = pb.TranscribeSummary(
-        text=" ".join(each.text for each in segments), audio_s=4, speech_s=3, busy_s=0.5, model="demo-whisper"
+        text=" ".join(each.text for each in segments),
+        audio_s=4,
+        speech_s=3,
+        busy_s=0.5,
+        model="demo-whisper",
+        language="en",
     )
     return [
         Heard(),

@@ -180,7 +180,7 @@ async def test_a_recording_is_written_down_with_times(audio: ScriptedAudio, ques
         "   0.00    1.50  Which city?",
         "   0.25    0.50    Which  0.75",
         "   2.00    3.50  And why?",
-        "4.0 s of audio · 3.0 s of speech · 0.5 s of work · real-time factor 0.12 · demo-whisper",
+        "4.0 s of audio · 3.0 s of speech · 0.5 s of work · real-time factor 0.12 · demo-whisper · en",
     ]
     assert audio.requests[0].options.language == "en"
     assert audio.requests[0].options.words
@@ -191,7 +191,9 @@ async def test_a_transcript_as_json_is_one_object(audio: ScriptedAudio, question
     code, out, err = await run("transcribe", question, "--json", HEDGEROW_TARGET_AUDIO=audio.target)
     said = json.loads(out)
     assert (code, err, said["text"], said["audio_s"]) == (0, "", "Which city?", 4)
-    assert said["segments"] == [{"index": 0, "start_s": 0, "end_s": 1.5, "text": "Which city?", "words": []}]
+    (spoken,) = said["segments"]
+    assert spoken == {"index": 0, "start_s": 0, "end_s": 1.5, "text": "Which city?", "words": [], "language": ""}
+    assert said["language"] == "en"
     assert said["recording"]["format"] == "WAV"
 
 

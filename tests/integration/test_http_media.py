@@ -55,7 +55,7 @@ async def test_segments_and_words_are_told_in_full(openai_: AsyncOpenAI) -> None
     )
     assert [each.text for each in heard.segments or []] == ["Hello there.", "Goodbye."]
     assert [each.word for each in heard.words or []] == ["Hello", "there."]
-    assert heard.duration == 4
+    assert (heard.duration, heard.language) == (4, "en")
 
 
 async def test_a_transcript_streams(openai_: AsyncOpenAI) -> None:
@@ -70,6 +70,15 @@ async def test_a_client_that_leaves_stops_the_transcription(http: httpx.AsyncCli
     with pytest.raises(httpx.ReadTimeout):
         await http.post(PATH, files={"file": SPOKEN}, timeout=httpx.Timeout(5, read=0.5))
     await audio.cancelled.wait()
+
+
+@pytest.mark.parametrize(("asked_ms", "budget_s"), [(None, 3_600), (600_000, 600), (5_000, 5)])
+async def test_a_long_transcription_has_its_own_budget_unless_the_client_names_one(
+    http: httpx.AsyncClient, audio: ScriptedAudio, asked_ms: int | None, budget_s: float
+) -> None:
+    headers = {"x-hedgerow-budget-ms": str(asked_ms)} if asked_ms else {}
+    assert (await http.post(PATH, files={"file": SPOKEN}, headers=headers)).status_code == 200
+    assert audio.time_remaining_s == pytest.approx(budget_s, rel=0.5)  # gRPC rounds timeouts
 
 
 async def test_a_form_is_refused_by_field(http: httpx.AsyncClient) -> None:

@@ -42,9 +42,12 @@ class Aside:
     admission: AdmissionControl
 
     @asynccontextmanager
-    async def admitted(self, exchange: Exchange, beat: Beat | None = None) -> AsyncIterator[Admitted]:
-        """Inside, the tenant has a place. `beat` keeps a stream alive. Raises `QuotaExceeded`, and `Left`."""
-        tenant, timeout_s = exchange.credential.tenant, self._budget_s(exchange)
+    async def admitted(
+        self, exchange: Exchange, beat: Beat | None = None, longest_ms: int | None = None
+    ) -> AsyncIterator[Admitted]:
+        """Inside, the tenant has a place. `beat` keeps a stream alive. `longest_ms`: the budget of what names none, and
+        the most that can be named; None: as for any request. Raises `QuotaExceeded`, and `Left`."""
+        tenant, timeout_s = exchange.credential.tenant, self._budget_s(exchange, longest_ms)
         place = await self.admission.hold(tenant, exchange.trace_id, timeout_s, REQUEST)
         admitted = Admitted(tenant.name, timeout_s, (*telemetry.propagate(exchange.span), whose(tenant.name)))
         try:
@@ -53,10 +56,11 @@ class Aside:
         finally:
             place.settle(admitted.tokens)
 
-    def _budget_s(self, exchange: Exchange) -> float:
+    def _budget_s(self, exchange: Exchange, longest_ms: int | None) -> float:
         order, settings = Order(pb.GenerateRequest()), self.settings
         take_options(order, exchange.headers, Fields({}))
-        asked = order.request.budget_ms if order.request.HasField("budget_ms") else settings.default_budget_ms
+        usual, most = longest_ms or settings.default_budget_ms, longest_ms or settings.max_budget_ms
+        asked = order.request.budget_ms if order.request.HasField("budget_ms") else usual
         if asked < 1:
             raise InvalidInput("x-hedgerow-budget-ms", "at least 1", asked)
-        return min(asked, settings.max_budget_ms, exchange.credential.tenant.max_budget_ms or asked) / 1000
+        return min(asked, most, exchange.credential.tenant.max_budget_ms or asked) / 1000

@@ -41,7 +41,9 @@ class Transcriptions:
         if streamed:
             exchange.broken = lambda told: sse.event(told.openai())
         async with (
-            self._aside.admitted(exchange, beat if streamed else None) as admitted,
+            self._aside.admitted(
+                exchange, beat if streamed else None, self._aside.settings.transcription_budget_ms
+            ) as admitted,
             aclosing(_heard(self._hearing, form, options, admitted)) as heard,
         ):
             await (_stream(exchange, heard) if streamed else _whole(exchange, heard, how, options))
@@ -104,7 +106,7 @@ async def _whole(exchange: Exchange, heard: Heard, how: str, options: audio_pb2.
         return
     told: dict[str, Any] = {"text": summary.text, "usage": {"type": "duration", "seconds": summary.audio_s}}
     if how == "verbose_json":
-        told |= {"task": "transcribe", "language": options.language, "duration": summary.audio_s}
+        told |= {"task": "transcribe", "language": summary.language or options.language, "duration": summary.audio_s}
         told["segments"] = [_segment(segment) for segment in segments]
         if options.words:
             told["words"] = [
