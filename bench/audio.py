@@ -75,7 +75,7 @@ async def run(progress: Progress, seconds: float = SECONDS, streams: Sequence[in
     progress("audio: eSpeak reads the sentences")
     spoken = [recording(_sentences(seconds), seed) for seed in range(1, max(streams) + 1)]
     with tempfile.TemporaryDirectory() as folder:
-        async with _service(Path(folder)) as (stub, process):
+        async with service(Path(folder)) as (stub, process):
             offline = await _offline(stub, progress)
             policies: dict[str, dict[str, object]] = {name: {} for name in POLICIES}
             for name, policy in POLICIES.items():
@@ -111,7 +111,7 @@ async def _live(
 ) -> dict[str, float]:
     """All recordings at once, in real time."""
     before, began = process.cpu_times(), time.monotonic()
-    heard = await asyncio.gather(*(_play(stub, policy, each) for each in spoken))
+    heard = await asyncio.gather(*(play(stub, policy, each) for each in spoken))
     after, took_s = process.cpu_times(), time.monotonic() - began
     cpu_s = after.user + after.system - before.user - before.system
     compared = [
@@ -144,7 +144,7 @@ def _drift_s(delays: Sequence[tuple[float, float]], seconds: float) -> float:
     return round(last - first, 3)
 
 
-async def _play(stub: Any, policy: audio_pb2.Policy, spoken: Recording) -> Heard:
+async def play(stub: Any, policy: audio_pb2.Policy, spoken: Recording) -> Heard:
     """Send each packet when its last sample would have been spoken."""
     pcm = (np.clip(spoken.samples, -1, 1) * 32_767).astype("<i2")
     size = round(PACKET_S * RATE)
@@ -165,10 +165,10 @@ async def _play(stub: Any, policy: audio_pb2.Policy, spoken: Recording) -> Heard
 
 
 @asynccontextmanager
-async def _service(folder: Path) -> AsyncIterator[tuple[Any, psutil.Process]]:
-    """The audio service with the demo model, serving."""
+async def service(folder: Path, model: Path = MODEL, **more: str) -> AsyncIterator[tuple[Any, psutil.Process]]:
+    """The audio service with a model and more settings, serving."""
     address = f"127.0.0.1:{free_port()}"
-    settings = {"ADDRESS": address, "MODEL": str(MODEL)}
+    settings = {"ADDRESS": address, "MODEL": str(model), **more}
     environment = {f"HEDGEROW_AUDIO_{key}": value for key, value in settings.items()}
     process = ServiceProcess(ServiceSpec("audio", "services.audio", address, environment), folder)
     try:
