@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 
+REPOSITORY, REVISION = "owner/halves", "a" * 40
 CONTENT = {"one": b"first half, " * 1000, "two": b"second half" * 1000}
 # The command line with another catalogue, whose path is the first argument.
 _COMMAND = """
@@ -113,6 +114,55 @@ class SlowIndex:
             thread.join()
 
 
+class FakeHub:
+    """A model hub over HTTP, with the one repository `owner/halves`; `content` by the file's name."""
+
+    def __init__(self) -> None:
+        self.content = {f"model.bin.part{number}": content for number, content in enumerate(CONTENT.values(), 1)}
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_HEAD(self) -> None:
+                self._answer()
+
+            def do_GET(self) -> None:
+                self.wfile.write(self._answer())
+
+            def _answer(self) -> bytes:
+                name = Path(self.path).name
+                known = self.path == f"/{REPOSITORY}/resolve/{REVISION}/{name}" and name in hub.content
+                content = hub.content[name] if known else b"[]"
+                self.send_response(200 if known or self.path.startswith("/api/models") else 404)
+                self.send_header("Content-Length", str(len(content)))
+                self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+                self.send_header("X-Repo-Commit", REVISION)
+                self.end_headers()
+                return content
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes the hub's client ask here."""
+        url = f"http://127.0.0.1:{self._server.server_port}"
+        return {"HF_ENDPOINT": url, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
+
+    @contextmanager
+    def serving(self) -> Iterator[FakeHub]:
+        """While inside."""
+        thread = Thread(target=self._server.serve_forever)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+            thread.join()
+
+
 def wheel_name(name: str) -> str:
     """Of one of the two packages."""
     return f"fake_{name}-1.0-py3-none-any.whl"
@@ -160,6 +210,25 @@ packages = ["fake-one", "fake-two"]
 recipe = "whisper"
 [models.tiny.sources.made]
 "model.bin" = "{hashlib.sha256(CONTENT["one"] + CONTENT["two"]).hexdigest()}"
+
+[models.twofold]
+kind = "llm"
+about = "The hub's, else the index's."
+licence = "MIT"
+origin = "https://model.example"
+version = 1
+bytes = 23000
+[[models.twofold.sources]]
+hub = "{REPOSITORY}"
+revision = "{REVISION}"
+recipe = "whisper"
+bytes = 23000
+[models.twofold.sources.files]
+"model.bin.part1" = "{hashlib.sha256(CONTENT["one"]).hexdigest()}"
+"model.bin.part2" = "{hashlib.sha256(CONTENT["two"]).hexdigest()}"
+[[models.twofold.sources]]
+packages = ["fake-one", "fake-two"]
+recipe = "whisper"
 
 [models.half]
 kind = "audio"

