@@ -1,18 +1,23 @@
 """W8A8: 8-bit weights by rounding, 8-bit activations that the engine rounds as they come.
 
 The format is compressed-tensors' `int-quantized` (https://github.com/vllm-project/compressed-tensors): one scale for
-each output channel, symmetric; activations get a scale for each token at run time. The embeddings, which are also
-the output layer, stay in bfloat16.
+each output channel, symmetric; activations get a scale for each token at run time. In bfloat16 stay the embeddings,
+which are also the output layer, and the layers whose inputs have outliers, which leave one scale for a token no room for
+the rest: the queries, keys and values (fused in vLLM, so all three), and the down projections whose largest input is more
+than 200 times the mean. That is 23% of the linear layers' weights. Over four short answers the mean divergence (KL) from
+the model in float32 is 0.018; with all layers in 8 bits it is 0.085.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
 _LARGEST = 127
+_EXACT = r"model\.layers\.(\d+\.self_attn\.[qkv]_proj|(0|1|2|8|9|10|11|27|28)\.mlp\.down_proj)"
 
 
 def _scheme(strategy: str, dynamic: bool) -> dict[str, Any]:
@@ -23,7 +28,7 @@ QUANTIZATION: dict[str, Any] = {
     "quant_method": "compressed-tensors",
     "format": "int-quantized",
     "quantization_status": "compressed",
-    "ignore": ["lm_head"],
+    "ignore": ["lm_head", f"re:{_EXACT}"],
     "config_groups": {
         "group_0": {
             "targets": ["Linear"],
@@ -37,7 +42,7 @@ QUANTIZATION: dict[str, Any] = {
 def quantized(weights: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
     """The weights, where each linear layer's are int8 with a scale beside them."""
     for name, values in weights:
-        if not name.endswith("_proj.weight"):
+        if not name.endswith("_proj.weight") or re.match(_EXACT, name):
             yield name, values
             continue
         exact = values.float()
