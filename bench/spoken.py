@@ -103,6 +103,13 @@ def _utterances(seed: int) -> Iterator[Any]:
     return (speaker.say(text, rng) for text in corpus.utterances(HELD_OUT + seed))
 
 
+def read_aloud(text: str, voice: str, seed: int = 0) -> Samples:
+    """A text in a voice of eSpeak's, for example `de`."""
+    _, speaker = _training()
+    samples: Samples = speaker.say(text, random.Random(seed), voice).audio.astype(np.float32) / 32_768
+    return samples + np.random.default_rng(seed).normal(0, NOISE, len(samples)).astype(np.float32)
+
+
 @cache
 def _training() -> tuple[Any, Any]:
     """The corpus, and the one speaker that a process can have."""

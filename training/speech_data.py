@@ -84,10 +84,11 @@ class Speaker:
             i += 1
         return 0
 
-    def say(self, text: str, rng: random.Random) -> Utterance:
-        """Synthesize `text` in a random voice, speed and pitch."""
+    def say(self, text: str, rng: random.Random, voice: str = "") -> Utterance:
+        """Synthesize `text` in an English voice drawn at random, or in `voice`, at a random speed and pitch."""
         self._chunks, self._marks = [], []
-        self._lib.espeak_SetVoiceByName((rng.choice(VOICES) + rng.choice(VARIANTS)).encode())
+        drawn = rng.choice(VOICES) + rng.choice(VARIANTS)
+        self._lib.espeak_SetVoiceByName((voice or drawn).encode())
         self._lib.espeak_SetParameter(_PARAM_RATE, rng.randint(120, 210), 0)
         self._lib.espeak_SetParameter(_PARAM_PITCH, rng.randint(25, 75), 0)
         self._lib.espeak_SetParameter(_PARAM_RANGE, rng.randint(30, 70), 0)

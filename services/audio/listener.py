@@ -21,7 +21,7 @@ from services.audio.speech import RATE, Audio, Behind, Heard, Partial, Segment, 
 from services.audio.windows import Windows
 
 TranscribeUtterance = Callable[[Audio], Awaitable[Sequence[Word]]]  # audio of at most 30 s → its words
-_MOST_BUSY = 0.7  # the share of the time in which a stream may want the model
+_MOST_BUSY = 0.45  # the share of the time in which a stream may want the model: two fit, and are on time
 _BEHIND_EVERY_S = 1.0
 
 

@@ -51,8 +51,7 @@ def open_whisper(
     """
     threadpool_limits(1, "blas")
     folder = Path(model if Path(model).is_dir() else download_model(model))
-    if not (folder / "tokenizer.json").is_file():  # faster-whisper would ask the hub for another model's
-        raise ValueError(f"tokenizer.json: required beside model.bin, not found in {folder}")
+    _check_files(folder)
     loaded = WhisperModel(str(folder), device=device, compute_type=compute_type, cpu_threads=threads)
     if loaded.feature_extractor.mel_filters.shape[0] != loaded.model.n_mels:  # large-v3 without its preprocessor_config
         loaded.feature_extractor = FeatureExtractor(feature_size=loaded.model.n_mels)
@@ -60,6 +59,15 @@ def open_whisper(
     if shortest_window_s:
         lengths = WindowLengths(shortest_window_s, max(shortest_window_s, lengths.longest_s))
     return Whisper(loaded, Path(model).name, lengths)
+
+
+def _check_files(folder: Path) -> None:
+    """Raises ValueError for a model whose words could not be read, or have no times."""
+    if not (folder / "tokenizer.json").is_file():  # faster-whisper would ask the hub for another model's
+        raise ValueError(f"tokenizer.json: required beside model.bin, not found in {folder}")
+    config = folder / "config.json"
+    if not (config.is_file() and json.loads(config.read_text()).get("alignment_heads")):
+        raise ValueError(f"alignment_heads: required in {config}; convert the model with ctranslate2 4 or later")
 
 
 def window_lengths(folder: Path) -> WindowLengths:
