@@ -46,8 +46,8 @@ class AsyncAudioClient(AsyncServiceClient):
     ) -> Transcription:
         """What a recording says: the bytes of a WAV, FLAC, MP3 or Ogg Opus file, or its path. It is sent in pieces.
 
-        `language` is ISO 639-1; None: detected. With `words`, segments carry the time of each. `on_recording` is called
-        once the file is decoded, `on_segment` with each segment as it is done. Callbacks are functions or coroutine functions.
+        `language` is ISO 639-1; None: detected. `words`: with times of words. `on_recording` is called once the file
+        is decoded, `on_segment` with each segment as it is done. Callbacks are functions or coroutine functions.
         """
         notices, result = messages.Notices(on_recording, on_segment), None
         requests, timeout_s = messages.recording(audio, language, words), budget_ms / 1000

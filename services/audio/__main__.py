@@ -25,7 +25,7 @@ _SERVICE = audio_pb2.DESCRIPTOR.services_by_name["AudioService"]
 _COMPUTE_TYPES = {"cpu": "int8", "cuda": "float16"}
 _MOST_THREADS = 8  # more do not make the decoder's small products faster
 _HELD_S = 4.0  # what a stream holds of an utterance at the mean
-_SLOWER = 2.0  # times its step is what a stream bears between two runs, when others are there
+_EVERY_S = 1.0  # between two runs, at least a step: what a stream bears when others are there, and is still on time
 _log = logging.getLogger("services.audio")
 
 
@@ -85,7 +85,7 @@ def _warm_up(recognizer: Whisper, settings: AudioSettings) -> dict[str, Need]:
     _log.info("%s on %s transcribes %g s in %.0f ms", recognizer.name, recognizer.device, _HELD_S, step_cost_s * 1000)
     return {
         "windows": Need(window_cost_s, max(settings.window_s - settings.overlap_s, 0.5)),
-        "local_agreement": Need(step_cost_s, settings.step_ms / 1000 * _SLOWER),
+        "local_agreement": Need(step_cost_s, max(_EVERY_S, settings.step_ms / 1000)),
     }
 
 
