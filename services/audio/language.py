@@ -5,14 +5,16 @@ from __future__ import annotations
 from services.audio.speech import Transcript
 
 _SURE, _SURE_AFTER_S = 0.5, 3.0  # probability, and speech in seconds: less of it is often mistaken
+_LIKELY, _LIKELY_AFTER_S = 0.8, 2.0  # either is enough for words to be shown
 
 
 class StreamLanguage:
-    """`code` is the language so far, empty before anything was heard."""
+    """`code` is the language so far, empty before anything was heard. `settled`: words may be shown. Until then they
+    would often be another language's, and confirmed words stay."""
 
     def __init__(self, asked: str):
         self.code = asked
-        self._sure = bool(asked)
+        self.settled = self._sure = bool(asked)
 
     @property
     def wanted(self) -> str:
@@ -24,4 +26,5 @@ class StreamLanguage:
         if self._sure or not found.language:
             return
         self.code = found.language
+        self.settled |= found.certainty >= _LIKELY or audio_s >= _LIKELY_AFTER_S
         self._sure = found.certainty >= _SURE and audio_s >= _SURE_AFTER_S

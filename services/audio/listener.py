@@ -20,7 +20,8 @@ from services.audio.endpointer import Endpointer, Utterance
 from services.audio.speech import RATE, Audio, Behind, Heard, Partial, Segment, Word
 from services.audio.windows import Windows
 
-TranscribeUtterance = Callable[[Audio], Awaitable[Sequence[Word]]]  # audio of at most 30 s → its words
+# Audio of at most 30 s, and whether the speaker has paused → its words.
+TranscribeUtterance = Callable[[Audio, bool], Awaitable[Sequence[Word]]]
 _MOST_BUSY = 0.45  # the share of the time in which a stream may want the model: two fit, and are on time
 _BEHIND_EVERY_S = 1.0
 
@@ -111,7 +112,7 @@ class Listener:
         step_s = max(self._settings.step_ms / 1000, self._took_s / _MOST_BUSY)
         if span := words.next(utterance.upto / RATE, utterance.quiet, step_s):
             self._span = span
-            self._run = asyncio.create_task(self._timed(span))
+            self._run = asyncio.create_task(self._timed(span, utterance.quiet))
             self._run.add_done_callback(lambda _: self._changed.set())
             return False
         if utterance.closed:
@@ -121,9 +122,10 @@ class Listener:
             self._endpointer.utterances.popleft()
         return utterance.closed
 
-    async def _timed(self, span: Span) -> list[Word]:
+    async def _timed(self, span: Span, paused: bool) -> list[Word]:
         began = self._clock()
-        words = await self._transcribe(self._endpointer.audio(round(span.start_s * RATE), round(span.stop_s * RATE)))
+        audio = self._endpointer.audio(round(span.start_s * RATE), round(span.stop_s * RATE))
+        words = await self._transcribe(audio, paused)
         self._took_s = self._clock() - began
         self.busy_s += self._took_s
         return [shifted(word, span.start_s) for word in words]

@@ -219,7 +219,7 @@ class AudioServicer:
     def _transcribe(self, stream: Stream, language: StreamLanguage) -> TranscribeUtterance:
         """The model, for one stream, in its turn."""
 
-        async def transcribe(audio: Audio) -> tuple[Word, ...]:
+        async def transcribe(audio: Audio, paused: bool) -> tuple[Word, ...]:
             def work() -> tuple[Transcript, float]:
                 began = time.monotonic()
                 return self._recognizer.transcribe_utterance(audio, language.wanted), time.monotonic() - began
@@ -227,7 +227,7 @@ class AudioServicer:
             found, took_s = await self._scheduler.run(stream.member, work, len(audio) / RATE)
             self._admission.worked(stream, took_s)
             language.heard(found, len(audio) / RATE)
-            return found.words
+            return found.words if paused or language.settled else ()
 
         return transcribe
 

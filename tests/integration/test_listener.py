@@ -27,7 +27,7 @@ class Model:
         self.going = asyncio.Event()
         self.going.set()
 
-    async def transcribe_utterance(self, audio: Audio) -> list[Word]:
+    async def transcribe_utterance(self, audio: Audio, paused: bool) -> list[Word]:
         self.lengths.append(len(audio) / RATE)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -192,7 +192,7 @@ async def test_what_the_audio_raises_comes_out_and_nothing_is_left_running() -> 
 
 
 async def test_what_the_model_raises_comes_out() -> None:
-    async def transcribe(audio: Audio) -> list[Word]:
+    async def transcribe(audio: Audio, paused: bool) -> list[Word]:
         raise RuntimeError("no memory")
 
     with pytest.raises(RuntimeError, match="no memory"):

@@ -45,7 +45,7 @@ def rate(spoken: Recording, words: list[Word]) -> float:
 async def live(whisper: Whisper, spoken: Recording, policy: Literal["local_agreement", "windows"]) -> list[Word]:
     """What a listener writes down. Its runs go by the time of the audio, so that it may come as fast as it is heard."""
 
-    async def transcribe(audio: Audio) -> Sequence[Word]:
+    async def transcribe(audio: Audio, paused: bool) -> Sequence[Word]:
         return whisper.transcribe_utterance(audio, "en").words
 
     async def packets() -> AsyncIterator[Audio]:

@@ -59,7 +59,7 @@ def test_a_recording_has_few_wrong_words_and_a_segment_for_each_sentence(whisper
 
 
 async def test_live_speech_has_few_wrong_words(whisper: Whisper, spoken: Spoken) -> None:
-    async def transcribe(audio: Audio) -> Sequence[Word]:
+    async def transcribe(audio: Audio, paused: bool) -> Sequence[Word]:
         return whisper.transcribe_utterance(audio, "").words
 
     async def packets() -> AsyncIterator[Audio]:

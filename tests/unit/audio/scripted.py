@@ -67,7 +67,7 @@ class ScriptedListener:
             self._kept += len(piece)
             while self._kept >= RATE:
                 self._kept -= RATE
-                words = tuple(await self._transcribe(piece[:RATE]))
+                words = tuple(await self._transcribe(piece[:RATE], True))
                 yield Partial(self._index, words, 0, self.audio_s)
                 yield Segment(self._index, words, float(self._index), self._index + 0.5)
                 self._index += 1

@@ -25,6 +25,13 @@ def test_a_language_is_detected_until_it_is_sure_in_enough_speech(
     assert (language.wanted, language.code) == (wanted, "de")
 
 
+@pytest.mark.parametrize(("certainty", "audio_s", "settled"), [(0.9, 1, True), (0.3, 2.5, True), (0.6, 1, False)])
+def test_words_are_shown_once_the_language_is_likely(certainty: float, audio_s: float, settled: bool) -> None:
+    language = StreamLanguage("")
+    language.heard(Transcript(SAID, "de", certainty), audio_s)
+    assert language.settled is settled
+
+
 def test_silence_has_no_language() -> None:
     language = StreamLanguage("")
     language.heard(Transcript((), "", 0.9), 10)
