@@ -197,9 +197,10 @@ def _describe(engine: Any, settings: LlmSettings, defaults: Mapping[str, Any]) -
 
 
 def _features(engine: Any) -> frozenset[Feature]:
-    features = {Feature.TOOLS, Feature.LOGPROBS, Feature.CHOICE, Feature.GRAMMAR, Feature.TOP_K}
+    features = {Feature.TOOLS, Feature.LOGPROBS, Feature.CHOICE, Feature.GRAMMAR}
+    features |= {Feature.TOP_K, Feature.VLLM_SAMPLING}
     if engine.vllm_config.speculative_config is None:  # with which vLLM has no logits processors
-        features |= {Feature.LOGIT_BIAS}
+        features.add(Feature.LOGIT_BIAS)
     processor = engine.renderer.mm_processor
     limits = processor.info.allowed_mm_limits if processor else {}
     media = {"image": Feature.IMAGES, "audio": Feature.AUDIO}

@@ -39,6 +39,7 @@ def install() -> None:
     _rank_without_compiling()
     _bound_grammars()
     _load_compiled_on_cpu()
+    _choose_of_some_alone()
 
 
 def is_installed() -> bool:
@@ -166,6 +167,24 @@ def loading_whole(load: Callable[..., Any]) -> Callable[..., Any]:
         return loaded
 
     return load_whole
+
+
+def _choose_of_some_alone() -> None:
+    """With speculation and `top_k`, vLLM 0.32's engine dies in a step that nothing was drafted for: it looks for the
+    largest of no values. A caller's `top_k` is enough for it, and so is one in a model's `generation_config`."""
+    from vllm.v1.sample import rejection_sampler
+
+    rejection_sampler.apply_top_k_top_p = where_some(rejection_sampler.apply_top_k_top_p)
+
+
+def where_some(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """`apply`, whose first argument is a tensor, which comes back as it is where it has no rows."""
+
+    @functools.wraps(apply)
+    def apply_to_some(rows: Any, *arguments: Any, **named: Any) -> Any:
+        return apply(rows, *arguments, **named) if len(rows) else rows
+
+    return apply_to_some
 
 
 def ranks(logprobs: Any, values: Any) -> Any:

@@ -25,6 +25,7 @@ import psutil
 import pytest
 import pytest_asyncio
 from google.rpc import error_details_pb2, status_pb2
+from tokenizers import Tokenizer
 
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
@@ -35,6 +36,7 @@ from services.llm.vllm_args import environment
 from services.runtime.rpc.authorization import TENANT_HEADER
 from tests import hostile
 from tests.forked import ServiceProcess
+from tests.models import MODELS
 from tests.waiting import until
 
 START_S = 300  # an engine imports torch three times over: a minute or more where cores are few
@@ -111,7 +113,7 @@ def spec(name: str, address: str, **settings: str) -> ServiceSpec:
     settings = {
         "ADDRESS": address,
         "MODEL_NAME": "demo-llm",
-        "VLLM__MODEL": str(REPOSITORY / "models/demo-llm"),
+        "VLLM__MODEL": str(MODELS / "demo-llm"),
         "VLLM__MAX_MODEL_LEN": "1024",
         "VLLM__ENFORCE_EAGER": "true",
         "VLLM__CPU_KVCACHE_SPACE_GIB": "0.25",
@@ -138,7 +140,7 @@ async def gone(processes: list[psutil.Process]) -> bool:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
     """One engine for the module: it takes tens of seconds to start. Speculates with the draft model."""
-    draft = {"method": "draft_model", "model": str(REPOSITORY / "models/demo-llm-draft"), "num_speculative_tokens": 4}
+    draft = {"method": "draft_model", "model": str(MODELS / "demo-llm-draft"), "num_speculative_tokens": 4}
     address, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     settings = {
         "METRICS_ADDRESS": metrics,
@@ -236,6 +238,34 @@ async def test_an_answer_is_clipped_to_what_the_context_has_left(service: Servic
     prompt = "hello " * 300
     _, finish = await service.ask(prompt, max_tokens=100_000)
     assert finish.usage.completion_tokens <= min(512, 1024 - finish.usage.prompt_tokens)
+
+
+async def test_an_answer_goes_on_behind_its_end_where_that_is_ignored(service: Service) -> None:
+    _, finish = await service.ask(FRANCE, max_tokens=40, ignore_eos=True)
+    assert (finish.usage.completion_tokens, finish.reason) == (40, chat_pb2.FINISH_REASON_LENGTH)
+
+
+async def test_an_answer_has_the_fewest_tokens_that_it_may(service: Service) -> None:
+    _, finish = await service.ask(FRANCE, min_tokens=30)
+    assert finish.usage.completion_tokens >= 30
+    _, capped = await service.ask(FRANCE, min_tokens=5_000)  # more than an answer may have here
+    assert capped.reason == chat_pb2.FINISH_REASON_LENGTH
+
+
+async def test_a_stop_token_ends_an_answer(service: Service) -> None:
+    whole = "The capital of France is Paris."
+    tokens = Tokenizer.from_file(str(MODELS / "demo-llm/tokenizer.json")).encode(whole, add_special_tokens=False).ids
+    text, finish = await service.ask(FRANCE, stop_token_ids=[tokens[3]])
+    assert whole.startswith(text)
+    assert (finish.usage.completion_tokens, finish.reason) == (4, chat_pb2.FINISH_REASON_STOP)
+
+
+async def test_the_likeliest_token_of_one_is_the_greedy_one(service: Service) -> None:
+    greedy, _ = await service.ask(STORY, max_tokens=40)
+    drawn, _ = await service.ask(STORY, max_tokens=40, temperature=1.5, top_k=1)
+    assert drawn == greedy
+    other, _ = await service.ask(STORY, max_tokens=40, repetition_penalty=2)
+    assert other != greedy
 
 
 async def test_a_stop_string_ends_an_answer_and_is_not_part_of_it(service: Service) -> None:
@@ -553,7 +583,9 @@ async def test_the_model_is_described(service: Service) -> None:
     assert (model.context_tokens, model.max_tokens) == (1024, 512)
     assert model.continues
     offered = [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_LOGPROBS, llm_pb2.FEATURE_CHOICE, llm_pb2.FEATURE_GRAMMAR]
+    offered += [llm_pb2.FEATURE_TOP_K, llm_pb2.FEATURE_VLLM_SAMPLING]
     assert list(model.features) == offered
+    assert model.default_sampling == chat_pb2.Sampling(temperature=0)
 
 
 async def test_the_engine_s_own_metrics_are_on_the_services_page(service: Service) -> None:
@@ -674,7 +706,7 @@ async def check_anthropic(service: Service) -> None:
 @asynccontextmanager
 async def provider(port: int, key: str, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """`vllm serve`, ready."""
-    options = {"model": REPOSITORY / "models/demo-llm", "served-model-name": "demo", "port": port, "api-key": key}
+    options = {"model": MODELS / "demo-llm", "served-model-name": "demo", "port": port, "api-key": key}
     terse = json.dumps({"backend": "guidance", "disable_any_whitespace": True})  # else this model writes nothing else
     options |= {
         "max-model-len": 1024,
@@ -683,7 +715,7 @@ async def provider(port: int, key: str, folder: Path) -> AsyncIterator[asyncio.s
         "structured-outputs-config": terse,
     }
     flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-    variables = environment(VllmSettings(model=str(REPOSITORY / "models/demo-llm")))
+    variables = environment(VllmSettings(model=str(MODELS / "demo-llm")))
     with (folder / "provider.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *(
