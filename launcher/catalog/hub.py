@@ -19,6 +19,13 @@ from launcher.catalog.records import Source
 from launcher.catalog.steps import Report, Step
 
 _ANSWER_S = 5.0
+_ASKS = """
+import sys, urllib.request
+try:
+    urllib.request.urlopen(sys.argv[1], timeout=float(sys.argv[2])).close()
+except OSError as error:
+    sys.exit(str(getattr(error, "reason", error)))
+"""
 
 
 def fetch(source: Source, folder: Path, model: str, report: Report) -> None:
@@ -55,8 +62,7 @@ def _reach() -> None:
 def _unreachable(url: str) -> str:
     """Why the hub does not answer in time; empty where it does. Asked once in the life of a process, and in a child,
     since a name that is being looked up cannot be interrupted."""
-    asks = f"import urllib.request; urllib.request.urlopen({url!r}, timeout={_ANSWER_S}).close()"
-    code, said = children.run([sys.executable, "-c", asks], timeout_s=_ANSWER_S)
+    code, said = children.run([sys.executable, "-c", _ASKS, url, str(_ANSWER_S)], timeout_s=_ANSWER_S)
     return "" if code == 0 else f"no answer within {_ANSWER_S:g} s" if code == -9 else _last_line(said)
 
 
