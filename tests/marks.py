@@ -46,7 +46,7 @@ _COMPUTING = (
     *("tests/contract/", "tests/integration/adversarial/", "tests/integration/test_vllm_parsers.py"),
     *("tests/unit/cache/", "tests/unit/vision/test_pictures.py"),
 )
-_TOGETHER = "tests/integration/real_mesh/"  # its files share a mesh
+_TOGETHER = ("tests/integration/real_mesh/", "tests/integration/public/")  # the files of each share a mesh
 _LAST = 100  # and those that compute after it: the lanes are taken first
 _ENGINES = {"services.llm", "services.vision", "services.audio"}
 _started: list[str] = []  # what the running test has started: modules, `redis-server`, `hedgerow up`
@@ -86,7 +86,7 @@ def together(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
     if measures(nodeid):
         return _LANE_OF.get(file, _MEASURING)
-    return _TOGETHER if file.startswith(_TOGETHER) else file
+    return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
 
 
 def order(items: list[pytest.Item]) -> None:

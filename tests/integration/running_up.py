@@ -62,11 +62,13 @@ class Up:
 
 
 @contextmanager
-def running_up(state_dir: Path, port: int, *options: str, file: Path | None = None) -> Iterator[Up]:
+def running_up(
+    state_dir: Path, port: int, *options: str, file: Path | None = None, program: str = "tests.models"
+) -> Iterator[Up]:
     """Started, and stopped with SIGTERM: it must end well then, and leave nothing behind. A mesh `file` must have its
-    gateway at `port`."""
+    gateway at `port`. `program` is the module that is run: by default the command line with the fixtures' models."""
     what = [str(file)] if file else ["--base-port", str(port)]
-    command = [sys.executable, "-m", "tests.models", "up", *what, "--state-dir", str(state_dir)]
+    command = [sys.executable, "-m", program, "up", *what, "--state-dir", str(state_dir)]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         running = Up(process, f"127.0.0.1:{port}", state_dir, [], threading.Condition())
         assert process.stdout is not None

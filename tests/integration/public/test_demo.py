@@ -11,9 +11,11 @@ import pytest
 pytestmark = [pytest.mark.timeout(900), pytest.mark.engine, pytest.mark.mesh]
 
 
-async def test_the_demo_gets_the_answers_it_expects() -> None:
+async def test_the_demo_gets_the_answers_it_expects(pulled: None) -> None:
+    command = (sys.executable, "-m", "hedgerow.cli", "demo", "Who wrote Hamlet?")
     demo = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hedgerow.cli", "demo", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     output, _ = await demo.communicate()
     assert demo.returncode == 0, output.decode()
+    assert "› Who wrote Hamlet?" in output.decode()
