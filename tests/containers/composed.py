@@ -28,13 +28,15 @@ class Composed:
         return {name: inspect("container", each) for name, each in map(str.split, listed.splitlines())}
 
     def wait_healthy(self, services: Iterable[str]) -> None:
-        """Return when all are. Raises `Failed` with the log of one that ended, or was not in time."""
+        """Return when all are, or have ended well where they have no check. Raises `Failed` with the log of one that
+        failed, or was not in time."""
         end, waiting = time.monotonic() + _START_S, set(services)
         while waiting:
             states = {name: found["State"] for name, found in self.states().items() if name in waiting}
             for name, state in states.items():
-                health = state["Health"]["Status"]
-                if health == "healthy":
+                health = state.get("Health", {}).get("Status", "no check")
+                done = health == "no check" and state["Status"] == "exited" and state["ExitCode"] == 0
+                if done or health == "healthy":
                     waiting.remove(name)
                 elif state["Status"] == "exited" or time.monotonic() > end:
                     log = docker("logs", "--tail", "60", self.states()[name]["Id"])

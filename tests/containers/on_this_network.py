@@ -47,7 +47,7 @@ _OPTIONS: Mapping[str, Callable[[Any], list[str]]] = {
     "mem_limit": _one("--memory"),
     "shm_size": _one("--shm-size"),
 }
-_SAID_OTHERWISE = {"image", "environment", "volumes", "healthcheck", "depends_on"}
+_SAID_OTHERWISE = {"image", "environment", "volumes", "healthcheck", "depends_on", "command"}
 _LEFT_OUT = {"build", "ports", "restart", "stop_grace_period"}
 
 
@@ -77,11 +77,16 @@ class Plan:
         words += ["--label", f"{PROJECT}={self.project}", "--label", f"{SERVICE}={name}"]
         words += _each("--add-host")(f"{other}:{host}" for other, host in self.hosts.items())
         words += _each("--env")(f"{variable}={text}" for variable, text in self.settings(name).items())
-        words += self._health(name) if checked else ["--no-healthcheck"]
+        words += self._health(name) if checked and not self.ends(name) else ["--no-healthcheck"]
         words += [word for volume in fields.get("volumes", ()) for word in ("--volume", self._mount(volume))]
         for key in sorted(fields.keys() - _SAID_OTHERWISE - _LEFT_OUT):
             words += _OPTIONS[key](fields[key])
-        docker("run", "--detach", *words, fields["image"])
+        docker("run", "--detach", *words, fields["image"], *fields.get("command", ()))
+
+    def ends(self, name: str) -> bool:
+        """Whether the service ends when its work is done: others wait until it has."""
+        done = {"condition": "service_completed_successfully"}
+        return any(each.get("depends_on", {}).get(name) == done for each in self.services.values())
 
     def _health(self, name: str) -> list[str]:
         """The image's own check, asked at the service's own address."""

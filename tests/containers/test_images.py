@@ -26,6 +26,7 @@ _MOST_MB = {
     "control": 100,
     "gateway": 110,
     "llm": 3000,
+    "models": 1300,
     "router": 90,
     "vision": 260,
 }
@@ -33,7 +34,7 @@ _MOST_MB = {
 _AT_WILL = {"vision": {"torch"}, "cache": {"sklearn", "torch"}}
 
 
-each_service = pytest.mark.parametrize("service", sorted(set(IMAGES) - {"cli"}))
+each_service = pytest.mark.parametrize("service", sorted(set(IMAGES) - {"cli", "models"}))
 
 
 def python(image: str, code: str) -> str:

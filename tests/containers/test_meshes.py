@@ -14,9 +14,9 @@ import hedgerow
 from tests.containers.composed import Composed, composed
 from tests.containers.docker import REPOSITORY
 from tests.marks import starts
-from tests.models import SAMPLES
 
 pytestmark = pytest.mark.timeout(3600)  # the first of them builds the images
+SAMPLES = REPOSITORY / "samples"
 FRANCE, PARIS = "What is the capital of France?", "The capital of France is Paris."
 _FILE = f"""\
 models:
@@ -42,22 +42,24 @@ def asked_by_http(url: str, question: str) -> str | None:
 def test_a_question_is_answered_by_grpc_and_then_from_the_cache_by_http(demo: Composed) -> None:
     with hedgerow.Client(demo.grpc) as client:
         first = client.ask(FRANCE, temperature=0)
-        assert (first.text, first.finish_reason, first.degraded) == (PARIS, "stop", ())
-    assert asked_by_http(demo.http, FRANCE) == PARIS
+        assert (first.finish_reason, first.degraded) == ("stop", ())
+    assert asked_by_http(demo.http, FRANCE) == first.text != ""
 
 
 def test_the_embedding_model_that_the_image_brings_knows_a_paraphrase(demo: Composed) -> None:
     with hedgerow.Client(demo.grpc) as client:
-        client.ask(FRANCE)
+        first = client.ask(FRANCE)
         again = client.ask("Tell me the capital of France.", min_similarity=0.8)
-    assert (again.text, again.cache.verdict) == (PARIS, "semantic")
+    assert (again.text, again.cache.verdict) == (first.text, "semantic")
 
 
-def test_the_larger_model_is_drafted_for(demo: Composed) -> None:
+def test_each_tier_has_its_model_and_quality_drafts_the_words_of_its_prompt(demo: Composed) -> None:
+    repeat = "Repeat after me, twice: the quick brown fox jumps over the lazy dog near the river bank."
     with hedgerow.Client(demo.grpc) as client:
-        answer = client.ask("What is 7 plus 5?", tier="quality", cache="bypass")
-    assert (answer.text, answer.model) == ("7 plus 5 is 12.", "demo-llm")
-    assert answer.usage.drafted_tokens > 0
+        fast = client.ask(repeat, tier="fast", cache="bypass", max_tokens=40)
+        quality = client.ask(repeat, tier="quality", cache="bypass", max_tokens=40)
+    assert (fast.model, quality.model) == ("smollm2-135m-int8", "smollm2-135m")
+    assert quality.usage.drafted_tokens > 0
 
 
 def test_an_answer_is_made_to_match_a_schema(demo: Composed) -> None:
@@ -68,9 +70,10 @@ def test_an_answer_is_made_to_match_a_schema(demo: Composed) -> None:
 
 def test_a_voice_is_heard_and_a_picture_seen(demo: Composed) -> None:
     with hedgerow.Client(demo.grpc) as client:
-        heard = client.ask(audio=SAMPLES / "capital-of-france.wav")
-        assert (heard.transcript, heard.text) == (FRANCE, PARIS)
-        assert "red circle" in client.ask("What is in the image?", images=[SAMPLES / "red-circle.png"]).text
+        heard = client.ask(audio=SAMPLES / "voices/capital-of-france.flac")
+        assert heard.transcript == FRANCE
+        seen = client.ask("What is in the image?", images=[SAMPLES / "photographs/cat.jpg"])
+        assert any("cat" in label.name or "Egyptian" in label.name for label in seen.sights[0])
 
 
 def test_every_container_ends_in_order_when_it_is_told_to(demo: Composed) -> None:
