@@ -4,7 +4,7 @@ The format is compressed-tensors' `int-quantized` (https://github.com/vllm-proje
 each output channel, symmetric; activations get a scale for each token at run time. The embeddings, which are also the
 output layer, stay in bfloat16. So do the layers whose inputs have outliers, because one scale for a token then leaves
 the other values too few steps: queries, keys and values (fused in vLLM, so all three), and the down projections whose
-largest input is more than 200 times the mean. That is 23% of the linear layers' weights. Over four short answers the mean
+largest input is more than 200 times the mean: 23% of the linear layers' weights. Over four short answers the mean
 divergence (KL) from the model in float32 is 0.018; with all layers in 8 bits it is 0.085.
 """
 
