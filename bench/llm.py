@@ -25,6 +25,7 @@ from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
 from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from tests.models import MODELS
 
 NAME = "llm"
 STORIES = 20  # per path
@@ -32,7 +33,6 @@ IN_A_ROW = 5  # of them to one path before the next has its turn
 SETTLE_S = 1.1  # vLLM's worker polls for a second after its last step, which takes a core from its neighbour
 PREFIXES = 10  # long prompts, each asked twice
 START_S = 300.0
-MODELS = Path(__file__).parents[1] / "models"
 ANIMALS = ("fox", "owl", "bear", "rabbit", "turtle")  # the model knows stories about these
 SPECULATION: dict[str, dict[str, Any] | None] = {
     "off": None,
@@ -248,7 +248,8 @@ async def _raw(speculative: dict[str, Any] | None, folder: Path, progress: Progr
 
     async def ask(prompt: str, max_tokens: int) -> Sample:
         requests.write(json.dumps({"prompt": prompt, "max_tokens": max_tokens}).encode() + b"\n")
-        return Sample(**json.loads(await replies.readline()))
+        reply = json.loads(await replies.readline())
+        return Sample(**{name: value for name, value in reply.items() if name != "id"})
 
     try:
         await asyncio.wait_for(replies.readline(), START_S)

@@ -1,7 +1,9 @@
-"""vLLM as an application would use it, in a process of its own: the floor that `bench.llm` compares the service with.
+"""vLLM as an application would use it, in a process of its own: the floor that `bench.llm` and `bench.public` compare
+with.
 
-Reads `{"prompt": …, "max_tokens": …}` lines, generates, and writes `{"first_s": …, "total_s": …, "tokens": …,
-"accepted": …}` lines. The first line it writes is `{}`, once vLLM is loaded. Its argument is the engine's settings.
+Reads `{"prompt": …, "max_tokens": …, "ignore_eos": …}` lines, generates the answers of all at once, and writes a
+`{"first_s": …, "total_s": …, "tokens": …, "accepted": …}` line for each with the line's `id`, as it is done. The first
+line it writes is `{}`, once vLLM is loaded. Its argument is the engine's settings.
 """
 
 from __future__ import annotations
@@ -24,23 +26,29 @@ async def main(settings: VllmSettings, replies: TextIO) -> None:
     engine = AsyncLLM.from_engine_args(engine_args(settings))
     try:
         _write(replies, {})
-        while line := await asyncio.to_thread(sys.stdin.readline):
-            _write(replies, await _generate(engine, **json.loads(line)))
+        async with asyncio.TaskGroup() as answers:
+            while line := await asyncio.to_thread(sys.stdin.readline):
+                answers.create_task(_answer(engine, replies, **json.loads(line)))
     finally:
         engine.shutdown(0.2)
+
+
+async def _answer(engine: Any, replies: TextIO, id: int = 0, **asked: Any) -> None:
+    _write(replies, {"id": id, **await _generate(engine, **asked)})
 
 
 def _write(replies: TextIO, reply: dict[str, float]) -> None:
     print(json.dumps(reply), file=replies, flush=True)
 
 
-async def _generate(engine: Any, prompt: str, max_tokens: int) -> dict[str, float]:
+async def _generate(engine: Any, prompt: str, max_tokens: int, ignore_eos: bool = False) -> dict[str, float]:
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
     started, first, tokens, speculation = time.perf_counter(), 0.0, 0, None
     conversation = [{"role": "user", "content": prompt}]
     text = engine.get_tokenizer().apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
-    params = SamplingParams(temperature=0, max_tokens=max_tokens, output_kind=RequestOutputKind.DELTA)
+    params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=ignore_eos)
+    params.output_kind = RequestOutputKind.DELTA
     async for output in engine.generate(text, params, uuid.uuid4().hex):
         first = first or time.perf_counter() - started
         tokens += len(output.outputs[0].token_ids)
