@@ -145,7 +145,7 @@ async def test_of_frames_that_come_too_fast_the_newest_are_named(
     await call.write(frame(b"no picture", 1))
     bad = await call.read()
     assert (bad.id, list(bad.labels)) == (1, [])
-    assert "frame: a PNG, JPEG or WebP" in bad.problem
+    assert "frame: a PNG, JPEG, WebP, GIF or AVIF" in bad.problem
 
     count = 300
 
