@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from hedgerow.vision.v1 import vision_pb2 as pb
@@ -34,8 +34,12 @@ async def serve_vision() -> AsyncIterator[ScriptedVision]:
         yield vision
 
 
-def labels(*pairs: tuple[str, float]) -> pb.Labels:
-    return pb.Labels(labels=[pb.Label(name=name, score=score) for name, score in pairs])
+def labels(*pairs: tuple[str, float], indices: Sequence[int] = ()) -> pb.Labels:
+    """Best first; without `indices`, the index of each class is 0."""
+    places = indices or [0] * len(pairs)
+    return pb.Labels(
+        labels=[pb.Label(name=name, score=score, index=at) for (name, score), at in zip(pairs, places, strict=True)]
+    )
 
 
 TIMING = pb.Timing(preprocess_ms=1, queue_ms=2, compute_ms=3, batch_size=4)

@@ -71,11 +71,12 @@ async def test_asking_with_a_picture_and_a_recording_tells_what_was_heard_and_se
 
 
 async def test_asking_with_media_as_json_is_one_object(gateway: ScriptedGateway, question: str) -> None:
-    seen = pb.Sights(pictures=[labels(("red circle", 0.75))])
+    seen = pb.Sights(pictures=[labels(("red circle", 0.75), indices=[7])])
     gateway.script = answer("Yes.", transcript="Which shape?", sights=seen)
     code, out, _ = await run("ask", "Really?", "--audio", question, "--json", "--gateway", gateway.target)
     said = json.loads(out)
-    assert (code, said["transcript"], said["sights"]) == (0, "Which shape?", [[{"name": "red circle", "score": 0.75}]])
+    assert (code, said["transcript"]) == (0, "Which shape?")
+    assert said["sights"] == [[{"name": "red circle", "score": 0.75, "index": 7}]]
     assert gateway.requests[0].messages[0].content == "Really?"
 
 
@@ -232,14 +233,14 @@ async def test_each_picture_gets_a_line_and_a_bad_one_its_own(vision: ScriptedVi
     for name in ("a.png", "bad.png", "shape.png"):
         (tmp_path / name).write_bytes(name.encode())
     vision.refuses[b"bad.png"] = Refusal("INVALID_ARGUMENT", "images[0]: PNG, JPEG or WebP, got text", "INVALID_INPUT")
-    results = [labels(("red circle", 0.991), ("red square", 0.009))]
+    results = [labels(("red circle", 0.991), ("red square", 0.009), indices=[7, 4])]
     vision.script = [vision_pb2.ClassifyResponse(results=results, model="shapes", timing=TIMING)]
     files = [str(tmp_path / name) for name in ("a.png", "bad.png", "none.png", "shape.png")]
     code, out, err = await run("classify", *files, "--top", "2", "--model", "shapes", "--vision", vision.target)
     assert code == 1
     assert out.splitlines() == [
-        f"{files[0]}      red circle 0.99  red square 0.01",
-        f"{files[3]}  red circle 0.99  red square 0.01",
+        f"{files[0]}      red circle #7 0.99  red square #4 0.01",
+        f"{files[3]}  red circle #7 0.99  red square #4 0.01",
     ]
     assert err.splitlines() == [
         f"hedgerow: {files[1]}: images[0]: PNG, JPEG or WebP, got text",
@@ -250,13 +251,13 @@ async def test_each_picture_gets_a_line_and_a_bad_one_its_own(vision: ScriptedVi
 
 async def test_labels_as_json_are_one_object(vision: ScriptedVision, tmp_path: Path) -> None:
     (tmp_path / "shape.png").write_bytes(b"png")
-    results = [labels(("red circle", 0.75))]
+    results = [labels(("red circle", 0.75), indices=[7])]
     vision.script = [vision_pb2.ClassifyResponse(results=results, model="shapes", timing=TIMING)]
     file = str(tmp_path / "shape.png")
     code, out, err = await run("classify", file, "--json", HEDGEROW_TARGET_VISION=vision.target)
     [result] = json.loads(out)["results"]
     assert (code, err, result["file"], result["model"]) == (0, "", file, "shapes")
-    assert result["labels"] == [{"name": "red circle", "score": 0.75}]
+    assert result["labels"] == [{"name": "red circle", "score": 0.75, "index": 7}]
     code, out, err = await run("classify", "none.png", "--json", "--vision", vision.target)
     [result] = json.loads(out)["results"]
     assert (code, err, result["error"]["reason"]) == (1, "", "INVALID_INPUT")

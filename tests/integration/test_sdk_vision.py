@@ -39,10 +39,10 @@ async def test_labels_come_for_each_image_in_order(
     vision: ScriptedVision, client: hedgerow.AsyncVisionClient, tmp_path: Path
 ) -> None:
     (tmp_path / "shape.png").write_bytes(b"png")
-    results = [labels(("red circle", 0.75), ("red square", 0.25)), labels()]
+    results = [labels(("red circle", 0.75), ("red square", 0.25), indices=[7, 4]), labels()]
     vision.script = [pb.ClassifyResponse(results=results, model="shapes", timing=TIMING)]
     got = await client.classify([tmp_path / "shape.png", b"jpeg"], model="shapes", top_k=2, budget_ms=5_000)
-    seen = (hedgerow.Label("red circle", 0.75), hedgerow.Label("red square", 0.25))
+    seen = (hedgerow.Label("red circle", 0.75, 7), hedgerow.Label("red square", 0.25, 4))
     assert got == hedgerow.Classification((seen, ()), "shapes", TOOK)
     images = [pb.Image(data=b"png"), pb.Image(data=b"jpeg")]
     assert vision.requests == [pb.ClassifyRequest(model="shapes", images=images, top_k=2)]
