@@ -27,7 +27,8 @@ def locked(model: str, report: Report) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            report(Step(model, "waiting", f"another process ({file.read() or 'unknown'}) is changing the models"))
+            who = f" ({pid})" if (pid := file.read()) else ""
+            report(Step(model, "waiting", f"another process{who} is changing the models"))
             fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate(0)
         file.write(f"pid {os.getpid()}")

@@ -33,7 +33,7 @@ def pull(
         _refuse_format(each, form)
     placed = [each for each in wanted if _pull(each, progress, given, form, read_files)]
     if placed:
-        with locked(placed[0].name, progress):
+        with locked(placed[0].name, unheard):  # the models are there: a wait for this is not worth a line
             for each in placed:
                 forget_downloads(each)
     return {each.name: home(each.name) for each in wanted}

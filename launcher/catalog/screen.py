@@ -28,7 +28,7 @@ def shown(console: Console) -> Iterator[Report]:
 def as_line(step: Step) -> str:
     """A step in words."""
     of = f" of {step.total / 1e6:.0f} MB" if step.total else ""
-    detail = f"{': ' if step.state == 'note' else ' '}{step.detail}" if step.detail else ""
+    detail = f"{': ' if step.state in ('note', 'waiting') else ' '}{step.detail}" if step.detail else ""
     return f"{step.model} {step.state}{detail}{of}"
 
 

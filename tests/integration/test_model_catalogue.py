@@ -175,9 +175,11 @@ def test_of_two_that_pull_at_once_one_waits_and_finds_the_model_there(catalog: C
     assert slow.reached.wait(30)
     second = catalog.start("pull", "half", **slow.environment)
     assert second.stdout
-    assert f"half waiting another process (pid {first.pid})" in second.stdout.readline()
+    assert f"half waiting: another process (pid {first.pid})" in second.stdout.readline()
     slow.go.set()
-    assert "half placed" in first.communicate(timeout=60)[0]
+    said = first.communicate(timeout=60)[0]
+    assert "half placed" in said
+    assert "waiting" not in said
     assert "half present" in second.communicate(timeout=60)[0]
     assert (first.returncode, second.returncode, slow.served) == (0, 0, 1)
 
