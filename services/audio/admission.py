@@ -1,13 +1,13 @@
-"""Who may come in, so that those who are in never fall behind.
+"""Admission control: a stream too many is refused, so that the open ones never fall behind.
 
-A place costs a stream what a stream of its policy needs of the model while somebody speaks: the model's time per time
-that goes by. It is measured at the start with the model alone and then follows what streams really need. A silent
-stream is counted like one that speaks, because anybody may begin to speak at any moment. What is measured now is asked
-besides: the load that streams cause, and whether any of them is behind.
+A stream needs a share of the model's time while somebody speaks: the cost of a piece of work over the longest time
+between two. The cost is estimated by a warm-up and then follows what pieces cost. A silent stream counts like one with
+speech, because speech may begin at any moment. Two measurements count too: the load that streams cause now, and whether
+any of them is behind.
 
-Where there is no place left, tenants share those that are taken evenly: for one who is within its share, the tenant
-with the most streams gives one up, that in which nobody has spoken for the longest. So a tenant that opens all there
-are, and says nothing or talks without end, keeps nobody out; while it is alone it may have them all.
+When there is no permit left, tenants share the permits evenly: for a tenant within its share, the tenant with the most
+streams loses the one that has been silent for the longest. A tenant that opens all streams therefore keeps no other
+tenant out; while it is alone it may have them all.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Admission:
             stream.behind_at = self._clock()
 
     def _check(self, policy: str) -> None:
-        if not self._streams:  # whatever it needs, nobody else has to bear it
+        if not self._streams:  # a stream that is alone slows down no other one
             return
         if len(self._streams) >= self.max_streams:
             raise self._full("count", f"streams: at most {self.max_streams}, got one more", f"{self.max_streams}")

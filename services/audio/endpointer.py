@@ -1,4 +1,4 @@
-"""What a stream has brought so far, and where in it somebody speaks."""
+"""The audio of a stream so far, and the utterances in it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Utterance:
     start: int
     spoke_at: int  # where speech was heard last
     upto: int  # where it ends for the model, as far as is known
-    quiet: bool = False  # nobody has spoken for a moment
-    closed: bool = False  # nobody has spoken for the length of a pause
+    quiet: bool = False  # no speech for a moment
+    closed: bool = False  # no speech for the length of a pause
 
 
 class Endpointer:

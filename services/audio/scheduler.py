@@ -1,9 +1,9 @@
-"""One model, many who want it: whose piece of work runs next.
+"""The scheduler: which piece of work the model does next.
 
-Pieces are bounded (one window of a stream, one segment of a recording) and run to their end, one per worker. Streams
-go before recordings: nobody waits for a recording word by word. Among streams, and among recordings, the order is
-start-time fair (`policy/fair.py`), charged by what a piece is expected to cost, so that one who asks more often does
-not get more. Work whose caller has gone never begins; where it runs already, its result is dropped.
+Pieces are bounded (one run of a stream; voice activity, one encoded window or one batch of a recording) and run to their
+end, one per worker. Streams go before recordings. Among streams, and among recordings, the order is start-time fair
+(`policy/fair.py`), charged by the expected cost of a piece, so that a caller that asks more often does not get more.
+Work whose caller has gone never begins; when it runs already, its result is dropped.
 """
 
 from __future__ import annotations
