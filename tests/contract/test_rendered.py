@@ -40,10 +40,10 @@ models:
     replicas: 2
     options: {http_version: "2"}
   hub/model: {hub: Qwen/Qwen3-8B, gpus: 1, memory_gib: 24, context_tokens: 8192}
-  local: {folder: models/demo-llm, tier: fast, options: {enforce_eager: true}}
+  local: {folder: tests/models/demo-llm, tier: fast, options: {enforce_eager: true}}
 cache: {redis_url_env: REDIS}
-vision: {models: models, default: demo-vision}
-audio: models/demo-whisper
+vision: {models: tests/models, default: demo-vision}
+audio: tests/models/demo-whisper
 tracing: http://jaeger:4317
 gateway: {http: 8080, workers: 2, settings: {hedge: {mode: fixed}}}
 """
