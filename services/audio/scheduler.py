@@ -1,9 +1,9 @@
 """The scheduler: which piece of work the model does next.
 
-Pieces are bounded (one run of a stream; voice activity, one encoded window or one batch of a recording) and run to their
-end, one per worker. Streams go before recordings. Among streams, and among recordings, the order is start-time fair
-(`policy/fair.py`), charged by the expected cost of a piece, so that a caller that asks more often does not get more.
-Work whose caller has gone never begins; when it runs already, its result is dropped.
+Pieces are bounded (one run of a stream; voice activity, one encoded window or one batch of a recording) and run to
+their end, one per worker. Streams go before recordings. Among streams, and among recordings, the order is start-time
+fair (`policy/fair.py`), charged by the expected cost of a piece, so that asking more often gets no more. Work whose
+caller has gone never begins; when it runs already, its result is dropped.
 """
 
 from __future__ import annotations
