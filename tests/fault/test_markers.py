@@ -26,15 +26,16 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from tests.fault.asking import Asker, asking, question
-from tests.fault.marked_mesh import KEY, MODELS, MarkedMesh, marked_mesh, start_vllm
+from tests.fault.marked_mesh import KEY, MarkedMesh, marked_mesh, start_vllm
 from tests.fault.markers import KINDS, MARK, files, marked, places
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
+from tests.models import SAMPLES
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300), pytest.mark.engine]
-_PICTURE = (MODELS / "samples" / "red-circle.png").read_bytes()
-_RECORDING = (MODELS / "samples" / "capital-of-france.wav").read_bytes()
+_PICTURE = (SAMPLES / "red-circle.png").read_bytes()
+_RECORDING = (SAMPLES / "capital-of-france.wav").read_bytes()
 _SHOWN, _SAID = "red circle", "capital of france"
 _HEADERS = (("x-request-id", MARK), ("traceparent", MARK), ("user-agent", MARK), ("x-hedgerow-tenant", MARK))
 _CONTRACTS: dict[str, Any] = {

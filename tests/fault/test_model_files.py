@@ -18,12 +18,12 @@ from tests import hostile_models
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
 from tests.forked import ServiceProcess
-from tests.models import MODELS
+from tests.models import MODELS, SAMPLES
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.engine]
 _DEMO = MODELS / "demo-vision"
-_CIRCLE = (_DEMO.parent / "samples" / "red-circle.png").read_bytes()
+_CIRCLE = (SAMPLES / "red-circle.png").read_bytes()
 _GOOD = "good"
 
 

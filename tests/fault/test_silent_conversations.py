@@ -24,6 +24,7 @@ from tests.fault.mesh import Processes
 from tests.fault.report import Report
 from tests.fault.test_tenants import tenants, write
 from tests.forked import ServiceProcess
+from tests.models import SAMPLES
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120), pytest.mark.engine]
@@ -106,7 +107,7 @@ async def talking(caller: Asker, number: int, silent: bool = True) -> AsyncItera
 
 @pytest.fixture
 def spoken(models: Path) -> Path:
-    return models / "samples" / "capital-of-france.wav"
+    return SAMPLES / "capital-of-france.wav"
 
 
 async def _mesh(

@@ -27,6 +27,7 @@ from hedgerow.vision.v1 import vision_pb2, vision_pb2_grpc
 from launcher.processes import free_port
 from tests.conftest import Start
 from tests.forked import ServiceProcess
+from tests.models import SAMPLES
 from tests.waiting import until
 
 pytestmark = pytest.mark.engine
@@ -40,7 +41,7 @@ MODEL = "demo-vision"
 @pytest.fixture
 def samples(models: Path) -> dict[str, bytes]:
     """Pictures by what they show."""
-    return {shown: (models / "samples" / name).read_bytes() for name, shown in NAMES.items()}
+    return {shown: (SAMPLES / name).read_bytes() for name, shown in NAMES.items()}
 
 
 @pytest.fixture

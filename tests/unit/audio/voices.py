@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from services.audio.alignment import Span
 from services.audio.speech import RATE, Audio, Word
-from tests.models import MODELS
+from tests.models import SAMPLES
 
 VOCABULARY = ("which", "city", "is", "the", "capital", "of", "a", "no", "semantic", "9", "fourteen.", "fox?")
 
@@ -21,7 +21,7 @@ VOCABULARY = ("which", "city", "is", "the", "capital", "of", "a", "no", "semanti
 @cache
 def question() -> Audio:
     """A voice that asks for the capital of France, in two seconds."""
-    samples, rate = soundfile.read(MODELS / "samples" / "capital-of-france.wav", dtype="float32")
+    samples, rate = soundfile.read(SAMPLES / "capital-of-france.wav", dtype="float32")
     return np.asarray(soxr.resample(samples, rate, RATE), np.float32)
 
 
