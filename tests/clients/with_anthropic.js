@@ -32,7 +32,7 @@ tell({
     return (await client.messages.countTokens({ model, messages })).input_tokens;
   },
   unknown_model: () => refused(() => client.messages.create(asked(QUESTION, { model: "claude-x" }))),
-  bad_input: () => refused(() => client.messages.create(asked(QUESTION, { top_k: 5 }))),
+  bad_input: () => refused(() => client.messages.create(asked(QUESTION, { temperature: 3 }))),
   retried: () => text(client.messages.create(asked(`${BUSY} Really?`), { maxRetries: 2 })),
   busy: () => refused(() => client.messages.create(asked(BUSY))),
 });

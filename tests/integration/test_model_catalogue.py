@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.integration.fake_catalog import (
@@ -57,10 +57,9 @@ def children(session: int) -> list[int]:
 
 def is_running(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
         return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 def test_a_pulled_model_is_whole_and_nothing_else_is_left(catalog: Catalog) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from services.audio.speech import RATE, Audio, Transcript, Word
 from services.audio.whisper import Whisper, open_whisper, without_loops
-from tests.unit.audio.voices import MODELS, question, said, silence, texts
+from tests.models import MODELS
+from tests.unit.audio.voices import question, said, silence, texts
 
 pytestmark = pytest.mark.engine
 
