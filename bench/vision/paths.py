@@ -97,20 +97,24 @@ async def bare_model(log_dir: Path, model: Path = DEMO) -> AsyncIterator[BareMod
 class Remote:
     """Asks a VisionService. Requests are made before, replies read after the clock runs: what is timed is the call."""
 
-    def __init__(self, channels: Sequence[Any], together: int = 1):
-        """`together`: pictures in a request."""
+    def __init__(self, channels: Sequence[Any], together: int = 1, files: Sequence[Path] = ()):
+        """`together`: pictures in a request. `files`: which; without any, those of `pictures()`."""
         self._channels, self._together = channels, together
         self._methods: Any = [channel.unary_unary(_CLASSIFY) for channel in channels]
-        images = itertools.cycle(vision_pb2.Image(data=path.read_bytes()) for path in pictures())
+        files = files or pictures()
+        images = itertools.cycle(vision_pb2.Image(data=path.read_bytes()) for path in files)
         self._requests = [
-            vision_pb2.ClassifyRequest(images=itertools.islice(images, together)).SerializeToString()
-            for _ in pictures()
+            vision_pb2.ClassifyRequest(images=itertools.islice(images, together)).SerializeToString() for _ in files
         ]
         self.timings: list[vision_pb2.Timing] = []
 
     def together(self, pictures: int) -> Remote:
         """The same service, asked with so many pictures in a request."""
         return Remote(self._channels, pictures)
+
+    def with_pictures(self, files: Sequence[Path]) -> Remote:
+        """The same service, asked with other pictures."""
+        return Remote(self._channels, files=files)
 
     async def single(self, picture: int, count: int) -> list[float]:
         spent, replies = [], []
@@ -165,6 +169,12 @@ class Services(AsyncExitStack):
         (folder / model.name / "model.yaml").write_text(yaml.safe_dump(manifest))
         settings = {"ADDRESS": address, "MODELS_DIR": str(folder), "THREADS": str(THREADS)}
         environment = {f"HEDGEROW_VISION_{key}": value for key, value in settings.items()}
+        return await self._serving("services.vision", address, environment)
+
+    async def models(self, folder: Path) -> Remote:
+        """The vision service on a folder of models, with its own defaults."""
+        address = f"127.0.0.1:{free_port()}"
+        environment = {"HEDGEROW_VISION_ADDRESS": address, "HEDGEROW_VISION_MODELS_DIR": str(folder)}
         return await self._serving("services.vision", address, environment)
 
     async def _serving(self, module: str, address: str, environment: dict[str, str]) -> Remote:

@@ -37,7 +37,7 @@ class VisionSettings(ServiceSettings):
     rescan_ms: int = Field(
         5_000, ge=50, description="How often to look for changes that a file system does not tell, with `reload`."
     )
-    threads: int = Field(0, ge=0, le=256, description="Threads of one model on the CPU. 0: half of the cores.")
+    threads: int = Field(0, ge=0, le=256, description="Threads of one model on the CPU. 0: as many as there are cores.")
     decode_threads: int = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")
     max_images: int = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
     max_image_bytes: int = Field(limits.PICTURES_BYTES, ge=1, description="Largest encoded image taken, in bytes.")
