@@ -125,7 +125,8 @@ async def _ask(client: AsyncClient, mesh: Mesh, step: Step, console: Console) ->
     console.rule(step.title, align="left", style="dim")
     console.print(f"[bold]›[/] {' + '.join(filter(None, (step.question, step.audio, *step.images)))}")
     images, audio = [SAMPLES / name for name in step.images], SAMPLES / step.audio if step.audio else None
-    with written_as_it_comes() as write, _frozen(mesh, step.frozen):
+    frozen = (await client.ask(step.question, **{**step.options, "max_tokens": 1})).model if step.frozen else ""
+    with written_as_it_comes() as write, _frozen(mesh, frozen):
         answer = await client.ask(step.question, images=images, audio=audio, on_token=write, **step.options)
     print_account(console, answer)
     console.print()
@@ -143,11 +144,12 @@ async def _stored(client: AsyncClient, question: str) -> None:
 
 
 @contextmanager
-def _frozen(mesh: Mesh, service: str) -> Iterator[None]:
-    """The service's process stands still inside."""
+def _frozen(mesh: Mesh, model: str) -> Iterator[None]:
+    """The process that serves the model stands still inside; none does where the name is empty."""
     from signal import SIGCONT, SIGSTOP
 
-    processes = [each.process for each in mesh.services if each.spec.name == service and each.process]
+    serving = [each for each in mesh.services if each.spec.environment.get("HEDGEROW_LLM_MODEL_NAME") == model]
+    processes = [each.process for each in serving if each.process]
     for process in processes:
         process.signal(SIGSTOP)
     try:

@@ -13,7 +13,7 @@ from hedgerow import Answer, Options
 
 Check = Callable[[Answer], str]  # what fell short of it; empty where nothing did
 
-CAPITAL = "What is the capital of France?"
+CAPITAL = "What is the capital of Japan?"  # one that both models answer in one short sentence, ten times of ten
 CITY: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -97,7 +97,7 @@ class Step:
     audio: str = ""
     checks: tuple[Check, ...] = ()
     after_stored: str = ""  # a question whose answer the cache must hold before
-    frozen: str = ""  # a service that is stopped (SIGSTOP) while this is asked
+    frozen: bool = False  # the model that the router prefers for this stands still (SIGSTOP) while it is asked
 
     def shortfall(self, answer: Answer) -> str:
         """The first check that failed; empty where all passed."""
@@ -110,7 +110,7 @@ STEPS = (
     Step("The same again: an exact hit, no model is asked", CAPITAL, checks=(verdict("exact"),), after_stored=CAPITAL),
     Step(
         "In other words: a semantic hit",
-        "Tell me the capital of France.",
+        "Tell me the capital of Japan.",
         {"min_similarity": 0.8},
         checks=(verdict("semantic"),),
         after_stored=CAPITAL,
@@ -140,10 +140,10 @@ STEPS = (
         checks=(ends("budget"), in_time),
     ),
     Step(
-        "A hedge: the fast model's process stands still (SIGSTOP), the other model answers",
+        "A hedge: the preferred model stands still (SIGSTOP), the other one answers",
         "What is the largest ocean?",
         {"cache": "bypass", "max_tokens": 40},
         checks=(decided("hedge", "won"), says_something),
-        frozen="llm-fast",
+        frozen=True,
     ),
 )

@@ -237,7 +237,7 @@ def _next_steps(gateway: str, http: str) -> str:
     where = _option("--gateway", gateway, DEFAULT_TARGET)
     return f"""
 Try, in another terminal:
-  hedgerow ask{where} "What is the capital of France?"
+  hedgerow ask{where} "What is the capital of Japan?"
   hedgerow ask{where} --budget-ms 300 "Tell me a long story about a fox."
 
 Any client of OpenAI's, with base_url=http://{http}/v1 and whatever key:
@@ -277,7 +277,7 @@ def _mesh_steps(mesh: Mesh, state_dir: Path, tls: bool) -> str:
     pids = {service.spec.name: service.process.pid for service in mesh.services if service.process}
     return f"""
 Try, in another terminal. Envoy takes the question, a gateway answers it:
-  hedgerow ask{where} "What is the capital of France?"
+  hedgerow ask{where} "What is the capital of Japan?"
 
 See every endpoint, and which configuration everybody has taken:
   hedgerow mesh status{folder} --watch
