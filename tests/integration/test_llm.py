@@ -267,8 +267,8 @@ async def test_the_likeliest_of_one_token_are_the_greedy_answer_s(service: Servi
 
 
 async def test_a_repetition_penalty_changes_an_answer(service: Service) -> None:
-    plain, _ = await service.ask(STORY, max_tokens=40)
-    penalized, _ = await service.ask(STORY, max_tokens=40, repetition_penalty=2)
+    plain, _ = await service.ask(STORY, max_tokens=60, temperature=1.9, seed=1)
+    penalized, _ = await service.ask(STORY, max_tokens=60, temperature=1.9, seed=1, repetition_penalty=2)
     assert penalized != plain
 
 
