@@ -24,7 +24,11 @@ FIXTURES = DemoModels(
     ),
     vision=VISION,
     audio=WHISPER,
-    gateway={"IMAGE_NOTE": "image: {labels}", "LABELS_PER_IMAGE": "1"},  # the notation that these models have learned
+    gateway={
+        "IMAGE_NOTE": "image: {labels}",  # the notation that these models have learned
+        "LABELS_PER_IMAGE": "1",
+        "HEDGE": "{}",  # a test that asks a model gets an answer of this model
+    },
 )
 # The notation in which these models have learned to read what a picture shows; for the gateway's process.
 ENVIRONMENT = {"HEDGEROW_GATEWAY_IMAGE_NOTE": "image: {labels}", "HEDGEROW_GATEWAY_LABELS_PER_IMAGE": "1"}

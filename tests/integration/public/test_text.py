@@ -22,11 +22,11 @@ CITY = {
 }
 
 
-@pytest.mark.parametrize(("tier", "model"), [("fast", INT8), ("quality", BF16)])
-async def test_an_answer_of_either_tier_comes_from_its_model_within_its_cap(
-    client: hedgerow.AsyncClient, tier: hedgerow.Tier, model: str
+@pytest.mark.parametrize("model", [INT8, BF16])
+async def test_an_answer_comes_from_the_model_that_was_named_and_keeps_its_cap(
+    client: hedgerow.AsyncClient, model: str
 ) -> None:
-    answer = await client.ask("Name three animals.", tier=tier, max_tokens=24, cache="bypass")
+    answer = await client.ask("Name three animals.", model=model, max_tokens=24, cache="bypass")
     assert answer.model == model
     assert answer.text.strip()
     assert answer.finish_reason in ("stop", "length")
