@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hedgerow import Options
 from hedgerow.cli.demo_steps import STEPS, Step, ends, says_something
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ async def _ask(client: AsyncClient, mesh: Mesh, step: Step, console: Console) ->
     console.rule(step.title, align="left", style="dim")
     console.print(f"[bold]›[/] {' + '.join(filter(None, (step.question, step.audio, *step.images)))}")
     images, audio = [SAMPLES / name for name in step.images], SAMPLES / step.audio if step.audio else None
-    frozen = (await client.ask(step.question, **{**step.options, "max_tokens": 1})).model if step.frozen else ""
+    brief: Options = {**step.options, "max_tokens": 1}
+    frozen = (await client.ask(step.question, **brief)).model if step.frozen else ""
     with written_as_it_comes() as write, _frozen(mesh, frozen):
         answer = await client.ask(step.question, images=images, audio=audio, on_token=write, **step.options)
     print_account(console, answer)
