@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+import setuptools  # noqa: F401  # torch's extensions import it, and it must come before distutils, which others import
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 

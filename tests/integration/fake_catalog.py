@@ -59,6 +59,11 @@ class Catalog:
         out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
+    def pull(self, name: str) -> None:
+        """Pull a model, which must succeed."""
+        done = self.run("pull", name)
+        assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+
     def left(self) -> list[str]:
         """Everything in the cache folder, but for the lock."""
         found = (str(path.relative_to(self.cache)) for path in self.cache.rglob("*") if path.is_file())

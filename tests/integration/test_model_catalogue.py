@@ -114,7 +114,7 @@ def test_files_that_were_brought_along_need_no_network(catalog: Catalog, offered
 
 
 def test_a_placed_folder_of_another_machine_is_used_where_it_is(catalog: Catalog, tmp_path: Path) -> None:
-    assert catalog.run("pull", "tiny").returncode == 0
+    catalog.pull("tiny")
     shutil.copytree(catalog.cache / "tiny", tmp_path / "mounted" / "tiny")
     elsewhere = {"HEDGEROW_MODELS_CACHE": str(tmp_path / "empty"), "HEDGEROW_MODELS_DIR": str(tmp_path / "mounted")}
     assert catalog.run("path", "tiny", **elsewhere).stdout.strip() == str(tmp_path / "mounted" / "tiny")
@@ -122,7 +122,7 @@ def test_a_placed_folder_of_another_machine_is_used_where_it_is(catalog: Catalog
 
 
 def test_a_flipped_byte_is_found_and_pulling_again_repairs_it(catalog: Catalog) -> None:
-    assert catalog.run("pull", "tiny").returncode == 0
+    catalog.pull("tiny")
     file = catalog.cache / "tiny" / "model.bin"
     flip(file)
     found = catalog.run("verify", "tiny")
@@ -132,7 +132,7 @@ def test_a_flipped_byte_is_found_and_pulling_again_repairs_it(catalog: Catalog) 
     (damaged,) = json.loads(catalog.run("verify", "--json").stdout)["damaged"]
     assert damaged["file"] == str(file)
     assert damaged["expected_sha256"] != damaged["found_sha256"]
-    assert catalog.run("pull", "tiny").returncode == 0
+    catalog.pull("tiny")
     assert file.read_bytes() == WHOLE
     assert catalog.left() == PLACED
 
@@ -155,7 +155,7 @@ def test_ctrl_c_leaves_no_model_and_no_process(catalog: Catalog, slow: SlowIndex
     assert not any(map(is_running, started))
     assert not (catalog.cache / "tiny").exists()
     assert not any(name.startswith(".partial/tiny") for name in catalog.left())
-    assert catalog.run("pull", "tiny").returncode == 0
+    catalog.pull("tiny")
     assert catalog.left() == PLACED
 
 
@@ -165,7 +165,7 @@ def test_a_killed_pull_is_begun_again(catalog: Catalog, slow: SlowIndex) -> None
     process.kill()
     process.communicate(timeout=30)
     (catalog.cache / ".partial" / "tiny" / "model").mkdir(parents=True, exist_ok=True)
-    assert catalog.run("pull", "tiny").returncode == 0
+    catalog.pull("tiny")
     assert catalog.left() == PLACED
 
 
