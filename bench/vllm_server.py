@@ -11,20 +11,19 @@ import asyncio
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import aiohttp
 from rich.table import Table
 
+from bench.foreign import serving
 from bench.public.ways import MODEL as SERVED
 from bench.public.ways import mesh
 from launcher.catalog import store
-from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec, free_ports
+from launcher.processes import ServiceProcess, ServiceSpec, free_ports
 
 NAME = "vllm_server"
 MODEL = "smollm2-135m"
@@ -114,25 +113,8 @@ async def _own_server(stack: AsyncExitStack, folder: Path, model: Path, progress
     address = f"127.0.0.1:{port}"
     process = ServiceProcess(ServiceSpec("vllm", "", address, told, command=command), folder)
     stack.push_async_callback(process.stop)
-    await _serving(process, f"http://{address}/health")
+    await serving(process, f"http://{address}/health", _START_S)
     return address
-
-
-async def _serving(process: ServiceProcess, url: str) -> None:
-    ends = time.monotonic() + _START_S
-    async with aiohttp.ClientSession() as session:
-        while True:
-            try:
-                async with session.get(url) as response:
-                    if response.status == 200:
-                        return
-            except aiohttp.ClientError:
-                pass
-            if process.exit_code is not None or time.monotonic() > ends:
-                raise ServiceFailed(
-                    f"vLLM's server has ended or is not serving after {_START_S:g} s:\n{process.tail()}"
-                )
-            await asyncio.sleep(0.2)
 
 
 def _row(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

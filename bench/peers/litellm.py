@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import aiohttp
 import yaml
 
+from bench import foreign
 from bench.environments import environment
-from launcher.processes import ServiceFailed, ServiceProcess
+from launcher.processes import ServiceProcess
 
 VERSION = "1.106.2"
 _STARTS_S = 90.0
@@ -39,15 +38,4 @@ def configured(file: Path, models: Mapping[str, str]) -> Path:
 
 async def serving(process: ServiceProcess, url: str) -> None:
     """Return when it answers. Raises `ServiceFailed`."""
-    ends = time.monotonic() + _STARTS_S
-    async with aiohttp.ClientSession() as session:
-        while True:
-            try:
-                async with session.get(f"{url}/health/liveliness") as response:
-                    if response.status == 200:
-                        return
-            except aiohttp.ClientError:
-                pass
-            if process.exit_code is not None or time.monotonic() > ends:
-                raise ServiceFailed(f"LiteLLM has ended or is not serving after {_STARTS_S:g} s:\n{process.tail()}")
-            await asyncio.sleep(0.2)
+    await foreign.serving(process, f"{url}/health/liveliness", _STARTS_S)

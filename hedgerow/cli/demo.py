@@ -44,7 +44,6 @@ def demo(
     from hedgerow.cli.failures import fail, needs, reported
 
     with needs("demo"):
-        from launcher.catalog import CatalogError
         from launcher.mesh import MeshError
         from launcher.processes import ServiceFailed
 
@@ -53,7 +52,7 @@ def demo(
     with TemporaryDirectory(prefix="hedgerow-demo-") as folder, reported():
         try:
             shortfalls = asyncio.run(_run(Path(folder), question, Console(highlight=False)))
-        except (CatalogError, MeshError, ServiceFailed) as error:
+        except (MeshError, ServiceFailed) as error:
             fail(str(error))
     if shortfalls is None:
         raise typer.Exit(130)  # interrupted

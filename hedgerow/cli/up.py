@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from launcher.catalog import Entry
     from launcher.demo import DemoModels
     from launcher.mesh import Mesh
     from launcher.meshfile.schema import MeshFile
@@ -79,7 +80,6 @@ def up(
     from hedgerow.cli.failures import fail, needs
 
     with needs("demo"):
-        from launcher.catalog import CatalogError
         from launcher.mesh import MeshError, PortInUse
         from launcher.processes import ServiceFailed
 
@@ -90,7 +90,7 @@ def up(
     console = Console(highlight=False)
     try:
         if file:
-            plan = _of_file(file, state_dir)
+            plan = _of_file(file, state_dir, console)
         elif mesh:
             plan = _with_replicas(pulled(console), base_port, state_dir, replicas, otlp_endpoint, tls)
         else:
@@ -101,22 +101,36 @@ def up(
             fail(f"{error}; choose others in {file}: gateway.address, base_port")
         other = base_port + 1000 if base_port < 60_000 else 50_050
         fail(f"{error}; choose others, for example: hedgerow up{' --mesh' if mesh else ''} --base-port {other}")
-    except (CatalogError, MeshError, ServiceFailed) as error:
+    except (MeshError, ServiceFailed) as error:
         fail(str(error))
 
 
 def pulled(console: Console) -> DemoModels:
-    """The demo's models; those that are missing are pulled first, with progress. Raises `CatalogError`."""
+    """The demo's models; those that are missing are pulled first, with progress. Raises `MeshError`."""
     from launcher import catalog, demo
-    from launcher.catalog.screen import shown
 
     if missing := catalog.missing(demo.PULLED):
         console.print(f"Pulling {len(missing)} models, once.")
-        with shown(console) as report:
-            catalog.pull(demo.PULLED, report)
+        _pull(missing, console)
     models = demo.public_models()
     models.check()
     return models
+
+
+def _pull(missing: Sequence[Entry], console: Console) -> bool:
+    """Get these models, with progress. Whether there were any."""
+    from hedgerow.cli.failures import fail
+    from launcher.catalog import CatalogError, pull
+    from launcher.catalog.screen import shown
+
+    if not missing:
+        return False
+    try:
+        with shown(console) as report:
+            pull([each.name for each in missing], report)
+    except (CatalogError, OSError) as error:
+        fail(str(error))
+    return True
 
 
 async def _nothing(mesh: Mesh, console: Console) -> None:
@@ -144,18 +158,19 @@ def _refuse_demo_options(context: typer.Context) -> None:
             raise typer.BadParameter("only for the demo, not with a FILE", param_hint=f"--{name.replace('_', '-')}")
 
 
-def _of_file(file: Path, state_dir: Path) -> _Plan:
+def _of_file(file: Path, state_dir: Path, console: Console) -> _Plan:
     """What a mesh file says, which is followed while it runs."""
     import asyncio
 
     from hedgerow.cli.mesh_file import checked
 
     with checked():
+        from launcher.meshfile.catalog import missing_models
         from launcher.meshfile.following import follow
         from launcher.meshfile.planning import plan
 
         planned = asyncio.run(plan(file, state_dir))
-        if _pulled(planned.file):
+        if _pull(missing_models(planned.file), console):
             planned = asyncio.run(plan(file, state_dir))  # what a model says of itself counts
 
     def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:
@@ -167,26 +182,6 @@ def _of_file(file: Path, state_dir: Path) -> _Plan:
         lambda: planned.write_files(state_dir),
         meanwhile=meanwhile,
     )
-
-
-def _pulled(file: MeshFile) -> bool:
-    """Get the models of the catalogue that the file names and that are not here. Whether there were any."""
-    from rich.console import Console
-
-    from hedgerow.cli.failures import fail
-    from launcher.catalog import CatalogError, pull
-    from launcher.catalog.screen import shown
-    from launcher.meshfile.catalog import missing_models
-
-    missing = missing_models(file)
-    if not missing:
-        return False
-    try:
-        with shown(Console(highlight=False)) as report:
-            pull([each.name for each in missing], report)
-    except (CatalogError, OSError) as error:
-        fail(str(error))
-    return True
 
 
 def _alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: str) -> _Plan:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from typing import Self
 
 REPOSITORY, REVISION = "owner/halves", "a" * 40
 CONTENT = {"one": b"first half, " * 1000, "two": b"second half" * 1000}
@@ -70,7 +71,30 @@ class Catalog:
         return sorted(name for name in found if name != ".partial/lock")
 
 
-class SlowIndex:
+class _Server:
+    """An HTTP server on loopback."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]):
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+
+    @contextmanager
+    def serving(self) -> Iterator[Self]:
+        """While inside."""
+        thread = Thread(target=self._server.serve_forever)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.release()
+            self._server.shutdown()
+            self._server.server_close()
+            thread.join()
+
+    def release(self) -> None:
+        """Let answers go that are held back."""
+
+
+class SlowIndex(_Server):
     """An index over HTTP that holds each wheel back after its first half, until `go` is set."""
 
     def __init__(self, folder: Path):
@@ -97,7 +121,7 @@ class SlowIndex:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -105,21 +129,11 @@ class SlowIndex:
         url = f"http://127.0.0.1:{self._server.server_port}/simple/"
         return {"PIP_NO_INDEX": "", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": url, "NO_PROXY": "127.0.0.1"}
 
-    @contextmanager
-    def serving(self) -> Iterator[SlowIndex]:
-        """While inside."""
-        thread = Thread(target=self._server.serve_forever)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self.go.set()
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
+    def release(self) -> None:
+        self.go.set()
 
 
-class FakeHub:
+class FakeHub(_Server):
     """A model hub over HTTP, with the one repository `owner/halves`; `content` by the file's name."""
 
     def __init__(self) -> None:
@@ -147,25 +161,13 @@ class FakeHub:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
 
     @property
     def environment(self) -> dict[str, str]:
         """What makes the hub's client ask here."""
         url = f"http://127.0.0.1:{self._server.server_port}"
         return {"HF_ENDPOINT": url, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
-
-    @contextmanager
-    def serving(self) -> Iterator[FakeHub]:
-        """While inside."""
-        thread = Thread(target=self._server.serve_forever)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
 
 
 def wheel_name(name: str) -> str:

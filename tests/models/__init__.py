@@ -30,5 +30,3 @@ FIXTURES = DemoModels(
         "HEDGE": "{}",  # a test that asks a model gets an answer of this model
     },
 )
-# The notation in which these models have learned to read what a picture shows; for the gateway's process.
-ENVIRONMENT = {"HEDGEROW_GATEWAY_IMAGE_NOTE": "image: {labels}", "HEDGEROW_GATEWAY_LABELS_PER_IMAGE": "1"}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from hedgerow.cli import main
 from launcher import demo
-from tests.models import ENVIRONMENT, FIXTURES
+from tests.models import FIXTURES
 
-os.environ.update(ENVIRONMENT)
 demo.public_models = lambda: FIXTURES  # type: ignore[assignment]
 demo.PULLED = ()  # type: ignore[assignment]
 main()
