@@ -17,6 +17,9 @@ _KEPT = 2  # confirmed words that stay in the utterance when it is cut inside a 
 _TAIL = 60  # confirmed words that are remembered to compare with
 _LONGEST = 2  # times `trim_s`: the utterance is cut although nothing in it is confirmed
 _HARD_S = 1.0  # what is kept then
+# An utterance is first transcribed when it is this long. In less of it a Whisper invents words, and notices: its second
+# try, with a beam, takes three times as long, and so does the step that follows.
+_FIRST_S = 0.8
 
 
 class Agreement:
@@ -53,7 +56,8 @@ class Agreement:
         """What to transcribe when there is speech up to `upto_s`: a step after the last run, or at once in a hurry."""
         upto_s = min(upto_s, self._start_s + self._trim_s * (_LONGEST + 1))
         new_s = upto_s - self._heard_s
-        return Span(self._start_s, upto_s) if new_s >= step_s or (hurry and new_s > 0) else None
+        due_s = max(step_s, _FIRST_S) if self._heard_s == self._start_s else step_s
+        return Span(self._start_s, upto_s) if new_s >= due_s or (hurry and new_s > 0) else None
 
     def take(self, run: Sequence[Word], span: Span) -> None:
         """A run over the span has found these words, with times of the whole audio."""

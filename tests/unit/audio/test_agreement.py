@@ -63,6 +63,13 @@ def test_a_run_is_due_after_a_step_or_at_once_in_a_hurry_but_never_without_new_a
     assert words.next(1.6, False, STEP_S) == Span(1.0, 1.6)
 
 
+def test_the_first_run_waits_for_enough_to_hear_unless_in_a_hurry() -> None:
+    words = Agreement(1.0, TRIM_S)
+    assert words.next(1.7, False, STEP_S) is None
+    assert words.next(1.7, True, STEP_S) == Span(1.0, 1.7)
+    assert words.next(1.8, False, STEP_S) == Span(1.0, 1.8)
+
+
 def test_a_long_stretch_is_cut_at_the_end_of_a_sentence() -> None:
     words = Agreement(0.0, 2.0)
     for stop_s in (2.0, 2.4):
