@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -30,6 +31,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, state, {})
         self._shared = state
         self._limits, self._in_head, self._head_bytes = limits, True, 0
+        self._offered = b""  # the head of a request that offers another protocol, without the offer
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -47,7 +49,11 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
         if self.transport.is_closing():
             return
         if self._in_head:
@@ -59,6 +65,18 @@ class Connection(HttpToolsProtocol):
         elif self.timeout_keep_alive_task is None and self.cycle.response_complete:
             self._arm("head", self._limits.header_ms)  # blank lines between requests are no request
 
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser. A request may offer another protocol, which a server may ignore (RFC 9110, 7.8). The parser
+        takes each offer as accepted and what follows the head as that protocol; a new one reads the request without."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as offer:
+                data, self._offered = self._offered + data[offer.args[0] :], b""
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         cast(dict[str, Any], self.scope)[PEER] = self._peer
@@ -66,11 +84,26 @@ class Connection(HttpToolsProtocol):
         self._arm("head", self._limits.header_ms)
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            self._offered = self._without_offer()
+            return
         self._in_head = False
         self._disarm("head")
         super().on_headers_complete()
         if self._shared.leaving:
             self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        if not self._offered:
+            super().on_message_complete()
+
+    def _without_offer(self) -> bytes:
+        """The head that has just been read, without what it offers. Raises `ValueError` for a tunnel."""
+        if (method := self.parser.get_method()) == b"CONNECT":
+            raise ValueError("a tunnel is no request")
+        lines = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        first = b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())
+        return b"\r\n".join([first, *lines, b"", b""])
 
     def pause_writing(self) -> None:
         super().pause_writing()
