@@ -81,6 +81,7 @@ class _Runners:
             return None
         waited = f"no first text after {first.age_s() * 1000:.0f} ms ({first.pool.hedge.basis})"
         if pool.is_open(job.ticket.tenant, (first.replica,)):
+            self._fleet.hedges.leave(self._race)  # others may have somebody to ask
             self._skip(pool, f"{waited}; no other replica is well")
             return None
         slot = pool.limiter.spare()

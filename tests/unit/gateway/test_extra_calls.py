@@ -1,0 +1,47 @@
+"""Hedges, retries and resumed calls: what they hold and spend is given back where no call is made."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from services.gateway.generation.stack import make_stack
+from services.gateway.upstream.fleet import Fleet
+from tests.clock import loop_clock, on_paused_loop
+from tests.unit.gateway.scripted import ScriptedLlm, fleet
+from tests.unit.gateway.test_generation import Scene, says
+
+
+async def settled() -> None:
+    """Every task that can run has done so."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def hedging(share: float, **llms: object) -> Fleet:
+    """Hedges after 100 ms; replicas have all of the time."""
+    hedge = {"mode": "fixed", "delay_ms": 100, "max_share": share, "burst": 10}
+    return fleet(loop_clock, {"hedge": hedge, "kept_share": 0.0}, **llms)
+
+
+def test_a_request_whose_model_has_no_other_replica_well_leaves_the_line_of_hedges_to_others():
+    async def main() -> float:
+        behind = hedging(0.5, stuck=[ScriptedLlm(None), ScriptedLlm(None)], m=[says("slow", 20.0), says("quick", 0.05)])
+        waits = make_stack(behind, lambda _: None).read(b"", Scene(behind, models=("stuck",)).job, 60.0)
+        await asyncio.sleep(0.2)  # it is in line: half a second call is saved
+        behind.pools["stuck"].replicas[1].breaker.enter("acme").throttled(30)
+        for _ in range(20):
+            behind.request()
+        await asyncio.sleep(0.5)
+        other = Scene(behind, models=("m",), budget_s=30.0)
+        reader = make_stack(behind, lambda _: None).read(b"", other.job, 30.0).reader
+        began = loop_clock()
+        await reader.take()
+        took_s = loop_clock() - began
+        reader.leave()
+        waits.reader.leave()
+        await settled()
+        return took_s
+
+    assert on_paused_loop(main()) == pytest.approx(0.15)
