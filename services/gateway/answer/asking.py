@@ -14,6 +14,8 @@ from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Reading
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Ticket
+from services.gateway.upstream import spending
+from services.gateway.upstream.spending import Bill
 from services.gateway.upstream.stubs import whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
@@ -90,7 +92,7 @@ def settle(
     ledger.decisions += report.decisions
     ledger.billed_tokens += _due(report, asked, usage, written)
     if not reading.joined:
-        ledger.cost_usd += _cost_usd(draft, report, usage, written)
+        ledger.cost_usd += sum(bill.usd for bill in _bills(draft, reading))
 
 
 def _due(report: Report, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usage, written: int) -> int:
@@ -104,13 +106,13 @@ def _due(report: Report, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usag
     return owed
 
 
-def _cost_usd(draft: Draft, report: Report, usage: chat_pb2.Usage, written: int) -> float:
-    """What a generation costs at the router's prices, in US dollars."""
-    model = draft.backends.routes.model(report.model)
-    if model is None:
-        return 0.0
-    prompt = usage.prompt_tokens or draft.prompt_tokens
-    return model.cost_usd(prompt * report.prompts, usage.completion_tokens or written)
+def _bills(draft: Draft, reading: Reading) -> list[Bill]:
+    """What each call of a generation has used by now, at its own model's price."""
+    calls = [call for call in reading.report.calls if call.has_read]
+    request, routes = reading.generation.job.request, draft.backends.routes
+    counted = max((call.asked_tokens() for call in calls), default=0)
+    prompt = counted or prompt_tokens(request.messages, request.tools)
+    return [spending.bill(routes.model(call.pool.model), call.used(prompt)) for call in calls]
 
 
 def _told(draft: Draft, asked: llm_pb2.GenerateRequest, stage: Running) -> telemetry.Metadata:

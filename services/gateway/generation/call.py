@@ -9,6 +9,7 @@ from typing import Literal
 
 from prometheus_client import Counter
 
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.generation.job import Observe, Sent
@@ -37,7 +38,8 @@ class Call:
         self._started = self._last = self._clock()
         self._first_s: float | None = None
         self._first = llm_pb2.GenerateResponse()
-        self._tokens = 0
+        self._tokens = 0  # handed on, or here with the first message
+        self._carried = job.report.carried_tokens  # by the call that this one goes on for: its prompt ends with them
         self._watching: asyncio.TimerHandle | None = None
         self._settled = False  # what it held is given back, and its end is told
         self._completion = self.replica.llm.generate(job.request, job.deadline.remaining(), job.metadata)
@@ -47,29 +49,50 @@ class Call:
         if fault:
             await self._completion.suffer(fault)
         self._first = await self._completion.read()
+        self._tokens = self._first.tokens
         self._last = self._clock()
         self._first_s = self._last - self._started
 
     async def pour(self, text: Text) -> None:
         """Hand on every message, the first and the last included. Raises what it broke with."""
         self._win()
-        began, completion = len(text.items), self._completion
+        completion = self._completion
         self._watch()
         try:
             text.add(self._first)
             while completion.finish is None:
                 message = await completion.read()
                 self._last = self._clock()
+                self._tokens += message.tokens
                 text.add(message)
         finally:
             self._stop_watching()
-            self._tokens = sum(message.tokens for message in text.items[began:])
 
     async def finished(self) -> None:
         """The text is whole. Readers have it before anything is booked, and nobody waits for the status."""
         await asyncio.sleep(0)
         self._book()
         await self._completion.ended()
+
+    @property
+    def has_read(self) -> bool:
+        """Whether the model has read the prompt. One that refused, or broke before its first text, has not."""
+        return self.problem is None or isinstance(self.problem, TooLate)
+
+    def asked_tokens(self) -> int:
+        """The prompt of the job as the backend has counted it, without the text of calls before; 0 until it is told."""
+        finish = self._completion.finish
+        return max(0, finish.usage.prompt_tokens - self._carried) if finish else 0
+
+    def used(self, asked_tokens: int) -> chat_pb2.Usage:
+        """What the backend says that it has used. Where it has not said, by now: a prompt of `asked_tokens` and the
+        text that was carried on, and the tokens that have come."""
+        used, finish = chat_pb2.Usage(), self._completion.finish
+        if finish:
+            used.CopyFrom(finish.usage)
+        used.prompt_tokens = used.prompt_tokens or asked_tokens + self._carried
+        used.completion_tokens = used.completion_tokens or self._tokens
+        return used
 
     def age_s(self) -> float:
         return self._clock() - self._started

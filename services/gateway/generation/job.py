@@ -24,7 +24,6 @@ from services.gateway.upstream.fleet import Pool, Replica
 from services.gateway.upstream.prefix import Blocks
 from services.gateway.upstream.removals import Known
 from services.runtime.deadline import Deadline
-from services.runtime.errors import TooLate
 from services.runtime.telemetry import Metadata
 
 if TYPE_CHECKING:
@@ -48,8 +47,8 @@ class Report:
 
     @property
     def prompts(self) -> int:
-        """How often a model has read the prompt. One that broke before its first text, or refused, has not."""
-        return sum(call.problem is None or isinstance(call.problem, TooLate) for call in self.calls)
+        """How often a model has read the prompt."""
+        return sum(call.has_read for call in self.calls)
 
 
 @dataclass(frozen=True, slots=True)
