@@ -136,7 +136,7 @@ class RedisEntries:
         for tenant, told in uses.items():
             for start in range(0, len(told), _USED):
                 pipeline.eval(USE, 0, tenant, *told[start : start + _USED])
-        pipeline.eval(PRUNE, 0, self.now_ms(), _PRUNED)
+        pipeline.eval(PRUNE, 0, _PRUNED)
         await pipeline.execute()
         await self._measure(client)
 
@@ -156,7 +156,7 @@ class RedisEntries:
             return TIGHTEN, (change.key, change.tenant, change.least_score)
         if isinstance(change, Put):
             entry = change.entry
-            times = (change.epoch, entry.expires_at_ms + self.stale_ms, entry.used_at_ms, self.now_ms())
+            times = (change.epoch, entry.expires_at_ms + self.stale_ms, entry.used_at_ms)
             values = self._values(entry, change.vector)
             size = _size(values)
             worth = ("worth", greedy_dual.cost(entry.answer) / size)

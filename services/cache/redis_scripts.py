@@ -38,7 +38,15 @@ TOMBSTONES = f"{_CACHE}gone"  # a sorted set of `k:<key>` and `t:<tenant>` by th
 VERIFIED = f"{_CACHE}verified:"
 WATERMARK = f"{_CACHE}gone:floor"  # the highest number of a tombstone that was given up
 
-_COMMON = f"""
+# `now_ms`: Redis' own time, which ends the entries. By a replica's clock that runs ahead, an entry could lose what
+# finds it and stay: a removal of its tenant would pass it over.
+NOW_MS = """
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+"""
+_COMMON = f"""{NOW_MS}
 local function number(position) return string.format('%.0f', position) end
 local function after(last)
   local time = redis.call('TIME')
@@ -91,8 +99,9 @@ local function use(tenant, key, times)
   local priority = (redis.call('HGET', '{CLOCK}', tenant) or 0) + uses * worth
   redis.call('ZADD', '{WORTH}' .. tenant, string.format('%.17g', priority), key)
 end
-local function prune(tenant, now_ms)
-  local over = redis.call('ZRANGEBYSCORE', '{TENANT}' .. tenant, '-inf', now_ms, 'LIMIT', 0, 1000)
+local function prune(tenant)
+  local over = redis.call('ZRANGEBYSCORE', '{TENANT}' .. tenant, '-inf', now_ms(), 'LIMIT', 0, 1000)
+  for _, key in ipairs(over) do redis.call('UNLINK', '{ENTRY}' .. key) end
   if #over > 0 then lose(tenant, over) end
 end
 local function make_room(max_bytes, tries)
@@ -119,8 +128,8 @@ return begin()
 """
 )
 
-# ARGV: most changes, key, tenant, epoch, ends (ms), used (ms), now (ms), size, most bytes of all entries (0: any
-# number), field, value … The field `worth` is the cost for each byte. What is put is used once by that.
+# ARGV: most changes, key, tenant, epoch, ends (ms), used (ms), size, most bytes of all entries (0: any number), field,
+# value … The field `worth` is the cost for each byte. What is put is used once by that.
 # At most 1,000 entries make room at a time, so that nobody waits for long.
 # Returns the sequence number, 0 where there is a conflict, and how many entries there are of the key now.
 PUT = (
@@ -133,16 +142,16 @@ for _, member in ipairs({{'k:' .. key, 't:' .. tenant}}) do
 end
 if tonumber(redis.call('GET', '{WATERMARK}') or '0') > epoch then return {{'0', 0}} end
 local sequence = announce('put', key, tenant, redis.call('EXISTS', entry), ARGV[1])
-redis.call('HSET', entry, unpack(ARGV, 10))
+redis.call('HSET', entry, unpack(ARGV, 9))
 redis.call('PEXPIREAT', entry, ARGV[5])
-prune(tenant, ARGV[7])
-grow(tenant, ARGV[8] - (redis.call('HGET', '{SIZES}' .. tenant, key) or 0))
-redis.call('HSET', '{SIZES}' .. tenant, key, ARGV[8])
+prune(tenant)
+grow(tenant, ARGV[7] - (redis.call('HGET', '{SIZES}' .. tenant, key) or 0))
+redis.call('HSET', '{SIZES}' .. tenant, key, ARGV[7])
 redis.call('ZADD', '{TENANT}' .. tenant, ARGV[5], key)
 redis.call('ZADD', '{USED}' .. tenant, ARGV[6], key)
 redis.call('ZADD', '{WORTH}' .. tenant, 'inf', key)
 redis.call('SADD', '{TENANTS}', tenant)
-make_room(tonumber(ARGV[9]), 1000)
+make_room(tonumber(ARGV[8]), 1000)
 if redis.call('EXISTS', entry) == 1 then use(tenant, key, 1) end
 return {{sequence, 1}}
 """
@@ -211,11 +220,11 @@ return {{sequence, entries}}
 """
 )
 
-# ARGV: now (ms), tenants. Entries end by themselves; this takes what found them away, of some tenants at a time.
+# ARGV: tenants. Entries end by themselves; this takes what found them away, of some tenants at a time.
 PRUNE = (
     _COMMON
     + f"""
-for _, tenant in ipairs(redis.call('SRANDMEMBER', '{TENANTS}', ARGV[2])) do prune(tenant, ARGV[1]) end
+for _, tenant in ipairs(redis.call('SRANDMEMBER', '{TENANTS}', ARGV[1])) do prune(tenant) end
 return 0
 """
 )

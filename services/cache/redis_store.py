@@ -147,8 +147,7 @@ class RedisStore:
             used, self._used = self._used, {}
             with suppress(SharedStateLost):
                 await self._state.ask(partial(self._redis.touch, used=used.values()))
-                epoch, now_ms = self.sequence, self._redis.now_ms()
-                await self._state.ask(partial(self._verified.add, epoch=epoch, now_ms=now_ms))
+                await self._state.ask(partial(self._verified.add, epoch=self.sequence))
 
     async def _returned(self) -> None:
         """Redis is there (again). Raises `SharedStateLost` when it goes meanwhile."""

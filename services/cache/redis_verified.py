@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from services.cache.redis_scripts import TOMBSTONES, VERIFIED, WATERMARK
+from services.cache.redis_scripts import NOW_MS, TOMBSTONES, VERIFIED, WATERMARK
 from services.cache.verdict.record import SAMPLE_BYTES, SAMPLES, Counts, Record
 from services.cache.verdict.records import RECORDS
 from services.cache.verdict.thresholds import Thresholds
@@ -31,13 +31,14 @@ _FIELDS = (
 )  # fmt: skip
 _AT = "at"  # when there was news, in Unix milliseconds; older versions write none
 
-# ARGV: made by, tenant, epoch, now (ms), how long to keep it (ms), most records, most bytes of samples, samples, what
+# ARGV: made by, tenant, epoch, how long to keep it (ms), most records, most bytes of samples, samples, what
 # is left of each share's counts, lookups and candidates of each, threshold, certified, alarmed, max wrong,
 # what stands before the fields. A new record may take the place of an old one: of the tenant that has most of them the
 # one without news for longest, and where several have as many, of the tenant without news for longest.
 # Returns the sum as `_FIELDS` has it; nothing where the tenant was removed after the epoch, or it was what made room.
-ADD = f"""
-local index, tenant, epoch, before = '{VERIFIED}' .. ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[19]
+ADD = f"""{NOW_MS}
+local index, tenant, epoch, before = '{VERIFIED}' .. ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[18]
+local now = now_ms()
 local function hash(tenant) return index .. ':' .. tenant end
 local key = hash(tenant)
 if tonumber(redis.call('ZSCORE', '{TOMBSTONES}', 't:' .. tenant) or '0') > epoch
@@ -66,22 +67,22 @@ local function make_room(most)
 end
 local samples, is_new = redis.call('HGET', key, before .. 'samples'), false
 if not samples then samples, is_new = '', true end
-samples = samples .. ARGV[8]
-if #samples > tonumber(ARGV[7]) then samples = string.sub(samples, math.floor(#samples / 4) * 2 + 1) end
-redis.call('HSET', key, before .. 'samples', samples, before .. 'threshold', ARGV[15], before .. 'certified', ARGV[16],
-  before .. 'alarmed', ARGV[17], before .. 'max_wrong', ARGV[18], before .. '{_AT}', ARGV[4])
+samples = samples .. ARGV[7]
+if #samples > tonumber(ARGV[6]) then samples = string.sub(samples, math.floor(#samples / 4) * 2 + 1) end
+redis.call('HSET', key, before .. 'samples', samples, before .. 'threshold', ARGV[14], before .. 'certified', ARGV[15],
+  before .. 'alarmed', ARGV[16], before .. 'max_wrong', ARGV[17], before .. '{_AT}', now)
 for place, field in ipairs({{'lookups', 'candidates', 'recent_lookups', 'recent_candidates'}}) do
-  local left = ARGV[place < 3 and 9 or 10]
-  local sum = (tonumber(redis.call('HGET', key, before .. field) or '0') or 0) * left + ARGV[10 + place]
+  local left = ARGV[place < 3 and 8 or 9]
+  local sum = (tonumber(redis.call('HGET', key, before .. field) or '0') or 0) * left + ARGV[9 + place]
   redis.call('HSET', key, before .. field, string.format('%.17g', sum))
 end
-redis.call('PEXPIRE', key, ARGV[5])
-redis.call('ZADD', index, ARGV[4], tenant)
-redis.call('PEXPIRE', index, ARGV[5])
-redis.call('ZADD', '{VERIFIED}', ARGV[4], ARGV[1])
-redis.call('ZREMRANGEBYSCORE', '{VERIFIED}', '-inf', ARGV[4] - ARGV[5])
-redis.call('ZREMRANGEBYSCORE', index, '-inf', ARGV[4] - ARGV[5])
-if is_new then make_room(tonumber(ARGV[6])) end
+redis.call('PEXPIRE', key, ARGV[4])
+redis.call('ZADD', index, now, tenant)
+redis.call('PEXPIRE', index, ARGV[4])
+redis.call('ZADD', '{VERIFIED}', now, ARGV[1])
+redis.call('ZREMRANGEBYSCORE', '{VERIFIED}', '-inf', now - ARGV[4])
+redis.call('ZREMRANGEBYSCORE', index, '-inf', now - ARGV[4])
+if is_new then make_room(tonumber(ARGV[5])) end
 if redis.call('HEXISTS', key, before .. 'samples') == 0 then return {{}} end
 local sum = {{}}
 for place, field in ipairs({{{", ".join(f"'{field}'" for field in _FIELDS)}}}) do sum[place] = before .. field end
@@ -116,20 +117,20 @@ class RedisVerified:
             if not self.thresholds.resume(Traffic(tenant, category), row):
                 await self._drop(client, Traffic(tenant, category))
 
-    async def add(self, client: Redis, epoch: int, now_ms: int) -> None:
+    async def add(self, client: Redis, epoch: int) -> None:
         """Add what is new, as of what is known at `epoch`, and go on from the sum."""
         news = list(self.thresholds.news())
         for start in range(0, len(news), _AT_ONCE):
             some = news[start : start + _AT_ONCE]
             pipeline: Any = client.pipeline(transaction=False)
             for traffic, record in some:
-                pipeline.eval(ADD, 0, *self._arguments(traffic, record, record.take(), epoch, now_ms))
+                pipeline.eval(ADD, 0, *self._arguments(traffic, record, record.take(), epoch))
             for (traffic, record), row in zip(some, await pipeline.execute(), strict=True):
                 if row and not self.thresholds.resume(traffic, row, since=record):
                     await self._drop(client, traffic)
 
-    def _arguments(self, traffic: Traffic, record: Record, new: Counts, epoch: int, now_ms: int) -> tuple[object, ...]:
-        limits = (epoch, now_ms, _KEPT_MS, RECORDS + 1, SAMPLES * SAMPLE_BYTES)  # one of them is everyone's
+    def _arguments(self, traffic: Traffic, record: Record, new: Counts, epoch: int) -> tuple[object, ...]:
+        limits = (epoch, _KEPT_MS, RECORDS + 1, SAMPLES * SAMPLE_BYTES)  # one of them is everyone's
         came_of_it = (record.threshold, int(record.certified), int(record.alarmed), record.max_wrong)
         added = (new.samples.tobytes(), *new.kept, *new.faded, *came_of_it)
         return (self.thresholds.made_by, traffic.tenant, *limits, *added, _before(traffic.category))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -94,7 +93,7 @@ async def test_a_tenant_that_was_removed_is_forgotten_by_all_also_by_one_that_ha
     assert [one.memory.thresholds.of(ACME) for one in two] == [DEFAULT, DEFAULT]
     two[1].memory.thresholds._records._tenants["acme"] = OrderedDict({"": late})  # it has not heard of it yet
     async with redis.client() as client:
-        await two[1].store._verified.add(client, two[1].store.sequence - 1, 0)
+        await two[1].store._verified.add(client, two[1].store.sequence - 1)
     assert not late.has_news  # it was sent
     async with replica(redis.url) as third:
         assert samples(third.memory.thresholds, "acme") == 0
@@ -163,7 +162,7 @@ async def test_a_tenant_that_was_removed_is_forgotten_in_all_its_categories_also
     assert [one.memory.thresholds.of(each) for one in two for each in (ACME, CHAT, DOSAGES)] == [DEFAULT] * 6
     two[1].memory.thresholds._records._tenants["acme"] = OrderedDict({"dosages": late})  # it has not heard of it yet
     async with redis.client() as client:
-        await two[1].store._verified.add(client, two[1].store.sequence - 1, 0)
+        await two[1].store._verified.add(client, two[1].store.sequence - 1)
         assert not await client.exists(f"{VERIFIED}engine:acme")
     async with replica(redis.url) as third:
         assert samples(third.memory.thresholds, *DOSAGES) == 0
@@ -211,7 +210,7 @@ async def test_a_tenant_with_very_many_categories_takes_no_others_record(
         one.memory.thresholds.verify(Traffic("mallory", f"{number}"), 0.99, True, True)
     async with redis.client() as client:
         for one in two:
-            await one.store._verified.add(client, one.store.sequence, time.time_ns() // 1_000_000)
+            await one.store._verified.add(client, one.store.sequence)
         theirs = await client.hlen(f"{VERIFIED}engine:mallory")
         assert theirs == 10 * (MOST - 2)
     async with replica(redis.url) as third:

@@ -1,0 +1,57 @@
+"""Replicas whose clocks differ, or jump: Redis' own clock decides what has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.cache.entries import Entry
+from services.cache.keyed_question import KeyedQuestion
+from services.cache.redis_entries import Put, RedisEntries
+from services.cache.redis_scripts import ENTRY, USED
+from services.cache.tombstones import Removal
+from tests.marks import starts
+from tests.redis import RedisProcess, redis_server
+from tests.unit.cache.conftest import identity
+
+CAPITAL = identity("what is the capital of france please")
+OTHER = identity("an entirely unrelated thing")
+_HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+@starts("redis")
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    async with redis_server(tmp_path) as server:
+        yield server
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def entry(question: KeyedQuestion, ttl_ms: int = _HOUR_MS) -> Entry:
+    asked, times = question.asked.encode(), (now_ms() + ttl_ms, now_ms())
+    return Entry(question.key, question.tenant, question.partition, asked, b"Paris", *times)
+
+
+def replica_ahead_by(ms: int) -> RedisEntries:
+    return RedisEntries("engine", 0, lambda: now_ms() + ms)
+
+
+@pytest.mark.parametrize("change", ["sweep", "put"])
+async def test_a_replica_whose_clock_runs_ahead_hides_no_entry_from_a_removal(redis: RedisProcess, change: str) -> None:
+    right, ahead = replica_ahead_by(0), replica_ahead_by(2 * _HOUR_MS)
+    async with redis.client() as client:
+        await right.write(client, [Put(entry(CAPITAL), None, await right.begin(client))])
+        if change == "sweep":
+            await ahead.touch(client, [])
+        else:
+            await ahead.write(client, [Put(entry(OTHER), None, await ahead.begin(client))])
+        assert await client.zscore(USED + CAPITAL.tenant, CAPITAL.key)
+        [removed] = await right.write(client, [Removal(tenant=CAPITAL.tenant)])
+        assert removed.entries == (1 if change == "sweep" else 2)
+        assert not await client.exists(ENTRY + CAPITAL.key)
