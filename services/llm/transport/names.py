@@ -79,5 +79,7 @@ class FreshNames(AbstractResolver):
             return addresses
         finally:
             self._asking.pop(name, None)
+            if timer := self._timers.pop(name, None):  # of a question before the name was forgotten
+                timer.cancel()
             if name in self._known and not self._closed:  # a name that never was is not asked for again
                 self._timers[name] = loop.call_later(AGAIN_S, self._ask, name)

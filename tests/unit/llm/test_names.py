@@ -106,6 +106,23 @@ async def test_where_nobody_was_there_the_next_one_asks_anew() -> None:
     await names.close()
 
 
+async def test_a_name_is_renewed_once_in_its_time_however_many_connects_failed() -> None:
+    inner = Scripted()
+    names = FreshNames(inner)
+    for _ in range(5):
+        await took(names)
+        await asyncio.sleep(1)
+        names.forget(asyncio.get_running_loop().time())
+    await took(names)
+    asked = inner.asked
+    await asyncio.sleep(10 * AGAIN_S)
+    assert inner.asked - asked <= 10, "one chain of renewals"
+    await names.close()
+    asked = inner.asked
+    await asyncio.sleep(10 * AGAIN_S)
+    assert inner.asked == asked, "which ends when it is closed"
+
+
 async def test_who_leaves_takes_the_question_from_nobody() -> None:
     names = FreshNames(Scripted())
     leaving, staying = asyncio.create_task(took(names)), asyncio.create_task(took(names))
