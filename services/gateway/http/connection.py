@@ -31,6 +31,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, state, {})
         self._shared = state
         self._limits, self._in_head, self._head_bytes = limits, True, 0
+        self._ended = False  # whether a request's last byte was in this read
         self._offered = b""  # the head of a request that offers another protocol, without the offer
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -50,6 +51,7 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
+        self._ended = False
         try:
             self._parse(data)
         except httptools.HttpParserError:
@@ -57,7 +59,8 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._in_head:
-            self._head_bytes += len(data)
+            if not self._ended:  # else most of the read may be the request before
+                self._head_bytes += len(data)
             if self._head_bytes > self._limits.max_header_bytes:
                 self._refuse(
                     431, "request_header_too_large", f"headers: {self._limits.max_header_bytes} bytes, got more"
@@ -95,6 +98,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if not self._offered:
+            self._ended = True
             super().on_message_complete()
 
     def _without_offer(self) -> bytes:

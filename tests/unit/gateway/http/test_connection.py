@@ -50,3 +50,23 @@ async def test_a_tunnel_is_refused_and_its_bytes_are_no_requests() -> None:
 
     assert requests == []
     assert statuses == [400]
+
+
+@pytest.mark.parametrize("kept_back", [1, 20, 28])
+async def test_what_comes_before_a_request_in_the_same_read_is_not_counted_as_its_headers(kept_back: int) -> None:
+    one, two = _post(b"x" * 70_000), b"GET /two HTTP/1.1\r\nhost: g\r\n\r\n"
+    sent = one + two
+
+    requests, statuses = await served([sent[:-kept_back], sent[-kept_back:]])
+
+    assert requests == [Request("POST /one", b"x" * 70_000), Request("GET /two")]
+    assert statuses == [200, 200]
+
+
+async def test_headers_behind_a_body_are_still_limited() -> None:
+    behind = b"GET /two HTTP/1.1\r\nx: "
+
+    requests, statuses = await served([_post(b"{}") + behind, b"x" * 60_000, b"x" * 10_000])
+
+    assert requests == [Request("POST /one", b"{}")]
+    assert statuses == [200, 431]
