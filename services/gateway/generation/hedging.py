@@ -90,7 +90,7 @@ class _Runners:
             self._skip(pool, f"{waited}; the limiter has no place to spare")
             return None
         if not self._fleet.hedges.spend(self._race):
-            slot.release()
+            slot.release(unused=True)
             self._skip(pool, f"{waited}; the budget of second calls is used up")
             return None
         models = job.models if pool is first.pool else job.models[1:]
@@ -110,4 +110,4 @@ def _give_back(slot: Slot, call: asyncio.Task[TextStream]) -> None:
     """The place of a call that came to nothing, also of one that was cancelled before it began. One that was sent has
     given it back by itself."""
     if call.cancelled() or call.exception():
-        slot.release()
+        slot.release(unused=True)

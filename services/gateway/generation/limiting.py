@@ -26,7 +26,7 @@ class Limiting:
                 job = _after(job, slot.waited_s)
             return await self._inner(Placed(job, slot))
         except BaseException:
-            slot.release()
+            slot.release(unused=True)
             raise
 
 

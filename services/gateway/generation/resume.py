@@ -46,7 +46,7 @@ class Resumable:
             try:
                 stream = await self._again(rest)
             except ServiceError as another:
-                rest.slot.release()
+                rest.slot.release(unused=True)
                 if len(report.calls) == sent:  # nobody to ask
                     break
                 report.decisions.add(Act.FAILOVER_FAILED, report.calls[-1].replica, another.outline)
@@ -64,7 +64,7 @@ class Resumable:
         if request is None or slot is None:
             return None
         if not self._fleet.retry.spend():
-            slot.release()
+            slot.release(unused=True)
             return None
         rest = replace(job, request=request, models=(pool.model,))
         return Placed(rest, slot, "failover", never=pool.elsewhere(failed), why=cause.outline)

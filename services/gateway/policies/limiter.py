@@ -253,7 +253,7 @@ class Limiter:
         if waiter.outcome.cancelled() or not waiter.outcome.done():
             self._remove(waiter)
         elif isinstance(slot := waiter.outcome.result(), Slot):
-            slot.release()
+            slot.release(unused=True)
 
     def _expire(self, waiter: Waiter[Slot]) -> None:
         self._shed(waiter, "expired", "waited too long")

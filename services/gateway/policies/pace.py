@@ -69,7 +69,7 @@ class Turn:
 class Releasable(Protocol):
     """A place."""
 
-    def release(self) -> None: ...
+    def release(self, *, unused: bool = False) -> None: ...
 
 
 P = TypeVar("P", bound=Releasable)
@@ -106,7 +106,7 @@ class Backlog(Generic[P]):
                 return await self._until_let_in(place)
         except BaseException:  # late, or cancelled: also after a place was given to it that it never saw
             if not self._queue.remove(waiter):
-                place.result().release()
+                place.result().release(unused=True)
             raise
 
     def let_in(self) -> None:

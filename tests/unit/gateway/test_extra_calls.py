@@ -8,9 +8,10 @@ import pytest
 
 from services.gateway.generation.stack import make_stack
 from services.gateway.upstream.fleet import Fleet
+from services.runtime.errors import Unavailable
 from tests.clock import loop_clock, on_paused_loop
-from tests.unit.gateway.scripted import ScriptedLlm, fleet
-from tests.unit.gateway.test_generation import Scene, says
+from tests.unit.gateway.scripted import ScriptedLlm, fleet, text
+from tests.unit.gateway.test_generation import GONE, HEDGE, Scene, says
 
 
 async def settled() -> None:
@@ -45,3 +46,44 @@ def test_a_request_whose_model_has_no_other_replica_well_leaves_the_line_of_hedg
         return took_s
 
     assert on_paused_loop(main()) == pytest.approx(0.15)
+
+
+def places(number: int) -> dict[str, object]:
+    """As many may wait as that many places become free within a second."""
+    return {"limit": {"algorithm": "fixed", "initial": number, "queue": 1_000, "queue_ms": 1_000}}
+
+
+def broken_off() -> ScriptedLlm:
+    return ScriptedLlm(10.0, text("half "), GONE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "replicas"),
+    [
+        pytest.param({"hedge": {**HEDGE, "max_share": 0.001}}, [says("x", 10.0), says("x", 10.0)], id="hedge"),
+        pytest.param({"retry": {"max_share": 0.001}}, [broken_off(), says("x")], id="resume"),
+    ],
+)
+def test_a_place_for_an_extra_call_that_is_not_made_does_not_count_as_a_short_call(settings, replicas):
+    async def main() -> float:
+        behind = fleet(loop_clock, {"hedge": {"mode": "off"}, "kept_share": 0.0, **places(4), **settings}, m=replicas)
+        for _ in range(2):
+            await Scene(behind, budget_s=60.0).run()
+        return behind.pools["m"].limiter.room
+
+    assert on_paused_loop(main()) == pytest.approx(4 / 10, rel=0.01)
+
+
+def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not_count_as_a_short_call():
+    async def main() -> float:
+        behind = fleet(loop_clock, {**places(1), "hedge": {"mode": "off"}}, m=says("x", 10.0))
+        pool = behind.pools["m"]
+        held = await pool.limiter.enter(Scene(behind).job.ticket)
+        waits = asyncio.create_task(Scene(behind).run())
+        await asyncio.sleep(0.5)
+        pool.replicas[0].breaker.enter("acme").throttled(30)
+        held.release()
+        assert isinstance((await waits).error, Unavailable)
+        return pool.limiter.room
+
+    assert on_paused_loop(main()) == pytest.approx(1 / 0.5)

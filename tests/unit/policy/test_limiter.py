@@ -295,6 +295,19 @@ async def test_a_place_given_to_a_waiter_that_is_cancelled_goes_to_the_next():
     assert isinstance(await first, Slot)
 
 
+@pytest.mark.parametrize("placed", [None, lambda: None], ids=["request", "batch"])
+async def test_a_place_that_its_waiter_never_saw_does_not_count_as_a_short_call(placed):
+    clock = PausedClock()
+    limiter = gate_of(clock=clock)
+    slot = await limiter.enter(ticket())
+    (waiter,) = await waiting(limiter, Ticket(NORMAL, "a", 1, Deadline.never(), placed))
+    clock.advance(10)
+    slot.release()  # given to the waiter, which has not run since
+    waiter.cancel()
+    await asyncio.gather(waiter, return_exceptions=True)
+    assert (limiter.in_flight, limiter.room) == (0, pytest.approx(60 / 10))
+
+
 async def test_a_waiter_that_was_cancelled_just_before_is_passed_over():
     limiter = gate_of()
     slot = await limiter.enter(ticket())
