@@ -281,7 +281,8 @@ class KeptSettings(_Group):
         67_108_864,
         ge=0,
         description="The most bytes they take, in each worker. When it is full, the tenant that has the most gives up "
-        "its oldest whole one that nobody reads.",
+        "its oldest one: whole ones without a client first, then those under way without a client, which end, then those "
+        "that a client reads, which go on and are not kept.",
     )
 
 

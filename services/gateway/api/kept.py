@@ -111,6 +111,8 @@ class KeptAnswers:
     def _add(self, kept: _Kept, message: pb.GenerateResponse) -> None:
         for event in message.events:
             kept.flight.add(event)
+        if self._kept.get(kept.key) is not kept:  # given up; its clients read it to the end
+            return
         size = message.ByteSize()
         kept.size += size
         self._sizes[kept.key[0]] += size
@@ -118,9 +120,13 @@ class KeptAnswers:
             self._give_up(oldest)
 
     def _oldest(self) -> _Kept | None:
-        """Of the whole answers that nobody reads, the first of the tenant that has the most."""
-        idle = [kept for kept in self._kept.values() if kept.flight.over and not kept.clients]
-        return max(idle, key=lambda kept: self._sizes[kept.key[0]], default=None)
+        """The first of the tenant that has the most: of the answers without a client rather than of the others, and of
+        the whole ones rather than of those under way."""
+
+        def expendable(kept: _Kept) -> tuple[bool, bool, int]:
+            return not kept.clients, kept.flight.over, self._sizes[kept.key[0]]
+
+        return max(self._kept.values(), key=expendable, default=None)
 
     def _give_up(self, kept: _Kept) -> None:
         self._forget(kept)

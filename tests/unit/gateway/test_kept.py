@@ -146,6 +146,23 @@ async def test_a_full_gateway_gives_up_whole_answers_of_who_has_most_and_none_th
     assert scene.begun == 5
 
 
+async def test_an_answer_under_way_without_a_client_ends_when_the_room_is_full():
+    scene = Scene(*("x" * 500 for _ in range(10)), bytes=3_000)
+    await scene.ask(most=1)
+    await asyncio.sleep(10)
+    assert (scene.left, scene.over, len(scene.answers)) == (1, 0, 0)
+
+
+async def test_an_answer_that_is_read_and_takes_more_than_the_room_is_read_to_its_end_and_not_kept():
+    scene = Scene(*("x" * 500 for _ in range(10)), bytes=3_000)
+    assert len(await scene.ask()) == 10
+    assert len(scene.answers) == 0
+    assert await scene.ask(key="other") == ["x" * 500] * 10
+    assert scene.begun == 2
+    with pytest.raises(AnswerNotKept):
+        await scene.ask(events_seen=1)
+
+
 async def test_a_gateway_that_ends_gives_up_what_nobody_reads():
     scene = Scene("a", "b", "c")
     await scene.ask(key="left", most=1)
