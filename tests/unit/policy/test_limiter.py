@@ -298,9 +298,9 @@ async def test_a_place_given_to_a_waiter_that_is_cancelled_goes_to_the_next():
 @pytest.mark.parametrize("placed", [None, lambda: None], ids=["request", "batch"])
 async def test_a_place_that_its_waiter_never_saw_does_not_count_as_a_short_call(placed):
     clock = PausedClock()
-    limiter = gate_of(clock=clock)
+    limiter = gate_of(clock=clock, shed_load=1.0)
     slot = await limiter.enter(ticket())
-    (waiter,) = await waiting(limiter, Ticket(NORMAL, "a", 1, Deadline.never(), placed))
+    (waiter,) = await waiting(limiter, Ticket(HIGH, "a", 1, Deadline.never(), placed))
     clock.advance(10)
     slot.release()  # given to the waiter, which has not run since
     waiter.cancel()
