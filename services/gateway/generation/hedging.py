@@ -96,18 +96,17 @@ class _Runners:
         models = job.models if pool is first.pool else job.models[1:]
         placed = Placed(replace(job, models=models), slot, "hedge", (first.replica,), waited, self._race)
         call = asyncio.get_running_loop().create_task(self._inner(placed))
-        call.add_done_callback(partial(_give_back, slot))
+        call.add_done_callback(partial(self._give_back, slot))
         return call
+
+    def _give_back(self, slot: Slot, call: asyncio.Task[TextStream]) -> None:
+        """The place and the price of a call that came to nothing before it was sent, also of one that was cancelled
+        before it began. One that was sent has given its place back by itself."""
+        if (call.cancelled() or call.exception()) and slot.release(unused=True):
+            self._fleet.hedges.refund()
 
     def _skip(self, pool: Pool, why: str) -> None:
         """It may be asked for again: the first refusal is told."""
         if not self._told:
             self._told = True
             self._placed.job.report.decisions.add(Act.HEDGE_SKIPPED, pool.model, why)
-
-
-def _give_back(slot: Slot, call: asyncio.Task[TextStream]) -> None:
-    """The place of a call that came to nothing, also of one that was cancelled before it began. One that was sent has
-    given it back by itself."""
-    if call.cancelled() or call.exception():
-        slot.release(unused=True)

@@ -69,7 +69,7 @@ class Turn:
 class Releasable(Protocol):
     """A place."""
 
-    def release(self, *, unused: bool = False) -> None: ...
+    def release(self, *, unused: bool = False) -> bool: ...
 
 
 P = TypeVar("P", bound=Releasable)

@@ -36,11 +36,13 @@ class Slot:
         self.in_flight, self._tenant, self._began, self._batch = in_flight, tenant, began, batch
         self.waited_s = 0.0
 
-    def release(self, sample: Sample | None = None, *, unused: bool = False) -> None:
-        """Give the place back, once, with what the call told about the backend. `unused`: no call has held it."""
+    def release(self, sample: Sample | None = None, *, unused: bool = False) -> bool:
+        """Give the place back, once, with what the call told about the backend. `unused`: no call has held it. Returns
+        whether it was still held."""
         release, self._release = self._release, None
         if release is not None:
             release(self._tenant, None if unused else self._began, self._batch, sample)
+        return release is not None
 
 
 class Shed(Exhausted):

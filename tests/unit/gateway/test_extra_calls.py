@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from services.gateway.generation.stack import make_stack
+from services.gateway.policies.race import Race
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.errors import Unavailable
 from tests.clock import loop_clock, on_paused_loop
@@ -87,3 +89,19 @@ def test_a_place_that_was_waited_for_while_the_backend_was_closed_does_not_count
         return pool.limiter.room
 
     assert on_paused_loop(main()) == pytest.approx(1 / 0.5)
+
+
+def test_a_hedge_that_is_paid_for_and_whose_replica_is_closed_meanwhile_costs_nothing_of_the_budget():
+    async def main() -> tuple[int, float]:
+        behind = hedging(1.0, m=[says("a", 1.0), says("b", 1.0)])
+        spend = behind.hedges.spend
+
+        def spend_and_close(race: Race[Any]) -> bool:
+            behind.pools["m"].replicas[1].breaker.enter("acme").throttled(30)
+            return spend(race)
+
+        behind.hedges.spend = spend_and_close
+        scene = await Scene(behind).run()
+        return len(scene.report.calls), behind.hedges._budget.level
+
+    assert on_paused_loop(main()) == (1, 1)

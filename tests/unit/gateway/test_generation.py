@@ -472,7 +472,7 @@ def test_what_only_this_request_meets_is_not_held_against_the_model(told: Servic
     assert play(m=ScriptedLlm(told)).observed == []
 
 
-def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place():
+def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place_and_costs_nothing():
     async def main() -> None:
         behind = fleet(loop_clock, {"hedge": HEDGE}, m=[says("a", 1.0), says("b", 1.0)])
         behind.request()
@@ -488,6 +488,7 @@ def test_a_second_call_that_is_cancelled_before_it_has_begun_keeps_no_place():
         for _ in range(3):
             await asyncio.sleep(0)
         assert behind.pools["m"].limiter.in_flight == 1
+        assert behind.hedges._budget.level == 2  # as many as there were requests
         slot.release()
         running.cancel()
         await asyncio.gather(running, call, return_exceptions=True)

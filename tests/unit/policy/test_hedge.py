@@ -210,6 +210,17 @@ def test_who_leaves_the_line_lets_the_next_one_go():
     assert budget.spend(second)
 
 
+def test_a_second_call_that_was_not_made_after_all_is_the_next_ones_in_line():
+    budget = HedgeBudget(1, 10)
+    budget.request()
+    assert budget.spend(asyncio.Event())
+    next_one = asyncio.Event()
+    assert not budget.spend(next_one)
+    budget.refund()
+    assert next_one.is_set()
+    assert budget.spend(next_one)
+
+
 def test_calls_that_were_cancelled_late_keep_the_percentile_where_it_is():
     clock = PausedClock()
     hedge = warm(Hedge(HedgeRule(percentile=90, window_s=60), HedgeBudget(0.1, 10), Usual(0.3, clock), clock))
