@@ -10,6 +10,7 @@ import asyncio
 import sys
 import time
 from collections import defaultdict
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from prometheus_client import Gauge
@@ -89,17 +90,21 @@ class L1Cache:
     async def follow(self, cache: Cache) -> None:
         """Hear of removals for as long as the cache is there."""
         try:
-            async for removal in cache.invalidations():
-                self.removals.learn(removal.epoch)
-                match removal.WhichOneof("target"):
-                    case "key":
-                        self.remove_key(removal.key)
-                    case "tenant":
-                        self.remove_tenant(removal.tenant)
-                    case None:
-                        self.watch_began()
+            async with aclosing(cache.invalidations()) as removals:
+                async for removal in removals:
+                    self._take(removal)
         finally:
             self.watch_ended()
+
+    def _take(self, removal: cache_pb2.WatchInvalidationsResponse) -> None:
+        self.removals.learn(removal.epoch)
+        match removal.WhichOneof("target"):
+            case "key":
+                self.remove_key(removal.key)
+            case "tenant":
+                self.remove_tenant(removal.tenant)
+            case None:
+                self.watch_began()
 
     async def run(self) -> None:
         """Let go of what is not good any more, though nobody asks for it. Until cancelled."""

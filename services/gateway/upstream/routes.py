@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import aclosing
 
 from hedgerow.router.v1 import router_pb2
 from services.gateway.upstream.stubs import Router
@@ -51,16 +52,20 @@ class Routes:
     async def follow(self, router: Router) -> None:
         """Take in tables for as long as the router is there."""
         try:
-            async for table in router.tables():
-                self._models = rank(_model(row) for row in table.models if row.name in self._known)
-                self._by_name = {model.name: model for model in self._models}
-                self.least_context = min((model.context_tokens for model in self._models), default=0)
-                for model in self._models:
-                    self._tell(model)
-                self.live = True
-                self._arrived.set()
+            async with aclosing(router.tables()) as tables:
+                async for table in tables:
+                    self._take(table)
         finally:
             self.live = False
+
+    def _take(self, table: router_pb2.WatchTableResponse) -> None:
+        self._models = rank(_model(row) for row in table.models if row.name in self._known)
+        self._by_name = {model.name: model for model in self._models}
+        self.least_context = min((model.context_tokens for model in self._models), default=0)
+        for model in self._models:
+            self._tell(model)
+        self.live = True
+        self._arrived.set()
 
 
 def _model(row: router_pb2.Model) -> Model:

@@ -100,7 +100,7 @@ class Cache:
         pending = Pending(self._store(request, timeout=timeout_s, metadata=metadata), "cache")
         return await pending.reply()  # type: ignore[no-any-return]
 
-    def invalidations(self) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
+    def invalidations(self) -> AsyncGenerator[cache_pb2.WatchInvalidationsResponse, None]:
         """Removals as they happen; waits for the cache to be there, ends with `ServiceError` when it goes."""
         return _follow_reachable(self._channel, partial(self._watch, cache_pb2.WatchInvalidationsRequest()), "cache")
 
@@ -125,7 +125,7 @@ class Router:
             response_deserializer=router_pb2.ObserveResponse.FromString,
         )
 
-    def tables(self) -> AsyncIterator[router_pb2.WatchTableResponse]:
+    def tables(self) -> AsyncGenerator[router_pb2.WatchTableResponse, None]:
         """The table, at once and at each change; waits for the router, ends with `ServiceError` when it goes."""
         return _follow_reachable(self._channel, partial(self._watch, router_pb2.WatchTableRequest()), "router")
 

@@ -10,12 +10,14 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal
 
 from prometheus_client import Counter
 
+from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.config import GatewaySettings
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
@@ -89,8 +91,10 @@ class Warming:
                 if not pool.replicas:
                     yield Step("connection", pool.model, problem=pool.refusal().message)
                 for replica in list(pool.replicas):
-                    async for step in self._steps(pool, replica, tenant, prompts if self._reads(pool.model) else ()):
-                        yield step
+                    of_model = prompts if self._reads(pool.model) else ()
+                    async with aclosing(self._steps(pool, replica, tenant, of_model)) as steps:
+                        async for step in steps:
+                            yield step
         finally:
             self._busy = False
 
@@ -120,8 +124,8 @@ class Warming:
         """What the first call finds, and what the next one will."""
         asked, began, before_s = touch.request(text, tenant.prefix_salt), self._clock(), None
         try:
-            before_s = await touch.touch(pool, replica, asked, _WITHIN_S, self._clock)
-            after_s = await touch.touch(pool, replica, asked, _WITHIN_S, self._clock)
+            before_s = await self._touch(pool, replica, asked)
+            after_s = await self._touch(pool, replica, asked)
         except ServiceError as error:
             return replace(step, took_s=self._clock() - began, before_s=before_s, problem=error.message)
         return replace(step, took_s=self._clock() - began, before_s=before_s, after_s=after_s)
@@ -150,7 +154,7 @@ class Warming:
             return
         asked = touch.request(prompt.text, tenant.prefix_salt)
         try:
-            await touch.touch(pool, replica, asked, _WITHIN_S, self._clock)
+            await self._touch(pool, replica, asked)
         except ServiceError as error:
             due[what] = self._clock() + _AGAIN_S
             _warmed(pool.model, "failed").inc()
@@ -158,6 +162,9 @@ class Warming:
             return
         due[what] = self._again()
         _warmed(pool.model, "ok").inc()
+
+    async def _touch(self, pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest) -> float:
+        return await touch.touch(pool, replica, asked, _WITHIN_S, self._clock, self._routes.model(pool.model))
 
     def _again(self) -> float:
         """When a prompt that was just read is due again."""

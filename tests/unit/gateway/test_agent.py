@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from contextlib import aclosing
 
 import pytest
 from hypothesis import given, settings
@@ -273,6 +275,32 @@ async def test_who_leaves_stops_what_is_called():
     await asyncio.wait({leaving})
     await asyncio.sleep(0)
     assert source.cancelled == ["weather"]
+
+
+async def test_who_leaves_amid_an_agents_words_pays_for_what_was_read_and_written_until_then():
+    scene_ = scene(tools(), [text("It "), 0.01, text("rains "), None])
+    await _leaving(scene_, lambda event: event.HasField("delta") and "rains" in event.delta.text)
+    plain = Scene(small=ScriptedLlm(text("It "), 0.01, text("rains "), None))
+    await _leaving(plain, lambda event: event.HasField("delta") and "rains" in event.delta.text)
+    assert scene_.billed[0] >= plain.billed[0] > 2  # the tools that it was offered may count as well
+
+
+async def test_who_leaves_amid_an_agents_calls_pays_for_the_step_and_leaves_nothing_behind():
+    scene_ = scene(tools(news=(0.5, "none")), [calls(OSLO, ("news", {}))], ANSWER)
+    await _leaving(scene_, lambda event: event.HasField("stage") and event.stage.name == "tool:weather")
+    assert scene_.billed[0] > 0
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def _leaving(asked: Scene, at: Callable[[pb.Event], bool]) -> None:
+    """Leave at such an event."""
+    answer = await asked.equipped(mesh_tools=OFFERED) if asked.backends.tools else asked.answer()
+    async with aclosing(answer.messages()) as messages:
+        async for message in messages:
+            if any(at(event) for event in message.events):
+                return
+    pytest.fail("there was no such event")
 
 
 _NAMES = st.sampled_from(["weather", "news", "rocket"])

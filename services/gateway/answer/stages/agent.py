@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -64,8 +65,11 @@ class AgentStage(AnswerStage):
             if draft.question.request.tool_choice.mode == chat_pb2.TOOL_MODE_NONE:
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "none are to be called"
                 return
-            async for _ in self._steps(equipment, stage):
-                yield
+            async with aclosing(
+                self._steps(equipment, stage)
+            ) as steps:  # what it has cost is known before it is billed
+                async for _ in steps:
+                    yield
             called = ", ".join(run.name for run in self._runs)
             stage.detail = stage.detail or (f"called {called}" if called else "called nothing")
 
@@ -81,16 +85,18 @@ class AgentStage(AnswerStage):
                 return
             asked = Step(self.draft, equipment, stage, ends, equipment.max_steps - step, first=step == 0)
             try:
-                async for _ in asked.run():
-                    yield
+                async with aclosing(asked.run()) as said:
+                    async for _ in said:
+                        yield
             except ServiceError as problem:
                 self._end_early(problem, asked, stage)
                 return
             if ledger.finish_reason or not asked.calls:
                 return
             self._begin(asked.calls, equipment, ends, stage)
-            async for _ in self._results(asked):
-                yield
+            async with aclosing(self._results(asked)) as results:
+                async for _ in results:
+                    yield
             if self._over or self._asked >= equipment.max_calls:
                 return
 
