@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import islice
 
 from services.cache import database
@@ -18,7 +19,7 @@ from services.cache.config import CacheSettings
 from services.cache.database import Database
 from services.cache.encryption import Encryption, keys
 from services.cache.entries import Entry
-from services.cache.errors import Conflict, DatabaseRefused, NotKept
+from services.cache.errors import Conflict, DatabaseRefused
 from services.cache.group_commit import GroupCommit
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
@@ -57,24 +58,18 @@ class FileStore:
         self._tombstones = Tombstones(self.sequence)
 
     async def insert(self, entry: Entry, vector: Vector | None, epoch: int) -> bool:
-        tenant, size = entry.tenant, entry.size
-        if self._tombstones.conflict(entry.key, tenant, epoch):
+        if self._tombstones.conflict(entry.key, entry.tenant, epoch):
             raise Conflict
-        self._waiting.take(tenant, size)
+        self._waiting.take(entry.tenant, entry.size)
         if held := self._memory.entries.held(entry.key):
             entry.least_score = held.least_score
         evicted = self._memory.put(entry, vector)
         self._commits.append(database.worth([entry]))
         committed = self._commits.append(database.insert(entry, self._embedded_by, vector, self._file.encryption))
-        committed.add_done_callback(lambda _: self._waiting.give_back(tenant, size))
+        committed.add_done_callback(partial(self._committed, entry))
         self._delete(evicted)
         await self._memory.settled()
-        try:
-            await asyncio.shield(committed)  # it waits on when its caller leaves
-        except NotKept:
-            if self._memory.discard(entry):
-                self._delete([entry])
-            raise
+        await asyncio.shield(committed)  # it goes on when its caller leaves
         return True
 
     async def remove(self, removal: Removal) -> int:
@@ -146,6 +141,12 @@ class FileStore:
             self._commits.append(database.verified(traffic, made_by, now_ms, record.row))
         if news:
             self._verified = self._commits.append(database.keep_verified(RECORDS + 1))  # and everyone
+
+    def _committed(self, entry: Entry, write: asyncio.Future[None]) -> None:
+        """An entry is on disk, or the disk refused it: then memory lets go of it, also when its caller has left."""
+        self._waiting.give_back(entry.tenant, entry.size)
+        if not write.cancelled() and write.exception() and self._memory.discard(entry):
+            self._delete([entry])
 
     def _delete(self, entries: Iterable[Entry]) -> None:
         if keys := [entry.key for entry in entries]:
