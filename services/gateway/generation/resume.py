@@ -41,14 +41,11 @@ class Resumable:
             rest = self._rest(job, text, pool, failed, cause)
             if rest is None:
                 break
-            sent = len(report.calls)
             report.carried_tokens = sum(message.tokens for message in text.items)
             try:
                 stream = await self._again(rest)
             except ServiceError as another:
                 rest.slot.release(unused=True)
-                if len(report.calls) == sent:  # nobody to ask
-                    break
                 report.decisions.add(Act.FAILOVER_FAILED, report.calls[-1].replica, another.outline)
                 cause = another
                 failed.append(report.calls[-1].replica)
@@ -58,16 +55,18 @@ class Resumable:
         raise problem
 
     def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Placed | None:
-        """The job that is left, where load and budget allow it."""
-        request = _request_for_rest(job.request, text.items)
-        slot = pool.limiter.spare() if request else None
-        if request is None or slot is None:
+        """The job that is left, where another replica is well, and load and budget allow it."""
+        request, never = _request_for_rest(job.request, text.items), pool.elsewhere(failed)
+        if request is None or pool.is_open(job.ticket.tenant, never):
+            return None
+        slot = pool.limiter.spare()
+        if slot is None:
             return None
         if not self._fleet.retry.spend():
             slot.release(unused=True)
             return None
         rest = replace(job, request=request, models=(pool.model,))
-        return Placed(rest, slot, "failover", never=pool.elsewhere(failed), why=cause.outline)
+        return Placed(rest, slot, "failover", never=never, why=cause.outline)
 
 
 async def _poured(stream: TextStream, report: Report, text: Text) -> ServiceError | None:

@@ -22,13 +22,19 @@ class Retrying:
         self._fleet, self._inner = fleet, inner
 
     async def __call__(self, job: Job) -> TextStream:
-        pool, failed = self._fleet.pools[job.model], list[Replica]()
+        pool, failed, pause_s = self._fleet.pools[job.model], list[Replica](), None
         while True:
             sent = len(job.report.calls)
             try:
-                return await self._inner(replace(job, failed=failed) if failed else job)
+                if pause_s is None:
+                    return await self._inner(job)
+                await asyncio.sleep(pause_s)
+                return await self._inner(replace(job, failed=failed))
             except ServiceError as error:
                 problem, calls = error, job.report.calls[sent:]
+            finally:
+                if pause_s is not None and len(job.report.calls) == sent:
+                    self._fleet.retry.refund()
             if job.once or len(calls) != 1:
                 raise problem
             failed.append(calls[0].replica)
@@ -36,13 +42,14 @@ class Retrying:
             if pause_s is None:
                 raise problem
             job.report.decisions.add(Act.RETRY_STARTED, pool.model, problem.outline)
-            await asyncio.sleep(pause_s)
 
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
         """How long to wait before another call, None: there is none. One that was silent is not asked again itself."""
         if len(failed) > 1 and (len(failed) > RETRIES or not pool.has_others(failed)):
             return None
-        if not isinstance(problem, TooLate):
+        silent = isinstance(problem, TooLate)
+        if pool.is_open(job.ticket.tenant, failed if silent else ()):
+            return None
+        if not silent:
             return self._fleet.retry.pause_s(problem, job.deadline.remaining())
-        others = not job.deadline.is_over() and not pool.is_open(job.ticket.tenant, failed)
-        return 0.0 if others and self._fleet.retry.spend() else None
+        return 0.0 if not job.deadline.is_over() and self._fleet.retry.spend() else None

@@ -29,6 +29,10 @@ class Retry:
         """Take a retry from the budget without a pause, for work that another backend takes over."""
         return self._budget.spend()
 
+    def refund(self) -> None:
+        """A retry that was paid for was not made."""
+        self._budget.refund()
+
     def pause_s(self, error: ServiceError, remaining_s: float) -> float | None:
         """How long to wait before another try; None: there is none. Takes it from the budget."""
         pause = self._rng.uniform(0, self._base_s)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from services.gateway.config import BreakerSettings
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.race import Race
-from services.gateway.upstream.fleet import Fleet
+from services.gateway.policies.single_flight import Reader
+from services.gateway.upstream.fleet import Fleet, make_breaker
 from services.runtime.errors import Unavailable
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, fleet, text
@@ -105,3 +108,52 @@ def test_a_hedge_that_is_paid_for_and_whose_replica_is_closed_meanwhile_costs_no
         return len(scene.report.calls), behind.hedges._budget.level
 
     assert on_paused_loop(main()) == (1, 1)
+
+
+def retrying(**llms: object) -> Fleet:
+    """Each request earns a retry."""
+    return fleet(loop_clock, {"hedge": {"mode": "off"}, "retry": {"max_share": 1}}, **llms)
+
+
+def test_a_stream_that_breaks_where_no_other_replica_can_go_on_costs_no_retry():
+    async def main() -> tuple[int, float]:
+        behind = retrying(m=ScriptedLlm(text("half "), GONE))
+        scene = await Scene(behind).run()
+        return len(scene.report.calls), behind.retry._budget.level
+
+    assert on_paused_loop(main()) == (1, 1)
+
+
+def test_a_failure_that_closes_the_only_replica_costs_no_retry_and_reports_none():
+    async def main() -> tuple[list[tuple[str, str]], float]:
+        behind = retrying(m=ScriptedLlm(GONE))
+        behind.pools["m"].replicas[0].breaker = make_breaker(BreakerSettings(in_a_row=1), "m", behind.pools["m"].usual)
+        return (await Scene(behind).run()).decisions, behind.retry._budget.level
+
+    assert on_paused_loop(main()) == ([], 1)
+
+
+def close(behind: Fleet, reader: Reader[Any]) -> None:
+    for replica in behind.pools["m"].replicas:
+        replica.breaker.enter("acme").throttled(30)
+
+
+def leave(behind: Fleet, reader: Reader[Any]) -> None:
+    reader.leave()
+
+
+@pytest.mark.parametrize("meanwhile", [close, leave])
+def test_a_retry_that_is_not_sent_after_its_pause_costs_nothing(meanwhile: Callable[[Fleet, Reader[Any]], None]):
+    async def main() -> tuple[list[int], float]:
+        both = [ScriptedLlm(GONE), ScriptedLlm(GONE)]
+        behind = retrying(m=both)
+        behind.retry.pause_s = lambda error, within_s: 1.0 if behind.retry.spend() else None
+        reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 60.0).reader
+        await asyncio.sleep(0.5)
+        assert behind.retry._budget.level == 0
+        meanwhile(behind, reader)
+        await asyncio.sleep(1)
+        reader.leave()
+        return [len(llm.calls) for llm in both], behind.retry._budget.level
+
+    assert on_paused_loop(main()) == ([1, 0], 1)
