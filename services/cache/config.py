@@ -20,6 +20,7 @@ from services.runtime.shared_state import RedisUrl
 _REQUEST_BYTES = 1024  # of a store, beside its question and its answer
 _DOCUMENT_LINES = 4  # source, title, description, and what is around them: at most 1024 bytes each
 _DAY_MS = 24 * 60 * 60 * 1000
+_LONGEST_MS = 100 * 365 * _DAY_MS  # so that when an answer ends is a number that SQLite and Redis take
 
 
 class CacheSettings(ServiceSettings):
@@ -57,10 +58,13 @@ class CacheSettings(ServiceSettings):
         "RESOURCE_EXHAUSTED. In memory a request takes up to five times its size.",
     )
     default_ttl_ms: int = Field(_DAY_MS, ge=1, description="How long an answer is kept when the caller does not say.")
-    max_ttl_ms: int = Field(30 * _DAY_MS, ge=1, description="The longest an answer is kept, whatever the caller says.")
+    max_ttl_ms: int = Field(
+        30 * _DAY_MS, ge=1, le=_LONGEST_MS, description="The longest an answer is kept, whatever the caller says."
+    )
     stale_ms: int = Field(
         600_000,
         ge=0,
+        le=_LONGEST_MS,
         description="How long an answer is kept after its time, to stand in where there would be none. 0: not at all.",
     )
     max_entries: int = Field(

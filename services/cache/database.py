@@ -252,7 +252,7 @@ class Database:
             for sql, parameters in statements:
                 self._connection.executemany(sql, parameters)
             self._connection.execute("COMMIT")
-        except sqlite3.Error:
+        except BaseException:  # also of the driver, for a number that is no SQLite integer
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise

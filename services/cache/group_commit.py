@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -50,7 +49,7 @@ class GroupCommit:
         error: NotKept | None = None
         try:
             await self._on_thread(lambda: self._database.apply(statement for statement, _ in batch))
-        except sqlite3.Error as cause:
+        except Exception as cause:  # also what a statement does to SQLite's driver: the writer goes on
             _log.error("%d writes failed: %s", len(batch), cause)
             error = NotKept("the cache could not write to its disk")
         for _, future in batch:

@@ -401,12 +401,18 @@ async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache
 async def test_an_answer_that_the_disk_refuses_after_its_caller_has_left_is_not_served(open_cache: OpenCache) -> None:
     database = Database("")
     bench = open_cache(database=database)
-    full = sqlite3.OperationalError("database or disk is full")
+    left = threading.Event()
+
+    def full(statements: object) -> None:
+        left.wait(5)
+        raise sqlite3.OperationalError("database or disk is full")
+
     with patch.object(database, "apply", side_effect=full) as refused:
         storing = asyncio.create_task(store(bench, CAPITAL))
-        await until(lambda: bool(bench.answers.entries.held(CAPITAL.key)))
-        storing.cancel()
         await until(lambda: refused.called)
+        storing.cancel()
         await asyncio.wait([storing])
-    await until(lambda: not bench.answers.entries.held(CAPITAL.key))
+        assert storing.cancelled()
+        left.set()
+        await until(lambda: not bench.answers.entries.held(CAPITAL.key), within_s=2)
     assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS

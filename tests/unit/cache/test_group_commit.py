@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from services.cache import database as sql
 from services.cache.database import Database, Statement
 from services.cache.entries import Entry
+from services.cache.errors import NotKept
 from services.cache.group_commit import GroupCommit
 
 
@@ -31,4 +32,21 @@ async def test_writes_that_wait_together_share_a_commit_and_keep_their_order() -
     await asyncio.gather(*writes)
     assert database.commits == 1
     assert {entry.key for entry, _ in database.load("engine", 0)} == {"1", "2", "3", "4"}
+    await commits.close()
+
+
+async def test_a_number_that_sqlite_has_no_room_for_fails_its_commit_alone() -> None:
+    database = Database("")
+    commits = GroupCommit(database)
+    running = asyncio.create_task(commits.run())
+    far = commits.append(
+        sql.insert(Entry("0", "acme", b"", b"why?", b"x", 2**63, 0), "engine", None, database.encryption)
+    )
+    await asyncio.wait([far, running], return_when=asyncio.FIRST_COMPLETED)
+    assert isinstance(far.exception(), NotKept)
+    await commits.append(sql.insert(Entry("1", "acme", b"", b"why?", b"x", 10, 0), "engine", None, database.encryption))
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])
+    assert [entry.key for entry, _ in database.load("engine", 0)] == ["1"]
     await commits.close()

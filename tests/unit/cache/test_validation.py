@@ -94,3 +94,9 @@ def test_a_target_that_names_nothing_is_refused(wrong: cache_pb2.InvalidateReque
 def test_texts_out_of_number_or_empty_are_refused(wrong: list[str]) -> None:
     with pytest.raises(InvalidInput, match="texts"):
         validation.check_texts(wrong)
+
+
+@pytest.mark.parametrize("name", ["max_ttl_ms", "stale_ms"])
+def test_a_time_that_no_database_can_add_to_the_present_is_refused_at_the_start(name: str) -> None:
+    with pytest.raises(ValueError, match="less than or equal to 3153600000000"):
+        CacheSettings(**{name: 2**63 - 1})
