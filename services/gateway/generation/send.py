@@ -25,8 +25,8 @@ class Send:
     async def __call__(self, sent: Sent) -> Call:
         placed, pool, replica = sent.placed, sent.pool, sent.replica
         decisions = placed.job.report.decisions
+        call = _begun(sent, self._observe, self._stall_s)
         balance.taken(replica, sent.prompt)
-        call = Call(sent, self._observe, self._stall_s)
         placed.job.report.calls.append(call)
         if fault := pool.drill.fault(pool.rng):
             decisions.add(Act.DRILL_ABORTED if fault.code else Act.DRILL_DELAYED, replica, fault.words())
@@ -40,4 +40,17 @@ class Send:
         except ServiceError as problem:
             call.failed(problem)
             raise
+        except BaseException:  # a bug, which says nothing of the replica
+            call.leave()
+            raise
         return call
+
+
+def _begun(sent: Sent, observe: Observe, stall_s: float) -> Call:
+    """The call, which has what it holds from now on."""
+    try:
+        return Call(sent, observe, stall_s)
+    except BaseException:
+        sent.permit.withdrawn()
+        sent.placed.slot.release(unused=True)
+        raise

@@ -157,3 +157,41 @@ def test_a_retry_that_is_not_sent_after_its_pause_costs_nothing(meanwhile: Calla
         return [len(llm.calls) for llm in both], behind.retry._budget.level
 
     assert on_paused_loop(main()) == ([1, 0], 1)
+
+
+class Closed(ScriptedLlm):
+    """Its connection was closed: no call can be made at all."""
+
+    def generate(self, request, timeout_s, metadata):
+        raise RuntimeError("the channel is closed")
+
+
+class Mad(ScriptedLlm):
+    """Reading from it is a bug."""
+
+    def generate(self, request, timeout_s, metadata):
+        completion = super().generate(request, timeout_s, metadata)
+        completion.read = self._break
+        return completion
+
+    async def _break(self):
+        raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize("kind", [Closed, Mad])
+def test_a_call_that_ends_by_a_bug_gives_back_its_place_and_the_probe_of_its_replica(kind: type[ScriptedLlm]):
+    async def main() -> None:
+        behind = retrying(m=kind())
+        pool = behind.pools["m"]
+        replica = pool.replicas[0]
+        replica.breaker.enter("acme").throttled(1)
+        await asyncio.sleep(2)  # the next call is its probe
+        reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 60.0).reader
+        with pytest.raises(RuntimeError):
+            await reader.take()
+        reader.leave()
+        assert (pool.limiter.in_flight, replica.in_flight) == (0, 0)
+        await asyncio.sleep(10)
+        assert replica.breaker.would_admit("acme")
+
+    on_paused_loop(main())
