@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, cast
 
 import grpc
@@ -47,9 +46,9 @@ class Completion:
                 raise Unavailable(f"{self._who}: ended without saying why")
             message = llm_pb2.GenerateResponse.FromString(cast(bytes, raw))
         except asyncio.CancelledError:
-            if self._problem:
-                raise self._problem from None
-            raise
+            if _is_cancelled():
+                raise
+            raise (self._problem or Unavailable(f"{self._who}: the connection was closed")) from None
         except grpc.aio.AioRpcError as error:
             raise translate(error, self._who) from None
         except DecodeError:
@@ -61,8 +60,13 @@ class Completion:
 
     async def ended(self) -> None:
         """Wait for the status, which comes after the last message and tells nothing new."""
-        with suppress(grpc.aio.AioRpcError):
+        try:
             await self._call.read()
+        except grpc.aio.AioRpcError:
+            pass
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
 
     def cancel(self, problem: ServiceError | None = None) -> None:
         """Stop the engine. Who reads now, or later, gets the `problem`."""
@@ -82,6 +86,12 @@ class Completion:
         else:
             self._problem = Unavailable(f"{self._who}: the engine stopped in mid-answer")
             message.ClearField("finish")
+
+
+def _is_cancelled() -> bool:
+    """Inside `except CancelledError`: gRPC raises that also for a cancelled call, while the task itself goes on."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class Llm:

@@ -1,0 +1,121 @@
+"""An answer that a model is writing, over a call that is cancelled from several sides."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.generation.stack import make_stack
+from services.gateway.upstream.completion import Completion
+from services.runtime.errors import Unavailable
+from tests.clock import loop_clock, on_paused_loop
+from tests.unit.gateway.scripted import Step, finish, fleet, text
+from tests.unit.gateway.test_generation import GONE, Scene
+
+
+class ScriptedCall:
+    """As gRPC's: who reads from a cancelled call hears of it a turn of the loop later, by a `CancelledError`."""
+
+    def __init__(self, *script: Step):
+        self.messages = 0
+        self._script, self._cancelled = iter(script), asyncio.Event()
+
+    async def read(self) -> bytes:
+        for step in self._script:
+            if isinstance(step, llm_pb2.GenerateResponse):
+                self.messages += 1
+                await asyncio.sleep(0)
+                return step.SerializeToString()
+            if step is not None:
+                await asyncio.sleep(step)
+                continue
+            await self._cancelled.wait()
+            await asyncio.sleep(0)
+            raise asyncio.CancelledError
+        raise AssertionError("read beyond the end")
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+
+class ScriptedLlm:
+    def __init__(self, *script: Step):
+        self._script, self.calls = script, list[ScriptedCall]()
+
+    def generate(self, request, timeout_s, metadata) -> Completion:
+        self.calls.append(ScriptedCall(*self._script))
+        return Completion(self.calls[-1], "m")
+
+
+def reading(completion: Completion) -> asyncio.Task[llm_pb2.GenerateResponse]:
+    return asyncio.create_task(completion.read())
+
+
+def test_who_reads_is_told_why_the_call_was_cancelled():
+    async def main() -> None:
+        completion = Completion(ScriptedCall(None), "m")
+        task = reading(completion)
+        await asyncio.sleep(1)
+        completion.cancel(GONE)
+        with pytest.raises(Unavailable) as told:
+            await task
+        assert told.value is GONE
+
+    on_paused_loop(main())
+
+
+def test_a_reader_that_is_cancelled_in_the_turn_in_which_the_call_is_stays_cancelled():
+    async def main() -> None:
+        completion = Completion(ScriptedCall(None), "m")
+        task = reading(completion)
+        await asyncio.sleep(1)
+        completion.cancel(GONE)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    on_paused_loop(main())
+
+
+def test_a_call_that_ends_with_its_connection_is_unavailable_and_cancels_nobody():
+    async def main() -> None:
+        call = ScriptedCall(None)
+        task = reading(Completion(call, "m"))
+        await asyncio.sleep(1)
+        call.cancel()  # as a channel that is closed does
+        with pytest.raises(Unavailable, match="m: the connection was closed"):
+            await task
+
+    on_paused_loop(main())
+
+
+def test_an_answer_that_is_whole_stays_so_when_its_connection_is_closed_before_its_status():
+    async def main() -> None:
+        call = ScriptedCall(None)
+        ended = asyncio.create_task(Completion(call, "m").ended())
+        await asyncio.sleep(1)
+        call.cancel()
+        await ended
+
+    on_paused_loop(main())
+
+
+@pytest.mark.parametrize("leaves_s", [0.9, 1.0, 1.0 + 1e-9])
+def test_the_last_reader_may_leave_in_the_moment_in_which_a_silence_is_noticed(leaves_s: float):
+    """Nothing is generated for nobody."""
+
+    async def main() -> None:
+        silent = ScriptedLlm(text("a "), None)
+        other = ScriptedLlm(*(step for _ in range(50) for step in (0.1, text("b "))), finish())
+        policies = {"stall_ms": 1_000, "retry": {"max_share": 1}, "hedge": {"mode": "off"}}
+        behind = fleet(loop_clock, policies, m=[silent, other])
+        reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 30.0).reader
+        await reader.take()
+        asyncio.get_running_loop().call_later(leaves_s, reader.leave)
+        await asyncio.sleep(10)
+        assert sum(call.messages for call in other.calls) == 0
+        assert behind.pools["m"].limiter.in_flight == 0
+
+    on_paused_loop(main())
