@@ -62,6 +62,7 @@ class ToolRun:
     task: asyncio.Task[tuple[Told, Seen]]
     outcome: ToolOutcome = ToolOutcome.LATE
     text: str = field(default="", init=False)
+    waited: bool = field(default=False, init=False)  # whether the answer has, for as long as it meant to
 
     @property
     def name(self) -> str:
@@ -71,6 +72,7 @@ class ToolRun:
         """Wait for it, for as long as it has."""
         await asyncio.wait({self.task}, timeout=self.running.budget_s)
         if not self.task.done():
+            self.waited = True
             self._close(ToolOutcome.LATE, f"not within its {self.running.budget_s * 1000:.0f} ms")
             self.text = f"{self.name} has not answered in time."
             self.draft.miss(Degraded.TOOLS_BUDGET)
@@ -143,13 +145,15 @@ def begin(draft: Draft, tool: Tool, arguments: str, within_s: float, above: Span
     rank = score(premium=draft.tenant.premium, realtime=request.realtime, attempt=request.attempt)
 
     async def call() -> tuple[Told, Seen]:
-        told = await toolbox.call(tool, arguments, draft.tenant, rank, ledger.remaining(), span)
+        remaining_s = ledger.remaining()
+        told = await toolbox.call(tool, arguments, draft.tenant, rank, remaining_s, span, lambda: run.waited)
         content, citations = _within(draft, tool.name, told.result.content), _bounded(told.result.citations)
         return told, await look_through(draft, tool.name, content, citations)
 
     task = asyncio.create_task(call(), context=telemetry.within(span))
     task.add_done_callback(retrieve)
-    return ToolRun(draft, tool, running, task)
+    run = ToolRun(draft, tool, running, task)
+    return run
 
 
 def _within(draft: Draft, name: str, content: str) -> str:

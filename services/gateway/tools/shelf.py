@@ -39,6 +39,7 @@ _MOST_TENANTS = 1_000  # whose lists are kept, where each has its own
 _MOST_BREAKERS = 1_000
 _AGAIN_S = 1.0  # before a list is asked for again that did not come, or did not have what is looked for
 _QUEUE = 1_000
+Waited = Callable[[], bool]
 
 
 @dataclass(slots=True)
@@ -110,8 +111,11 @@ class Shelf:
         breaker = self._breakers.get(tool.remote)
         return breaker.why(tenant) if breaker else ""
 
-    async def call(self, tool: Tool, arguments: str, tenant: Tenant, score: int, within_s: float, span: Span) -> Told:
-        """Have it done within `within_s`. Raises `ServiceError`; a tool that says it cannot is no error."""
+    async def call(
+        self, tool: Tool, arguments: str, tenant: Tenant, score: int, within_s: float, span: Span, waited: Waited
+    ) -> Told:
+        """Have it done within `within_s`. When it is cancelled, `waited` says whether its caller has waited as long as
+        it meant to: then its silence may tell. Raises `ServiceError`; a tool that says it cannot is no error."""
         place = (tenant.name, self.name, tool.remote, arguments)
         if found := self._reused.get(place):
             return Told(found, reused=True)
@@ -121,18 +125,20 @@ class Shelf:
         deadline = Deadline.after(within_s, self._clock)
         slot = await self._limiter.enter(Ticket(score, tenant.name, tenant.weight, deadline))
         try:
-            told = await self._attempts(tool, arguments, tenant.name, deadline, span)
+            told = await self._attempts(tool, arguments, tenant.name, deadline, span, waited)
         finally:
             slot.release()
         if (reusable_ms := tool.description.reusable_ms) and not told.result.failed:
             self._reused.put(place, told.result, reusable_ms / 1000)
         return told
 
-    async def _attempts(self, tool: Tool, arguments: str, tenant: str, deadline: Deadline, span: Span) -> Told:
+    async def _attempts(
+        self, tool: Tool, arguments: str, tenant: str, deadline: Deadline, span: Span, waited: Waited
+    ) -> Told:
         key = self._make_key()
         self._retry.request()
         try:
-            return Told(await self._attempt(tool, arguments, key, tenant, deadline, span))
+            return Told(await self._attempt(tool, arguments, key, tenant, deadline, span, waited))
         except ServiceError as error:
             idempotent = tool.description.idempotent
             pause_s = self._retry.pause_s(error, deadline.remaining()) if idempotent else None
@@ -140,10 +146,10 @@ class Shelf:
                 raise
             await asyncio.sleep(pause_s)
             why = error.outline
-        return Told(await self._attempt(tool, arguments, key, tenant, deadline, span), retried=why)
+        return Told(await self._attempt(tool, arguments, key, tenant, deadline, span, waited), retried=why)
 
     async def _attempt(
-        self, tool: Tool, arguments: str, key: str, tenant: str, deadline: Deadline, span: Span
+        self, tool: Tool, arguments: str, key: str, tenant: str, deadline: Deadline, span: Span, waited: Waited
     ) -> tool_pb2.CallToolResponse:
         breaker = self._breaker(tool)
         permit = breaker.enter(tenant)
@@ -156,8 +162,12 @@ class Shelf:
         except ServiceError as error:
             permit.ended(error)
             raise
+        except asyncio.CancelledError:
+            if waited():
+                permit.abandoned()
+            raise
         finally:
-            permit.abandoned()  # unless it has reported: whoever waited has left
+            permit.withdrawn()  # unless it has reported: who leaves earlier says nothing of the tool
 
     async def run(self) -> None:
         """Keep connected, and know what there is before anybody asks, until cancelled."""

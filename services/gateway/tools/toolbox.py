@@ -19,7 +19,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import ToolSettings
 from services.gateway.tools.listing import Tool
-from services.gateway.tools.shelf import Shelf, Told
+from services.gateway.tools.shelf import Shelf, Told, Waited
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
@@ -72,10 +72,19 @@ class Toolbox:
             for shelf in self._shelves.values():
                 group.create_task(shelf.run())
 
-    async def call(self, tool: Tool, arguments: str, tenant: Tenant, score: int, within_s: float, span: Span) -> Told:
-        """Have it done. Raises `ServiceError`; a tool that says it cannot is no error."""
+    async def call(
+        self,
+        tool: Tool,
+        arguments: str,
+        tenant: Tenant,
+        score: int,
+        within_s: float,
+        span: Span,
+        waited: Waited = lambda: False,
+    ) -> Told:
+        """Have it done. `waited`: as `Shelf` has it. Raises `ServiceError`; a tool that says it cannot is no error."""
         shelf = self._shelves[tool.source]
-        return await shelf.call(tool, arguments, tenant, score, within_s, span)
+        return await shelf.call(tool, arguments, tenant, score, within_s, span, waited)
 
     def call_s(self, tool: Tool) -> float:
         """How long an answer waits for a call, in seconds."""

@@ -75,10 +75,8 @@ def toolbox(*sources: ScriptedTools, **settings: object) -> Toolbox:
     assert isinstance(own, Mapping)
     named = {f"kb{number or ''}": source for number, source in enumerate(sources)}
     described = {name: {"address": "unused", **own} for name in named}
-    breaker = settings.pop("breaker", {})
-    whole = GatewaySettings(
-        llm_addresses={"unused": "unused"}, breaker=breaker, tools={"sources": described, **settings}
-    )
+    rest = {name: settings.pop(name) for name in ("breaker", "expected") if name in settings}
+    whole = GatewaySettings(llm_addresses={"unused": "unused"}, **rest, tools={"sources": described, **settings})
     reused, retry = Reused(whole.tools.reused_bytes, loop_clock), Retry(1, 10, 0, InOrder())
     keys = iter(f"key-{number}" for number in range(1_000))
     shelves = [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
+from opentelemetry.trace import INVALID_SPAN
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
@@ -13,6 +15,8 @@ from services.gateway.admission.quota import Allowance
 from services.gateway.admission.validation import check
 from services.gateway.answer.asked import as_data
 from services.gateway.config import GatewaySettings
+from services.gateway.tools.listing import Tool
+from services.gateway.tools.toolbox import Toolbox
 from services.runtime.errors import InvalidInput, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
@@ -170,6 +174,46 @@ async def test_what_fails_for_one_tenant_alone_is_not_called_for_that_one_alone(
     assert (await box.call(tool, "{}", EVERYTHING, 0, 1, scene_span)).result.content == "rain"
     with pytest.raises(Unavailable, match="of this tenant alone"):
         await box.call(tool, "{}", other, 0, 1, scene_span)
+
+
+async def _leave(box: Toolbox, tool: Tool, after_s: float) -> None:
+    """Call, and be gone before there is a result."""
+    calling = asyncio.create_task(box.call(tool, "{}", EVERYTHING, 0, 30, INVALID_SPAN))
+    await asyncio.sleep(after_s)
+    calling.cancel()
+    await asyncio.wait({calling})
+
+
+async def test_who_leaves_does_not_shut_a_tool_that_takes_its_time():
+    box = toolbox(ScriptedTools(weather=(2, "rain")), expected={"tool_ms": 500}, breaker={"in_a_row": 2})
+    tool = (await box.equip(pb.GenerateRequest(mesh_tools=[WEATHER]), EVERYTHING, 1)).beforehand[0].tool
+    assert tool
+    for _ in range(3):
+        await _leave(box, tool, 0.6)
+    other = replace(EVERYTHING, name="other")
+    assert (await box.call(tool, "{}", other, 0, 30, INVALID_SPAN)).result.content == "rain"
+
+
+async def test_one_that_stays_silent_is_not_called_any_more():
+    tools = ScriptedTools(weather=(60, "rain"))
+    made = scene(tools, expected={"tool_ms": 100}, breaker={"in_a_row": 2, "open_ms": 60_000})
+    for _ in range(3):
+        await made.final(mesh_tools=[WEATHER])
+        await asyncio.sleep(0)
+    assert len(tools.calls) == 2
+
+
+async def test_who_leaves_while_a_tool_is_probed_lets_the_next_caller_probe_it():
+    tools = ScriptedTools(weather=(0.01, Unavailable("kb: gone")))
+    box = toolbox(tools, breaker={"in_a_row": 1, "open_ms": 100})
+    tool = (await box.equip(pb.GenerateRequest(mesh_tools=[WEATHER]), EVERYTHING, 1)).beforehand[0].tool
+    assert tool
+    with pytest.raises(Unavailable):
+        await box.call(tool, "{}", EVERYTHING, 0, 30, INVALID_SPAN)
+    await asyncio.sleep(1)
+    tools.says["weather"] = (0.01, "rain")
+    await _leave(box, tool, 0.005)
+    assert (await box.call(tool, "{}", EVERYTHING, 0, 30, INVALID_SPAN)).result.content == "rain"
 
 
 async def test_to_a_tenant_that_may_use_none_there_is_none_and_nothing_is_called():
