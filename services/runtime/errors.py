@@ -18,7 +18,7 @@ as INTERNAL with a fixed text and a correlation id.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from google.rpc import code_pb2
 
@@ -36,6 +36,12 @@ class ServiceError(Exception):
         self.message = message
         self.retry_delay_s = retry_delay_s
         self.metadata = metadata
+
+    def __copy__(self) -> Self:
+        """Equal, and with metadata of its own: who tells somebody an error writes into it."""
+        copied = type(self).__new__(type(self), *self.args)
+        copied.__dict__.update(self.__dict__, metadata=dict(self.metadata))
+        return copied
 
     @property
     def outline(self) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Hashable
+from copy import copy
 from typing import Any, Generic, Protocol, TypeVar
 
 from services.runtime.deadline import set_within
-from services.runtime.errors import TooLate, Unavailable
+from services.runtime.errors import ServiceError, TooLate, Unavailable
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -97,8 +98,8 @@ class Reader(Generic[T]):
         items = self._flight.items[self._next :]
         self._next += len(items)
         if not items:
-            if self._flight.error:
-                raise self._flight.error
+            if error := self._flight.error:
+                raise copy(error) if isinstance(error, ServiceError) else error  # each writes into its own
             if not self._flight.over:
                 raise TooLate("the time was over")
         return items

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.gateway.policies.single_flight import Flight, SingleFlight
-from services.runtime.errors import TooLate, Unavailable
+from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock, on_paused_loop
 
 
@@ -83,6 +83,31 @@ def test_a_failure_reaches_everyone_after_the_items():
             reader.leave()
 
     on_paused_loop(main())
+
+
+@pytest.mark.parametrize("error", [Unavailable("gone", retry_delay_s=2.0, backend="m"), InvalidInput("a", "b", "c")])
+def test_each_reader_gets_an_error_of_its_own_to_write_into(error: ServiceError):
+    async def broken() -> None:
+        raise error
+
+    async def main() -> list[ServiceError]:
+        flight, told = Flight[int](), list[ServiceError]()
+        readers = [flight.subscribe(60), flight.subscribe(60)]
+        flight.start(broken())
+        for number, reader in enumerate(readers):
+            with pytest.raises(type(error)) as caught:
+                await reader.take()
+            caught.value.metadata["trace_id"] = str(number)
+            told.append(caught.value)
+            reader.leave()
+        return told
+
+    told = on_paused_loop(main())
+    assert [each.metadata["trace_id"] for each in told] == ["0", "1"]
+    assert "trace_id" not in error.metadata
+    assert {(each.message, str(each), each.retry_delay_s) for each in told} == {
+        (error.message, str(error), error.retry_delay_s)
+    }
 
 
 def test_begins_says_whether_there_is_anything_yet():
