@@ -24,6 +24,7 @@ from services.gateway.config import ToolSettings
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "USER")
 _PARTING_S = 1.0  # for a server to end when its input does, and again when it is told to
+_LOOK_S = 0.01  # how often its group is looked at
 _EVENTS = "text/event-stream"
 Ended = Callable[[str], None]
 Streams = tuple[Any, Any]  # what the SDK reads messages from, and writes them to
@@ -96,16 +97,26 @@ async def _lines(
 
 
 async def _stop(process: Process) -> None:
-    """Close its input, then tell its group to end, then end it."""
+    """Close its input, then tell its group to end, then end it: what it has started may outlive it."""
     assert process.stdin
     process.stdin.close()
     for told in (None, signal.SIGTERM, signal.SIGKILL):
         if told:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, told)
+            _signal(process, told)
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _PARTING_S)
-            break
+            async with asyncio.timeout(_PARTING_S):
+                await process.wait()
+                while _signal(process, 0):  # noqa: ASYNC110 - nobody tells of a group's end, so it has to be asked
+                    await asyncio.sleep(_LOOK_S)
+                return
+
+
+def _signal(process: Process, number: int) -> bool:
+    """Send a signal to its group; 0 is none. Whether anybody is left there."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+        return True
+    return False
 
 
 @asynccontextmanager
