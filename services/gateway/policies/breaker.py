@@ -86,6 +86,10 @@ class Permit:
         slow = self._breaker.clock() - self._started > self._breaker.slow_s
         self._report(_Verdict.SLOW if slow else _Verdict.NONE)
 
+    def withdrawn(self) -> None:
+        """Its end says nothing, however long it took."""
+        self._report(_Verdict.NONE)
+
     def _report(self, verdict: _Verdict) -> None:
         if not self._reported:
             self._reported = True

@@ -86,17 +86,20 @@ class SharedPermit:
 
     def abandoned(self) -> Blame:
         """Nobody waits any more, and nothing has come: a failure, where it had at least the time that the backend
-        usually needs."""
-        if self._breaker.usual.tells(self._breaker.clock() - self._started):
+        usually needs; else slow, where that is longer than it should be."""
+        if self._breaker.usual.tells(had_s := self._breaker.clock() - self._started):
             return self.failed()
-        self.withdrawn()
+        if had_s > self._breaker.slow_s:
+            self._charge(Permit.abandoned)
+        else:
+            self.withdrawn()
         return Blame.NOBODY
 
     def withdrawn(self) -> None:
         """It was not made, or its end says nothing: what is wrong with a request says nothing of who refuses it."""
         if self._once():
             for permit in filter(None, (self._common, self._own)):
-                permit.abandoned()
+                permit.withdrawn()
 
     def _charge(self, report: Callable[[Permit], None]) -> Blame:
         """Report to the breaker whose failure it is; to the other it says nothing."""
@@ -105,11 +108,11 @@ class SharedPermit:
         if not self._breaker.is_its_own(self._tenant):
             report(self._common)
             if self._own:
-                self._own.abandoned()
+                self._own.withdrawn()
             return Blame.BACKEND
         if own := self._own or self._breaker.own(self._tenant).enter():
             report(own)
-        self._common.abandoned()
+        self._common.withdrawn()
         return Blame.TENANT
 
     def _once(self) -> bool:
@@ -140,7 +143,7 @@ class SharedBreaker:
         own = self._own.get(tenant)
         permit = own.enter() if own else None
         if own and permit is None:
-            common.abandoned()
+            common.withdrawn()
             return None
         return SharedPermit(self, tenant, common, permit)
 

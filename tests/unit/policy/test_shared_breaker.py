@@ -28,10 +28,10 @@ def breaker(clock: PausedClock) -> SharedBreaker:
     return make(clock)
 
 
-def make(clock: PausedClock, name: str = "shared") -> SharedBreaker:
-    settings = {**SETTINGS, "in_a_row": 5, "min_calls": 1_000}
+def make(clock: PausedClock, name: str = "shared", min_calls: int = 1_000, needs_s: float = NEEDS_S) -> SharedBreaker:
+    settings = {**SETTINGS, "in_a_row": 5, "min_calls": min_calls}
     return SharedBreaker(
-        partial(Breaker, name, **settings, clock=clock, rng=random.Random(1)), Usual(NEEDS_S, clock), WINDOW_S, name
+        partial(Breaker, name, **settings, clock=clock, rng=random.Random(1)), Usual(needs_s, clock), WINDOW_S, name
     )
 
 
@@ -105,6 +105,48 @@ def test_what_is_slow_or_throttled_for_one_alone_is_its_own_too(breaker):
     assert breaker.enter("b") is None
 
 
+SLOW_S = SETTINGS["slow_s"] + 1
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda permit, took_s: permit.succeeded(took_s),
+        lambda permit, took_s: permit.failed(),
+        lambda permit, took_s: permit.abandoned(),
+        lambda permit, took_s: permit.withdrawn(),
+    ],
+    ids=["slow", "failed", "silent", "withdrawn"],
+)
+def test_what_takes_long_for_one_tenant_keeps_no_other_away(clock, ends):
+    breaker = make(clock, min_calls=5)
+    for _ in range(30):
+        admitted(breaker, "b").succeeded(0.1)
+        permits = [permit for _ in range(20) if (permit := breaker.enter("a"))]
+        clock.advance(SLOW_S)
+        for permit in permits:
+            ends(permit, SLOW_S)
+        assert breaker.state is State.CLOSED
+
+
+def test_who_leaves_early_says_nothing_however_late_it_is(clock):
+    """Of a backend that usually needs so long."""
+    breaker = make(clock, min_calls=5, needs_s=2 * SLOW_S)
+    permits = [admitted(breaker, "a") for _ in range(20)]
+    clock.advance(SLOW_S)
+    for permit in permits:
+        permit.withdrawn()
+    assert breaker.state is State.CLOSED
+
+
+def test_silence_that_is_late_but_no_failure_counts_as_slow_for_whom_it_belongs_to(clock):
+    breaker = make(clock, min_calls=5, needs_s=2 * SLOW_S)
+    permits = [admitted(breaker, tenant) for tenant in "abcde"]
+    clock.advance(SLOW_S)
+    assert [permit.abandoned() for permit in permits] == [Blame.NOBODY] * 5
+    assert (breaker.state, breaker.why()) == (State.OPEN, "5 of 5 calls in 10 s took more than 2 s to first text")
+
+
 @pytest.mark.parametrize(("had_s", "blame"), [(NEEDS_S - 0.1, Blame.NOBODY), (NEEDS_S, Blame.BACKEND)])
 def test_silence_is_a_failure_where_it_lasted_as_long_as_the_backend_usually_needs(breaker, clock, had_s, blame):
     ended = (lambda permit: permit.abandoned(), lambda permit: permit.ended(TooLate("late")))
@@ -149,23 +191,42 @@ def test_only_everybodys_state_is_in_the_gauge_and_a_tenants_is_counted(clock):
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["good", "slow", "failed", "left"]), st.floats(0, 2)))
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.sampled_from(["good", "slow", "failed", "silent", "left"]),
+            st.floats(0, 2),
+            st.floats(0, 5),
+        )
+    )
 )
 def test_whoever_is_answered_is_never_kept_away_by_one_other(calls):
-    """One hostile tenant, whose calls end anyhow; the others' all go well."""
+    """One hostile tenant, whose calls take any time and end anyhow; the others' all go well."""
     clock = PausedClock()
-    breaker = make(clock)
+    breaker = make(clock, min_calls=3)
     for tenant in ("b", "c"):
         admitted(breaker, tenant).succeeded(0.1)
-    for tenant, how, pause_s in calls:
+    for tenant, how, pause_s, took_s in calls:
         clock.advance(pause_s)
         if tenant != "a":
             admitted(breaker, tenant).succeeded(0.1)
             continue
-        if clock() - breaker_heard(breaker) > WINDOW_S or (permit := breaker.enter("a")) is None:
+        if (permit := breaker.enter("a")) is None:
             continue
-        report = {"good": lambda: permit.succeeded(0.1), "slow": lambda: permit.succeeded(5)}
-        report.get(how, permit.failed if how == "failed" else permit.abandoned)()
+        clock.advance(took_s)
+        if clock() - breaker_heard(breaker) > WINDOW_S:
+            how = "left"  # it may be the backend's
+        match how:
+            case "good":
+                permit.succeeded(0.1)
+            case "slow":
+                permit.succeeded(5)
+            case "failed":
+                permit.failed()
+            case "silent":
+                permit.abandoned()
+            case _:
+                permit.withdrawn()
         assert breaker.state is State.CLOSED
 
 
