@@ -53,8 +53,10 @@ class Agreement:
         )
 
     def next(self, upto_s: float, hurry: bool, step_s: float) -> Span | None:
-        """What to transcribe when there is speech up to `upto_s`: a step after the last run, or at once in a hurry."""
-        upto_s = min(upto_s, self._start_s + self._trim_s * (_LONGEST + 1))
+        """What to transcribe when there is speech up to `upto_s`: a step after the last run, or at once in a hurry,
+        or where there is more than a run is given: a step that is longer than that would never be there."""
+        most_s = self._start_s + self._trim_s * (_LONGEST + 1)
+        hurry, upto_s = hurry or upto_s > most_s, min(upto_s, most_s)
         new_s = upto_s - self._heard_s
         due_s = max(step_s, _FIRST_S) if self._heard_s == self._start_s else step_s
         return Span(self._start_s, upto_s) if new_s >= due_s or (hurry and new_s > 0) else None

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,6 +69,11 @@ class Listener:
         """How much of it was speech."""
         return self._endpointer.spoken / RATE
 
+    @property
+    def _full(self) -> bool:
+        """Whether so much audio is kept that reading waits."""
+        return self._endpointer.kept_s > self._settings.backlog_s
+
     async def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[Heard]:
         """What is heard, until the audio has ended and all of it is transcribed. Raises what audio and model raise."""
         reading = asyncio.create_task(self._read(audio))
@@ -91,9 +95,11 @@ class Listener:
         async for packet in audio:
             self._events += self._endpointer.feed(packet)
             self._changed.set()
-            while self._endpointer.kept_s > self._settings.backlog_s:
+            while self._full:
                 self._room.clear()
                 await self._room.wait()
+                if not self._run:
+                    break  # the model has had all there is, and needs more to be sure of it
         self._endpointer.end()
 
     def _advance(self) -> None:
@@ -110,7 +116,8 @@ class Listener:
         """Transcribe more of an utterance, if it is time. True when it is over, and the next one has its turn."""
         self._words = words = self._words or self._new_words(utterance.start / RATE)
         step_s = max(self._settings.step_ms / 1000, self._took_s / _MOST_BUSY)
-        if span := words.next(utterance.upto / RATE, utterance.quiet, step_s):
+        hurry = utterance.quiet or self._full  # no more comes before this is transcribed
+        if span := words.next(utterance.upto / RATE, hurry, step_s):
             self._span = span
             self._run = asyncio.create_task(self._timed(span, utterance.quiet))
             self._run.add_done_callback(lambda _: self._changed.set())
@@ -171,8 +178,8 @@ class Listener:
 
 async def _stop(*tasks: asyncio.Task[None] | asyncio.Task[list[Word]] | None) -> None:
     """Cancel the tasks, and wait until they have ended."""
-    for task in tasks:
-        if task and not task.done():
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    running = [task for task in tasks if task and not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)

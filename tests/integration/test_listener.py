@@ -9,7 +9,7 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 
-from services.audio.listener import Listener, ListenerSettings
+from services.audio.listener import Listener, ListenerSettings, _stop
 from services.audio.speech import RATE, Audio, Behind, Heard, Partial, Segment, Started, Word
 from tests.clock import PausedClock
 from tests.unit.audio.voices import question, silence, texts
@@ -174,6 +174,23 @@ async def test_reading_waits_when_too_much_audio_waits() -> None:
     assert taken == 5 * len(question())
 
 
+@pytest.mark.parametrize(("slow_s", "backlog_s"), [(15, 30), (20, 120), (9, 10)])
+async def test_a_stream_goes_on_after_one_run_that_took_very_long(slow_s: float, backlog_s: float) -> None:
+    model, clock, speech = Model(), PausedClock(), question()
+    loud = np.nonzero(np.abs(speech) > 0.02)[0]
+    speech = speech[loud[0] : loud[-1]]  # on and on, without a pause
+
+    async def transcribe(audio: Audio, paused: bool) -> list[Word]:
+        clock.advance(slow_s if not model.lengths else 0.1)
+        return await model.transcribe_utterance(audio, paused)
+
+    listener = Listener(transcribe, ListenerSettings(backlog_s=backlog_s), clock)
+    async with asyncio.timeout(5):
+        await heard(listener, packets(*[speech] * 40))
+    assert listener.audio_s == len(speech) * 40 / RATE
+    assert len(model.lengths) > 20
+
+
 async def test_a_segment_that_goes_on_and_on_is_closed_where_it_is_confirmed() -> None:
     settings = ListenerSettings(pause_ms=5_000, longest_s=4.0)
     segments = of(Segment, await heard(Listener(Model().transcribe_utterance, settings), packets(*[question()] * 8)))
@@ -207,3 +224,21 @@ async def test_who_stops_listening_stops_the_reading_and_the_model() -> None:
         async for _ in events:
             break
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_caller_that_is_cancelled_while_a_run_winds_up_stays_cancelled() -> None:
+    winding_up = asyncio.Event()
+
+    async def run() -> list[Word]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            winding_up.set()
+            await asyncio.sleep(0)
+        return []
+
+    caller = asyncio.create_task(_stop(running := asyncio.create_task(run())))
+    await winding_up.wait()
+    caller.cancel()
+    await asyncio.wait([caller, running])
+    assert caller.cancelled()
