@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCRequest
 
 from services.gateway.config import ToolSettings
 from services.gateway.tools import mcp_streams
 from tests.waiting import until
+
+PING = SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +60,31 @@ async def test_a_server_that_does_not_end_when_it_is_told_is_ended(tmp_path: Pat
         pid = await noted(file)
         assert runs(pid)
     assert not runs(pid)
+
+
+async def test_a_server_that_takes_no_more_messages_is_of_no_more_use() -> None:
+    told = Told()
+    async with server("read line; exec 0<&-; sleep 298", told) as outgoing:
+        sending = asyncio.create_task(_send_for_ever(outgoing))
+        async with asyncio.timeout(10):
+            await told.something.wait()
+        sending.cancel()
+        await asyncio.wait({sending})
+    assert told == ["it takes no more messages"]
+
+
+class Told(list[str]):
+    """Why a connection is of no more use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.something = asyncio.Event()
+
+    def append(self, why: str) -> None:
+        super().append(why)
+        self.something.set()
+
+
+async def _send_for_ever(outgoing: Any) -> None:
+    while True:
+        await outgoing.send(PING)

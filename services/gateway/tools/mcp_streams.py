@@ -59,10 +59,14 @@ async def command(
                 ended(await _lines(stream, out, _Rate(limits), limits))
 
     async def write(stream: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, anyio.ClosedResourceError):
+        try:
             async for message in to_send:
                 stream.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await stream.drain()
+        except ConnectionError:  # it may live on, and even talk
+            ended("it takes no more messages")
+        except anyio.ClosedResourceError:
+            pass
 
     try:
         async with anyio.create_task_group() as group:
