@@ -54,6 +54,7 @@ class BreakerOpen(Unavailable):
 class _Verdict(Enum):
     GOOD = "good"
     SLOW = "slow"
+    SILENT = "silent"  # slow by now, and nothing has come
     FAILED = "failed"
     NONE = "none"
 
@@ -84,7 +85,7 @@ class Permit:
     def abandoned(self) -> None:
         """The caller went away first. That says nothing, unless the call was slow by then."""
         slow = self._breaker.clock() - self._started > self._breaker.slow_s
-        self._report(_Verdict.SLOW if slow else _Verdict.NONE)
+        self._report(_Verdict.SILENT if slow else _Verdict.NONE)
 
     def withdrawn(self) -> None:
         """Its end says nothing, however long it took."""
@@ -200,12 +201,13 @@ class Breaker:
         now = self.clock()
         counts = self._window.current(now)
         counts.calls += 1
-        if verdict is _Verdict.GOOD:  # never opens it
+        if verdict in (_Verdict.GOOD, _Verdict.SLOW):
             self._failed_in_a_row = 0
+        if verdict is _Verdict.GOOD:  # never opens it
             return
         self._failed_in_a_row += verdict is _Verdict.FAILED
         counts.failed += verdict is _Verdict.FAILED
-        counts.slow += verdict is _Verdict.SLOW
+        counts.slow += verdict is not _Verdict.FAILED
         if reason := self._reason(self._window.total(now)):
             self._open(self._jittered_open_s(), reason)
 

@@ -60,6 +60,26 @@ def test_it_opens_when_enough_calls_failed_at_a_high_enough_rate(clock):
     assert breaker.enter() is None
 
 
+def test_an_answer_ends_a_row_of_failures_though_it_was_slow(clock):
+    breaker = make(clock, in_a_row=5, min_calls=1_000)
+    for _ in range(4):
+        fail(breaker, 4)
+        admitted(breaker).succeeded(10)
+    assert breaker.state is State.CLOSED
+    fail(breaker, 5)
+    assert (breaker.state, breaker.why) == (State.OPEN, "5 calls in a row failed")
+
+
+def test_a_long_silence_does_not_end_a_row_of_failures(clock):
+    breaker = make(clock, in_a_row=5, min_calls=1_000)
+    fail(breaker, 4)
+    permit = admitted(breaker)
+    clock.advance(10)
+    permit.abandoned()
+    fail(breaker)
+    assert breaker.state is State.OPEN
+
+
 def test_failures_in_a_row_open_it_however_many_calls_went_well_before(clock):
     breaker = make(clock, in_a_row=5)
     for _ in range(500):
