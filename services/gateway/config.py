@@ -81,7 +81,9 @@ class HedgeSettings(_Group):
         "is expected.",
     )
     window_s: float = Field(60, gt=0, le=3_600, description="How far back they reach, in seconds.")
-    max_share: float = Field(0.05, ge=0, le=1, description="The most second calls, as a share of all requests.")
+    max_share: float = Field(
+        0.05, ge=0, le=1, description="The most second calls, as a share of all requests; in a short run `burst` more."
+    )
     burst: float = Field(10, ge=1, description="The most second calls at once, saved up in quiet times.")
     across_models: bool = Field(False, description="Whether the next best model may take the second call.")
 
@@ -89,7 +91,9 @@ class HedgeSettings(_Group):
 class RetrySettings(_Group):
     """Another call where the first was UNAVAILABLE before its first text."""
 
-    max_share: float = Field(0.2, ge=0, le=1, description="The most retries, as a share of all requests.")
+    max_share: float = Field(
+        0.2, ge=0, le=1, description="The most retries, as a share of all requests; in a short run `burst` more."
+    )
     burst: float = Field(10, ge=1, description="The most retries at once, saved up in quiet times.")
     base_ms: float = Field(5, ge=0, le=10_000, description="Backoff before the retry: a random time up to this.")
 
@@ -281,8 +285,8 @@ class KeptSettings(_Group):
         67_108_864,
         ge=0,
         description="The most bytes they take, in each worker. When it is full, the tenant that has the most gives up "
-        "its oldest one: whole ones without a client first, then those under way without a client, which end, then those "
-        "that a client reads, which go on and are not kept.",
+        "its oldest one: whole ones without a client first, then those under way without a client, which end, then "
+        "those that a client reads, which go on and are not kept.",
     )
 
 
