@@ -4,7 +4,9 @@ The second is how retries and hedges are kept a share of the traffic: a limit pe
 is little traffic and too little when there is much. Sources: Finagle's `RetryBudget`
 (https://github.com/twitter/finagle/blob/develop/finagle-core/src/main/scala/com/twitter/finagle/service/RetryBudget.scala)
 and tower's (https://github.com/tower-rs/tower/blob/master/tower/src/retry/budget/tps_budget.rs). Both add a reserve of
-some retries a second; there is none here, so that the share holds over every run of requests, however short.
+some retries a second; there is none here. So of any n requests in a row at most share × n + burst are followed by an
+extra call: what quiet traffic has saved may be spent at once. From the start it is share × n, because a budget starts
+empty.
 """
 
 from __future__ import annotations
@@ -78,10 +80,8 @@ class TokenBucket:
 
 
 class ExtraBudget:
-    """How many extra calls (hedges, retries) there may be: at most `share` of the requests seen, `burst` saved up.
-
-    It starts empty, so over any run from the start the extra calls are at most `share` × requests.
-    """
+    """How many extra calls (hedges, retries) there may be: at most `share` of the requests seen, `burst` saved up: over
+    n requests in a row `share` × n + `burst`, and `share` × n from the start."""
 
     __slots__ = ("_burst", "_level", "_share")
 

@@ -102,6 +102,20 @@ def test_extra_calls_are_never_more_than_their_share_of_requests(share, burst, r
         assert spent <= share * seen + 1e-3
 
 
+@given(
+    share=st.floats(0, 1), burst=st.floats(1, 20), quiet=st.integers(0, 500), run=st.lists(st.booleans(), max_size=50)
+)
+def test_in_any_run_of_requests_there_are_at_most_its_share_and_the_burst(share, burst, quiet, run):
+    budget = ExtraBudget(share, burst)
+    for _ in range(quiet):
+        budget.seen()
+    spent = 0
+    for seen, wants in enumerate(run, 1):
+        budget.seen()
+        spent += wants and budget.spend()
+        assert spent <= share * seen + burst + 1e-3
+
+
 def test_a_quiet_time_saves_up_no_more_than_the_burst():
     budget = ExtraBudget(0.5, 2)
     for _ in range(100):
