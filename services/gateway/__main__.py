@@ -77,7 +77,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
         fallbacks = Fallbacks(settings.fallbacks, settings.template)
         media = replace(_media(settings, channels), sees=routes.sees)
-        prompts = _prompts(settings, models, stack)
+        prompts = _prompts(settings, models, routes, stack)
         toolbox = make_toolbox(settings, fleet.retry, channels.__getitem__)
         backends = Backends(
             cache,
@@ -132,11 +132,11 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                 await write_behind.settle(_SETTLE_S)
 
 
-def _prompts(settings: GatewaySettings, models: Shared, stack: AsyncExitStack) -> Prompts:
+def _prompts(settings: GatewaySettings, models: Shared, routes: Routes, stack: AsyncExitStack) -> Prompts:
     """What prompts are made with, until `stack` is left."""
     if not settings.prompt.summary_model:
         return Prompts(settings.prompt, settings.system_prompts)
-    summaries = Summaries(settings.prompt, models)
+    summaries = Summaries(settings.prompt, models, routes)
     stack.push_async_callback(summaries.close)
     return Prompts(settings.prompt, settings.system_prompts, summaries)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.admission.question import prompt_tokens
+from services.gateway.answer import booking
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.decisions import Decisions
@@ -14,8 +14,6 @@ from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Reading
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Ticket
-from services.gateway.upstream import spending
-from services.gateway.upstream.spending import Bill
 from services.gateway.upstream.stubs import whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
@@ -82,37 +80,15 @@ def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
     return reading
 
 
-def settle(
-    draft: Draft, reading: Reading, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usage, written: int
-) -> None:
+def settle(draft: Draft, reading: Reading) -> None:
     """Read no more, and put it on the account: what the policies did belongs to everyone who read it, its cost to who
-    started it."""
-    ledger, report = draft.ledger, reading.report
+    leaves first, as far as it has come by then."""
+    ledger, generation = draft.ledger, reading.generation
     reading.reader.leave()
-    ledger.decisions += report.decisions
-    ledger.billed_tokens += _due(report, asked, usage, written)
-    if not reading.joined:
-        ledger.cost_usd += sum(bill.usd for bill in _bills(draft, reading))
-
-
-def _due(report: Report, asked: Sequence[chat_pb2.Message], usage: chat_pb2.Usage, written: int) -> int:
-    """What a generation has cost by now, in tokens, and nobody has paid: every prompt that a model has read, however
-    the answer ended, and what it wrote. All who read it are one tenant's, so whoever leaves pays."""
-    if not report.calls:
-        return 0
-    prompt = usage.prompt_tokens or prompt_tokens(asked)
-    cost = prompt * report.prompts + max(written, usage.completion_tokens)
-    owed, report.paid = max(cost - report.paid, 0), max(cost, report.paid)
-    return owed
-
-
-def _bills(draft: Draft, reading: Reading) -> list[Bill]:
-    """What each call of a generation has used by now, at its own model's price."""
-    calls = [call for call in reading.report.calls if call.has_read]
-    request, routes = reading.generation.job.request, draft.backends.routes
-    counted = max((call.asked_tokens() for call in calls), default=0)
-    prompt = counted or prompt_tokens(request.messages, request.tools)
-    return [spending.bill(routes.model(call.pool.model), call.used(prompt)) for call in calls]
+    ledger.decisions += generation.report.decisions
+    owed = booking.book(generation.report, generation.job.request, draft.backends.routes)
+    ledger.billed_tokens += owed.tokens
+    ledger.cost_usd += owed.usd
 
 
 def _told(draft: Draft, asked: llm_pb2.GenerateRequest, stage: Running) -> telemetry.Metadata:

@@ -33,7 +33,7 @@ class Tried:
 
 
 async def hear(
-    draft: Draft, reading: Reading, asked: Sequence[chat_pb2.Message], tried: Tried
+    draft: Draft, reading: Reading, tried: Tried
 ) -> AsyncGenerator[Sequence[llm_pb2.GenerateResponse], None]:
     """Read to the end into `tried`, and put it on the account. Gives what has come, each time that more has."""
     try:
@@ -42,12 +42,12 @@ async def hear(
                 tried.take(item)
             yield items
     finally:
-        asking.settle(draft, reading, asked, tried.usage, tried.written)
+        asking.settle(draft, reading)
 
 
-async def hear_all(draft: Draft, reading: Reading, asked: Sequence[chat_pb2.Message]) -> Tried:
+async def hear_all(draft: Draft, reading: Reading) -> Tried:
     """The whole of it."""
     tried = Tried()
-    async for _ in hear(draft, reading, asked, tried):
+    async for _ in hear(draft, reading, tried):
         pass
     return tried

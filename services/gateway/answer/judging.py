@@ -1,9 +1,9 @@
 """Whether stored answers that came near a question would be right for it: judged by a model, after the question has its
 own answer, and told to the cache, which drew them.
 
-Nobody waits for a verdict. It has a batch's right alone, last in line, one attempt, a bounded time, a few at once; no
-tenant pays for it, and nothing of it is kept. What finds no place is dropped: the cache draws another. Only a clear yes
-or no is told.
+Nobody waits for a verdict. It has a batch's right alone, last in line, one attempt, a bounded time, a few at once. No
+tenant pays for it, the metrics count it, and nothing of it is kept. What finds no place is dropped: the cache draws
+another. Only a clear yes or no is told.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer import judge
+from services.gateway.answer.booking import book
 from services.gateway.config import JudgeSettings
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
@@ -123,4 +124,5 @@ class Judging:
                     break
         finally:
             reader.leave()
+            book(report, request, self._routes)
         return said

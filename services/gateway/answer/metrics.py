@@ -18,14 +18,12 @@ _USABLE_SECONDS = Histogram("hedgerow_usable_seconds", "Time to the first whole 
 _TOTAL_SECONDS = Histogram("hedgerow_total_seconds", "Time to the last event.", _BY, buckets=_BUCKETS)
 _ANSWERS = Counter("hedgerow_answers", "Answers.", ["model", "finish_reason", "cache"])
 _DEGRADED = Counter("hedgerow_degraded", "Answers that are less than they could be.", ["reason"])
-_TOKENS = Counter("hedgerow_tokens", "Tokens.", ["model", "kind"])
-_COST_USD = Counter("hedgerow_cost_usd", "What answers cost, in US dollars at the router's prices.", ["model"])
 DROPPED = Counter("hedgerow_dropped", "Answers whose client left, by how far they had got.", ["progress"])
 # `labels` takes a lock and formats its values each time; the labels here have few values.
 _stage_seconds, _ttft_seconds, _usable_seconds, _total_seconds = map(
     cache, (_STAGE_SECONDS.labels, _TTFT_SECONDS.labels, _USABLE_SECONDS.labels, _TOTAL_SECONDS.labels)
 )
-_answers, _tokens = map(cache, (_ANSWERS.labels, _TOKENS.labels))
+_answers = cache(_ANSWERS.labels)
 
 
 def _words(enum: Any, prefix: str) -> dict[int, str]:
@@ -51,8 +49,3 @@ def observe(final: pb.Final) -> None:
         _usable_seconds(model, verdict).observe(final.usable_ms / 1000)
     for label in final.degraded:
         _DEGRADED.labels(label).inc()
-    if final.usage.completion_tokens:
-        _tokens(model, "prompt").inc(final.usage.prompt_tokens)
-        _tokens(model, "completion").inc(final.usage.completion_tokens)
-    if final.cost_usd:
-        _COST_USD.labels(model).inc(final.cost_usd)

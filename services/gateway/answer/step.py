@@ -40,7 +40,7 @@ class Step:
     async def run(self) -> AsyncGenerator[None, None]:
         """Ask. Raises `TooLate` where no call has come in the step's time, and no word of an answer."""
         draft = self._draft
-        reading, asked = self._ask()
+        reading = self._ask()
         try:
             while not self._finish.reason:
                 if draft.has_news:
@@ -51,7 +51,7 @@ class Step:
                 if self._wants_none:
                     return
         finally:
-            asking.settle(draft, reading, asked.messages, self._finish.usage, self._written.tokens)
+            asking.settle(draft, reading)
         self._end(reading)
 
     @property
@@ -59,7 +59,7 @@ class Step:
         """The fast model speaks in place of calling: the better one does that."""
         return not self._answers and bool(self._written.text)
 
-    def _ask(self) -> tuple[Reading, llm_pb2.GenerateRequest]:
+    def _ask(self) -> Reading:
         draft, request = self._draft, self._draft.question.request
         asked = asking.question(draft)
         del asked.tools[:]
@@ -74,7 +74,7 @@ class Step:
         # Words are the answer itself, and have as long as that.
         lasts_s = draft.ledger.remaining() if self._answers else self._ends.remaining()
         work = asking.job(draft, asked, models, replace(self._stage, budget_s=lasts_s), first_text=self._answers)
-        return asking.read(draft, b"", work, replace(self._stage, budget_s=lasts_s)), asked
+        return asking.read(draft, b"", work, replace(self._stage, budget_s=lasts_s))
 
     async def _next(self, reading: Reading) -> Sequence[llm_pb2.GenerateResponse]:
         if self._answers and self._written.text:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
+from services.gateway.answer.booking import book
 from services.gateway.config import PromptSettings
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
@@ -24,6 +25,7 @@ from services.gateway.generation.shared import Shared
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Ticket
 from services.gateway.prompt import window
+from services.gateway.upstream.routes import Routes
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru
@@ -51,8 +53,8 @@ class _Summary:
 class Summaries:
     """Ask `find`, and `order` what is not there."""
 
-    def __init__(self, settings: PromptSettings, models: Shared):
-        self._settings, self._models = settings, models
+    def __init__(self, settings: PromptSettings, models: Shared, routes: Routes):
+        self._settings, self._models, self._routes = settings, models, routes
         self._kept: FairLru[tuple[str, bytes], _Summary] = FairLru(_KEPT_BYTES)
         self._making: dict[bytes, asyncio.Task[None]] = {}
 
@@ -89,7 +91,8 @@ class Summaries:
         )
         rank = score(premium=False, realtime=False, attempt=0, batch=True)
         ticket = Ticket(rank, tenant.name, tenant.weight, deadline, placed=lambda: None)
-        job = Job(request, (settings.summary_model,), deadline, ticket, deadline, Report(Decisions()), once=True)
+        report = Report(Decisions())
+        job = Job(request, (settings.summary_model,), deadline, ticket, deadline, report, once=True)
         reader = self._models.read(b"", job, deadline.remaining()).reader
         text = ""
         try:
@@ -102,6 +105,7 @@ class Summaries:
             return
         finally:
             reader.leave()
+            book(report, request, self._routes)
         if text.strip():
             self._kept.replace((tenant.name, key), _Summary(text.strip(), tenant.name))
 

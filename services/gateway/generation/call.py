@@ -17,6 +17,7 @@ from services.gateway.generation.stream import Text
 from services.gateway.policies.limit import Sample
 from services.gateway.policies.shared_breaker import Blame
 from services.gateway.upstream.drill import Fault
+from services.gateway.upstream.spending import NOTHING
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, ShareUsed, TooLate, Unavailable
 
 _ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
@@ -38,6 +39,7 @@ class Call:
         self._started = self._last = self._clock()
         self._first_s: float | None = None
         self._first = llm_pb2.GenerateResponse()
+        self.booked = NOTHING  # by those who have read it
         self._tokens = 0  # handed on, or here with the first message
         self._carried = job.report.carried_tokens  # by the call that this one goes on for: its prompt ends with them
         self._watching: asyncio.TimerHandle | None = None

@@ -42,7 +42,6 @@ class Report:
     resumed: bool = False
     carried_tokens: int = 0  # written by a call that then broke
     calls: list[Call] = field(default_factory=list)  # that were sent, for whatever reason
-    paid: int = 0  # tokens, by those who have read it
     stored: bool = False  # whether one of those who read it has had it stored
 
     @property

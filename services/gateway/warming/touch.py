@@ -3,7 +3,7 @@
 It goes by a batch's right, behind all batches, and beside everything that is learned from answers: percentiles, hedges,
 breakers and limits are about what users ask, and one token of a prompt that was just read would make all of them too
 quick. So it does not go through the stack of policies, whose calls tell all of these. It is nobody's: no quota counts
-it, and its text goes nowhere.
+it, and its text goes nowhere. The metrics of tokens and costs do count it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Ticket
-from services.gateway.upstream import prefix
+from services.gateway.upstream import prefix, spending
 from services.gateway.upstream.completion import Completion
 from services.gateway.upstream.fleet import Pool, Replica
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Unavailable
+from services.runtime.routing import Model
 
 _QUESTION = "Hello."
 _NOBODY, _WEIGHT = "", 0.01  # whose it is at a limiter: a hundred items of any batch have their turn before it
@@ -31,9 +32,12 @@ def request(text: str, salt: str) -> llm_pb2.GenerateRequest:
     return llm_pb2.GenerateRequest(messages=[*system, question], sampling=sampling, cache_salt=salt)
 
 
-async def touch(pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest, within_s: float, clock: Clock) -> float:
-    """Have `replica` answer `asked` within so many seconds, the wait for a place included. Returns the seconds to its
-    first message. Raises `ServiceError`; `Shed` where there was no place to spare."""
+async def touch(
+    pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest, within_s: float, clock: Clock, model: Model | None
+) -> float:
+    """Have `replica` answer `asked` within so many seconds, the wait for a place included; what that costs at the
+    prices of `model` is counted. Returns the seconds to its first message. Raises `ServiceError`; `Shed` where there
+    was no place to spare."""
     if not replica.breaker.would_admit():
         raise replica.breaker.refusal()
     deadline = Deadline.after(within_s, clock)
@@ -47,7 +51,7 @@ async def touch(pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest, wi
         try:
             await completion.read()
             first_s = clock() - began
-            await _rest(completion)
+            spending.count(pool.model, spending.bill(model, await _rest(completion)))
         finally:
             completion.cancel()
     finally:
@@ -58,7 +62,8 @@ async def touch(pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest, wi
     return first_s
 
 
-async def _rest(completion: Completion) -> None:
+async def _rest(completion: Completion) -> chat_pb2.Usage:
     while completion.finish is None:
         await completion.read()
     await completion.ended()
+    return completion.finish.usage

@@ -189,7 +189,7 @@ def summed_up(*script: object) -> tuple[Scene, ScriptedLlm]:
     summing = ScriptedLlm(*(script or (text("They spoke of words."), finish())))
     scene = Scene(small=ScriptedLlm(text("Pa"), finish("ris.")), large=summing)
     settings = PromptSettings(summary_model="large")
-    prompts = Prompts(settings, summaries=Summaries(settings, scene.backends.models))
+    prompts = Prompts(settings, summaries=Summaries(settings, scene.backends.models, scene.backends.routes))
     scene = Scene(small=scene.llms["small"], large=summing, prompts=prompts)
     return scene, summing
 

@@ -51,7 +51,7 @@ class CascadeStage(AnswerStage):
                 yield
             tried, reading = Tried(), self._ask(draft.fast.model, stage)
             try:
-                async with aclosing(hear(draft, reading, draft.for_model(), tried)) as heard:
+                async with aclosing(hear(draft, reading, tried)) as heard:
                     async for items in heard:
                         self._say(items, reading)
                         if ledger.finish_reason:
@@ -121,7 +121,7 @@ class CascadeStage(AnswerStage):
             cache_salt=draft.tenant.prefix_salt,
         )
         work = asking.job(draft, asked, (draft.choice.model,), stage, first_text=False)
-        said = await hear_all(draft, asking.read(draft, b"", work, stage), draft.for_model())
+        said = await hear_all(draft, asking.read(draft, b"", work, stage))
         against = judge.objection(said.text)
         return "the judge is against it" if against and draft.checks else against  # its words may quote what is private
 

@@ -122,7 +122,7 @@ class FormStage(AnswerStage):
         work = asking.job(draft, asked, (ledger.model,), stage, first_text=False)
         reading = asking.read(draft, draft.key and draft.key + _KEY, work, stage)
         try:
-            tried = await hear_all(draft, reading, asked.messages)
+            tried = await hear_all(draft, reading)
             found = await self._mismatch(tried.text)
         except (ServiceError, Unchecked) as problem:
             return f"asked again: {problem.outline if isinstance(problem, ServiceError) else problem}"

@@ -36,7 +36,6 @@ class LlmStage(AnswerStage):
         if choice is None:
             raise Unavailable("router: no model was chosen")
         ledger.written.prefix = draft.question.request.prefix
-        before = ledger.written.tokens  # that an agent's steps have paid for
         with ledger.stage(self.name) as stage:
             reading = self._read(choice, stage)
             reader, report = reading.reader, reading.report
@@ -54,7 +53,7 @@ class LlmStage(AnswerStage):
             except ServiceError as problem:
                 self.fallback(problem, stage, report)
             finally:
-                asking.settle(draft, reading, draft.for_model(), ledger.usage, ledger.written.tokens - before)
+                asking.settle(draft, reading)
                 self._account(report, stage)
         if draft.streamed and Degraded.CASCADE_KEPT in ledger.degraded:
             ledger.usage.CopyFrom(draft.streamed.usage)
