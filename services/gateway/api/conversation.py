@@ -55,6 +55,7 @@ class Conversation:
         self._question = ""
         self._said: list[str] = []
         self._answering: asyncio.Task[None] | None = None
+        self._turning = asyncio.Lock()  # held from the end of an answer to the beginning of the next one
         self._idle_s, self._spoken = idle_s, spoken
         self._broken: ServiceError | None = None
         self._out: asyncio.Queue[pb.ConverseResponse | None] = asyncio.Queue(_AHEAD)
@@ -110,7 +111,8 @@ class Conversation:
                             await self._spoken.put(request.audio)
                             idle.reschedule(loop.time() + self._idle_s)
                         case "interrupt":
-                            await self._cut_off(goes_on=False)
+                            async with self._turning:
+                                await self._cut_off(goes_on=False)
                         case other:
                             raise InvalidInput("kind", "audio or interrupt after the first message", other or "nothing")
         except TimeoutError:
@@ -124,6 +126,8 @@ class Conversation:
                 await self._take(event)
         if self._answering:
             await asyncio.wait({self._answering})
+        async with self._turning:  # who cuts it off says so
+            pass
 
     async def _sent(self) -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
         """What the audio service gets."""
@@ -138,11 +142,13 @@ class Conversation:
             case "speech_started":
                 await self._out.put(pb.ConverseResponse(turn=self._turn, speech_started=event.speech_started))
             case "partial" if event.partial.text:
-                await self._cut_off(goes_on=True)
-                await self._hear(self._unanswered + event.partial.text, event.partial.confirmed)
+                async with self._turning:
+                    await self._cut_off(goes_on=True)
+                    await self._hear(self._unanswered + event.partial.text, event.partial.confirmed)
             case "segment" if event.segment.text:
-                await self._cut_off(goes_on=True)
-                await self._ask(self._unanswered + event.segment.text)
+                async with self._turning:
+                    await self._cut_off(goes_on=True)
+                    await self._ask(self._unanswered + event.segment.text)
 
     async def _hear(self, text: str, confirmed: int, *, final: bool = False) -> None:
         confirmed += 0 if final else len(self._unanswered.split())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 
 import pytest
@@ -201,6 +201,52 @@ async def test_the_client_may_cut_an_answer_off_itself():
     assert (await talk.until("interrupted")).interrupted.text == "re: A story."
     talk.end()
     assert await talk.rest() == []
+
+
+class Hearing(ScriptedAudio):
+    """Tells what a test lets it hear, whatever the client sends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard_now: asyncio.Queue[Said | None] = asyncio.Queue()
+
+    async def listen(self, requests, timeout_s, metadata) -> AsyncGenerator[Said, None]:
+        while said := await self.heard_now.get():
+            yield said
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_what_is_said_while_the_client_cuts_an_answer_off_is_asked_after_it(turns: int):
+    audio = Hearing()
+    talk = Talk(audio)
+    talk.conversation._answer = talk.forever
+    audio.heard_now.put_nowait(segment("A story."))
+    await talk.until("answer")
+    talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    audio.heard_now.put_nowait(segment("Another."))
+    told = [await anext(talk.responses) for _ in range(3)]
+    assert [(each.turn, each.WhichOneof("kind")) for each in told] == [
+        (0, "interrupted"),
+        (1, "transcript"),
+        (1, "answer"),
+    ]
+    assert talk.asked[-1] == ["A story.", "re: A story.", "Another."]
+    await talk.responses.aclose()
+
+
+async def test_an_answer_that_is_cut_off_when_nobody_listens_any_more_is_told_as_cut_off():
+    audio = Hearing()
+    talk = Talk(audio)
+    talk.conversation._answer = talk.forever
+    audio.heard_now.put_nowait(segment("A story."))
+    await talk.until("answer")
+    audio.heard_now.put_nowait(None)
+    await asyncio.sleep(0.01)
+    talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
+    talk.end()
+    assert await talk.rest() == ["interrupted"]
 
 
 async def test_one_turns_failure_does_not_end_the_conversation():
