@@ -1,0 +1,97 @@
+"""Cancels a coroutine at each of its awaits in turn.
+
+A scene prepares what the coroutine works with, yields it, and asserts afterwards that nothing of it is left: no place,
+lease, permit, reservation or timer. It is played once for each await, and at each await in two moments: as soon as the
+coroutine waits there, and when what it waited for is there and it has not run since (between a grant and its wake).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager
+from itertools import count
+from typing import Any, Literal
+
+from services.runtime.errors import ServiceError
+from tests.clock import on_paused_loop
+
+Scene = Callable[[], AbstractAsyncContextManager[Coroutine[Any, Any, object]]]
+Moment = Literal["waiting", "waking"]
+_TURNS = 30  # of the loop, for each task that ends another
+
+
+def cancelled_at_every_await(scene: Scene) -> int:
+    """Play `scene` until its coroutine ends before it is cancelled. Returns how many awaits it has; the 0th moment is
+    before it has begun. The coroutine may end with a service's error where nobody cancels it."""
+    moments: tuple[Moment, ...] = ("waiting", "waking")
+    for moment in moments:
+        for number in count():
+            try:
+                if not on_paused_loop(_played(scene, number, moment)):
+                    break
+            except BaseException as problem:
+                problem.add_note(f"cancelled at await {number}, {moment}")
+                raise
+    return number - 1
+
+
+async def settled() -> None:
+    """Every task that can run has done so."""
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+
+
+async def _played(scene: Scene, number: int, moment: Moment) -> bool:
+    """Whether the coroutine was cancelled at the await of that `number`."""
+    unheard = list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: unheard.append(told))
+    async with scene() as work:
+        steps = _Steps(work, number, moment)
+        task = asyncio.create_task(steps)
+        if number == 0:
+            steps.cancelled = task.cancel()
+        await asyncio.wait({task})
+        await settled()
+        if steps.cancelled:
+            assert task.cancelled(), f"who was cancelled ended with {task}"
+        elif problem := task.exception():
+            assert isinstance(problem, ServiceError), problem
+    assert not unheard
+    return steps.cancelled
+
+
+class _Steps(Coroutine[Any, Any, object]):
+    """The coroutine `work`, whose task is cancelled where it awaits for the `at`-th time."""
+
+    def __init__(self, work: Coroutine[Any, Any, object], at: int, moment: Moment):
+        self.cancelled = False
+        self._work, self._at, self._moment, self._awaits = work, at, moment, 0
+
+    def send(self, value: Any) -> Any:
+        return self._awaited(self._work.send(value))
+
+    def throw(self, *problem: Any) -> Any:
+        return self._awaited(self._work.throw(*problem))
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        return self._work.__await__()
+
+    def _awaited(self, future: asyncio.Future[Any] | None) -> asyncio.Future[Any] | None:
+        """It waits for `future`; for None it waits a turn of the loop."""
+        self._awaits += 1
+        if self._awaits == self._at:
+            self._cancel(future)
+        return future
+
+    def _cancel(self, future: asyncio.Future[Any] | None) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.cancelled = True
+        if future is None or self._moment == "waiting":
+            asyncio.get_running_loop().call_soon(task.cancel)
+        else:
+            future.add_done_callback(lambda _: task.cancel())
