@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from services.router import censored
 from services.router.config import ModelSettings
 from services.runtime.deadline import Clock
 from services.runtime.digest import WindowedDigest
@@ -34,15 +35,17 @@ class Observation:
 class _Row:
     def __init__(self, settings: ModelSettings, window_s: float, clock: Clock):
         self._settings = settings
-        self._ttft, self._total, self._failures = (WindowedDigest(window_s, clock) for _ in range(3))
+        self._ttft, self._whole, self._cut, self._failures = (WindowedDigest(window_s, clock) for _ in range(4))
 
     def observe(self, seen: Observation, age_s: float) -> None:
         self._failures.add(float(seen.outcome is Outcome.FAILED), age_s)
         if seen.ttft_ms is not None:
             self._ttft.add(seen.ttft_ms, age_s)
-        # An answer that was cut off would have taken longer: its total is a lower bound, and the best there is.
-        if seen.outcome is not Outcome.FAILED:
-            self._total.add(seen.total_ms, age_s)
+        match seen.outcome:
+            case Outcome.OK:
+                self._whole.add(seen.total_ms, age_s)
+            case Outcome.BUDGET:  # it would have taken longer, nobody knows how long
+                self._cut.add(seen.total_ms, age_s)
 
     def model(self) -> Model:
         settings = self._settings
@@ -53,10 +56,17 @@ class _Row:
             settings.prompt_usd_per_mtok,
             settings.completion_usd_per_mtok,
             ttft=self._ttft.latency() or _expected(settings.expected_ttft_ms),
-            total=self._total.latency() or _expected(settings.expected_total_ms),
+            total=self._total(),
             failure_rate=self._failures.mean(),
             sees=settings.sees,
         )
+
+    def _total(self) -> Latency:
+        expected, cut = self._settings.expected_total_ms, self._cut.values()
+        if not cut:
+            return self._whole.latency() or _expected(expected)
+        p50, p95, p99 = censored.percentiles(self._whole.values(), cut, (0.5, 0.95, 0.99), expected)
+        return Latency(p50, p95, p99, self._whole.count + self._cut.count)
 
 
 class Table:

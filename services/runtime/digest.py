@@ -72,6 +72,13 @@ class WindowedDigest:
         p50, p95, p99 = (float(merged.get_quantile_value(quantile)) for quantile in (0.5, 0.95, 0.99))
         return Latency(p50, p95, p99, int(merged.count))
 
+    def values(self) -> list[tuple[float, float]]:
+        """What the window holds: each value, to 1%, and how often. None of them is below 0."""
+        merged = self._merged()
+        store, value = merged._store, merged._mapping.value  # the library shows neither
+        counted = [(float(value(key)), float(count)) for key, count in enumerate(store.bins, store.offset) if count]
+        return [(0.0, float(merged._zero_count)), *counted] if merged._zero_count else counted
+
     def mean(self) -> float:
         """The window's mean; 0 when it is empty."""
         merged = self._merged()

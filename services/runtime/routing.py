@@ -25,7 +25,8 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Percentiles in milliseconds; `samples` of 0 says that they are the configured expectation."""
+    """Percentiles in milliseconds; `samples` of 0 says that they are the configured expectation, and a
+    percentile is infinite where too many answers were cut to tell."""
 
     p50_ms: float
     p95_ms: float
@@ -94,7 +95,8 @@ def rank(models: Iterable[Model]) -> list[Model]:
 def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
     """The fastest model that meets tier, budget, context length and cost; else the fastest there is, said so.
 
-    A budget is met when 95 of 100 recent answers were complete within it. `ranked` comes from `rank` and is not empty.
+    A budget is met when 95 of 100 recent answers were complete within it: more than 5 of 100 that a budget has cut
+    before are a shortfall, unless others show how long they take. `ranked` comes from `rank` and is not empty.
     Raises `InvalidInput` where no model is within the cost, a limit that nothing stands in for.
     """
     ranked = affordable(ranked, demand)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 from pydantic import ValidationError
 
 from services.router.config import ModelSettings, RouterSettings
 from services.router.table import Observation, Outcome, Table
+from services.runtime.routing import Demand, Tier, choose, rank
 from tests.clock import PausedClock
 
 WINDOW_S = 60.0
@@ -71,3 +74,53 @@ def test_observations_from_before_the_window_are_not_taken():
     before = table.version
     assert table.observe([seen(500)], age_s=WINDOW_S + 1) == 0
     assert table.version == before
+
+
+def chosen(table: Table, budget_ms: float) -> tuple[str, bool]:
+    choice = choose(rank(table.models()), Demand(Tier.FAST, "Hi.", budget_ms, 10))
+    return choice.model, choice.fallback
+
+
+BOTH = [*CATALOGUE, ModelSettings(name="other", tier="fast", context_tokens=100, expected_total_ms=995)]
+
+
+def test_a_model_whose_every_answer_was_cut_below_the_budget_does_not_meet_it():
+    table = Table(BOTH, WINDOW_S, PausedClock())
+    table.observe([seen(980, Outcome.BUDGET)] * 200)
+    assert chosen(table, 1_000) == ("other", False)
+
+
+def test_one_whole_answer_in_twenty_that_was_cut_is_within_the_rule_and_two_are_not():
+    table = Table(BOTH, WINDOW_S, PausedClock())
+    table.observe([*[seen(500)] * 19, seen(980, Outcome.BUDGET)])
+    assert chosen(table, 1_000) == ("small", False)
+    table.observe([seen(980, Outcome.BUDGET)] * 2)
+    assert chosen(table, 1_000) == ("other", False)
+
+
+def test_answers_that_short_budgets_cut_say_nothing_of_the_time_that_others_need():
+    table = Table(BOTH, WINDOW_S, PausedClock())
+    table.observe([*[seen(100, Outcome.BUDGET)] * 100, *[seen(600)] * 10])
+    model = table.models()[0]
+    assert (model.total.p50_ms, model.total.p95_ms) == (pytest.approx(600, rel=0.02), pytest.approx(600, rel=0.02))
+    assert model.total.samples == 110
+    assert chosen(table, 900) == ("small", False)
+
+
+def test_answers_that_were_cut_before_the_expected_time_leave_the_expectation():
+    table = Table(BOTH, WINDOW_S, PausedClock())
+    table.observe([seen(100, Outcome.BUDGET)])
+    assert table.models()[0].total.p95_ms == 150
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_percentiles_of_answers_that_budgets_cut_at_random_are_those_of_answers_without_budgets(seed: int):
+    rng, table = random.Random(seed), Table(CATALOGUE, WINDOW_S, PausedClock())
+    needed = [rng.lognormvariate(6, 0.6) for _ in range(4_000)]  # milliseconds, half of them above 403
+    for total_ms in needed:
+        budget_ms = rng.choice((200, 500, 1_000, 10_000))
+        table.observe([seen(budget_ms, Outcome.BUDGET) if total_ms > budget_ms else seen(total_ms)])
+    total = table.models()[0].total
+    needed.sort()
+    assert total.p50_ms == pytest.approx(needed[2_000], rel=0.06)
+    assert total.p95_ms == pytest.approx(needed[3_800], rel=0.1)
