@@ -6,6 +6,7 @@ Source: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-a
 from __future__ import annotations
 
 _PREFIX = b"data:"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class TooLarge(Exception):
@@ -20,16 +21,23 @@ class EventParser:
         self._rest = bytearray()  # of a line
         self._data: list[bytes] = []  # lines of an event
         self._size = 0  # of those
+        self._mark = _BYTE_ORDER_MARK  # that may stand before the first line
+        self._half = False  # the last piece ended by \r: a \n that begins the next one belongs to it
 
     def feed(self, piece: bytes) -> list[str]:
         """The events that are whole now. Raises TooLarge."""
-        end = max(piece.rfind(b"\n"), piece.rfind(b"\r", 0, -1))  # a last \r may be half of \r\n
+        if not piece:
+            return []
+        if self._half:
+            piece = piece.removeprefix(b"\n")
+        self._half = piece.endswith(b"\r")
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
         if end < 0:
             self._rest += piece
             self._check(len(self._rest))
             return []
-        lines = bytes(self._rest + piece[: end + 1]).splitlines()
-        self._rest[:] = piece[end + 1 :]
+        lines = bytes(self._rest + piece[: end + 1]).removeprefix(self._mark).splitlines()
+        self._rest[:], self._mark = piece[end + 1 :], b""
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def _line(self, line: bytes) -> str | None:

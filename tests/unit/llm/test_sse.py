@@ -32,6 +32,18 @@ def test_where_a_body_is_cut_does_not_matter(cuts: set[int]) -> None:
     assert parsed([STREAM[start:end] for start, end in itertools.pairwise(edges)]) == EVENTS
 
 
+def test_a_byte_order_mark_costs_no_event_and_stands_at_the_beginning_alone() -> None:
+    mark = b"\xef\xbb\xbf"
+    assert parsed([mark + b"data: one\n\n", b"data: two\n\n"]) == ["one", "two"]
+    assert parsed([mark[:1], mark[1:] + b"data: one", b"\n\n"]) == ["one"]
+    assert parsed([b"data: one\n\n", mark + b"data: two\n\n"]) == ["one"]
+
+
+def test_an_event_whose_lines_end_by_cr_alone_comes_with_its_last_byte() -> None:
+    parser = EventParser(1_000)
+    assert [parser.feed(piece) for piece in (b"data: a\r", b"\r", b"data: b\r\r")] == [[], ["a"], ["b"]]
+
+
 @pytest.mark.parametrize(
     "pieces",
     [
