@@ -42,6 +42,7 @@ class Call:
         self.booked = NOTHING  # by those who have read it
         self._tokens = 0  # handed on, or here with the first message
         self._carried = job.report.carried_tokens  # by the call that this one goes on for: its prompt ends with them
+        self._flowed = 0, 0.0  # tokens between the first message and the last, in how many seconds
         self._watching: asyncio.TimerHandle | None = None
         self._settled = False  # what it held is given back, and its end is told
         self._completion = self.replica.llm.generate(job.request, job.deadline.remaining(), job.metadata)
@@ -62,11 +63,15 @@ class Call:
         self._watch()
         try:
             text.add(self._first)
+            first_at = before_at = self._last
+            before_tokens = self._tokens
             while completion.finish is None:
+                before_at, before_tokens = self._last, self._tokens
                 message = await completion.read()
                 self._last = self._clock()
                 self._tokens += message.tokens
                 text.add(message)
+            self._flowed = before_tokens - self._first.tokens, before_at - first_at
         finally:
             self._stop_watching()
 
@@ -164,7 +169,7 @@ class Call:
             return
         queue_s = finish.queue_ms / 1000 if finish.HasField("queue_ms") else None
         first_s = self._first_s or 0.0
-        self.pool.sag.saw(finish.usage.completion_tokens, self.age_s() - first_s)
+        self.pool.sag.saw(*self._flowed)
         self._permit.succeeded(self._first_s)
         self._settle("ok", Sample(first_s, queue_s, self._slot.in_flight))
         self._tell(router_pb2.OBSERVED_OUTCOME_OK, finish.usage.completion_tokens)

@@ -46,7 +46,8 @@ class Sag:
         self._gauge.set(1)
 
     def saw(self, tokens: int, seconds: float) -> None:
-        """An answer sent `tokens` after its first message, in `seconds`. Fewer than four say nothing."""
+        """An answer sent `tokens` between its first message and its last, in `seconds`. What is counted at the end
+        alone, as hidden thoughts are, never flowed. Fewer than four tokens say nothing."""
         if tokens < _MIN_TOKENS or seconds < _MIN_SECONDS:
             return
         rate = tokens / seconds

@@ -508,3 +508,23 @@ class _Sent:
 
     def age_s(self) -> float:
         return 0.1
+
+
+@pytest.mark.parametrize(
+    ("script", "flowed"),
+    [
+        pytest.param([0.5, text("a"), *5 * [0.1, text("b")], 0.1, finish()], (5, 0.5), id="a token each 100 ms"),
+        pytest.param([0.5, text("a"), 0.1, text("b", 4), 9.0, finish("c")], (4, 0.1), id="the rest comes with the end"),
+        pytest.param([0.5, finish("all of it")], (0, 0.0), id="one message"),
+    ],
+)
+def test_the_token_rate_is_that_of_the_stream_without_what_is_only_counted_at_its_end(script, flowed):
+    """What a provider thinks and hides is in the usage, and in the tokens of the last message."""
+    script[-1].finish.usage.completion_tokens, script[-1].tokens = 2_000, 1_995
+    seen = list[tuple[int, float]]()
+
+    def note(behind: Fleet) -> None:
+        behind.pools["m"].sag.saw = lambda tokens, seconds: seen.append((tokens, seconds))
+
+    play(arrange=note, m=ScriptedLlm(*script))
+    assert seen == [(flowed[0], pytest.approx(flowed[1]))]
