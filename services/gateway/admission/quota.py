@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal, NamedTuple
 
 from services.runtime.deadline import Clock, set_within
@@ -25,6 +27,8 @@ from services.runtime.errors import Exhausted
 from services.runtime.policy.bucket import TokenBucket
 
 Quota = Literal["concurrency", "requests", "tokens"]
+_MOST_IDLE = 10_000  # accounts: a caller whose name the edge proves needs no settings, so there may be any number
+_LOOKED_AT = 2  # of the oldest accounts, for each new one beyond those
 NOW_S = 1e-6  # who waited for as long as it was told is not refused for the last bit of a float
 
 
@@ -67,7 +71,14 @@ class _Account:
     requests: TokenBucket | None = None
     tokens: TokenBucket | None = None
     in_flight: int = 0
+    reserved: int = 0  # how many reservations are not settled, those without a place included
     waiting: list[asyncio.Event] = field(default_factory=list)  # for something to end
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is as a new one would be."""
+        buckets = filter(None, (self.requests, self.tokens))
+        return not (self.reserved or self.waiting) and all(bucket.level() >= bucket.burst for bucket in buckets)
 
 
 class Reservation:
@@ -86,6 +97,7 @@ class Reservation:
         self._bucket, self._tokens, self._places = account.tokens, tokens, places
         self._then, self.local = then, local
         account.in_flight += places
+        account.reserved += 1
 
     def settle(self, tokens: int) -> None:
         """The request is over and cost `tokens`: book the difference and free its place."""
@@ -93,6 +105,7 @@ class Reservation:
         if account is None:
             return
         account.in_flight -= self._places
+        account.reserved -= 1
         for news in account.waiting:
             news.set()
         if self._then is not None:
@@ -115,7 +128,7 @@ class Quotas:
     def __init__(self, clock: Clock = time.monotonic, retry_after_s: float = 1.0):
         """`retry_after_s` is what a tenant with too many requests at once is told: nobody knows when one ends."""
         self._clock, self._retry_after_s = clock, retry_after_s
-        self._accounts: dict[str, _Account] = {}
+        self._accounts: OrderedDict[str, _Account] = OrderedDict()
 
     def reserve(
         self,
@@ -147,7 +160,7 @@ class Quotas:
 
     async def ended(self, tenant: str, within_s: float) -> None:
         """Return when something of `tenant` has ended here, or `within_s` has passed. Who waits longest hears first."""
-        account = self._accounts.setdefault(tenant, _Account())
+        account = self._of(tenant)
         account.waiting.append(news := asyncio.Event())
         try:
             await set_within(news, within_s)
@@ -155,15 +168,29 @@ class Quotas:
             account.waiting.remove(news)
 
     def _account(self, tenant: str, allowance: Allowance) -> _Account:
-        account = self._accounts.get(tenant)
-        if account is None:
-            account = self._accounts[tenant] = _Account()
+        account = self._of(tenant)
         if account.allowance != allowance:
             account.allowance = allowance
             per_s, per_minute = allowance.requests_per_s, allowance.tokens_per_minute
             account.requests = self._adapted(account.requests, per_s, allowance.requests_burst)
             account.tokens = self._adapted(account.tokens, per_minute / 60, per_minute)
         return account
+
+    def _of(self, tenant: str) -> _Account:
+        account = self._accounts.get(tenant)
+        if account is None:
+            if len(self._accounts) >= _MOST_IDLE:
+                self._forget_idle()
+            account = self._accounts[tenant] = _Account()
+        return account
+
+    def _forget_idle(self) -> None:
+        """Forget the oldest accounts where nothing is lost by it; the others are looked at again after all the rest."""
+        for tenant in list(islice(self._accounts, _LOOKED_AT)):
+            if self._accounts[tenant].idle:
+                del self._accounts[tenant]
+            else:
+                self._accounts.move_to_end(tenant)
 
     def _adapted(self, bucket: TokenBucket | None, rate_per_s: float, burst: float) -> TokenBucket | None:
         """The bucket at a new rate: it keeps what it holds, so that a reload is no gift."""

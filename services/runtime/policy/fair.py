@@ -14,10 +14,12 @@ When there is no room, who waits longest for the least reason is in the tenant w
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+_MOST_AWAY = 10_000  # tenants that were served and have nobody waiting, whose tags are kept
 Rank = tuple[float, int]
 
 
@@ -50,7 +52,7 @@ class FairQueue(Generic[W]):
     def __init__(self, charged: bool = False) -> None:
         self._charged = charged
         self._flows: dict[str, _Flow[W]] = {}  # of tenants that have somebody waiting
-        self._finished: dict[str, float] = {}  # the start tags of those that had, while anybody waits
+        self._finished: OrderedDict[str, float] = OrderedDict()  # the start tags of those that had, while anybody waits
         self._virtual_time = 0.0
         self._count = 0
 
@@ -85,7 +87,7 @@ class FairQueue(Generic[W]):
         if flow:
             flow.start += more
         else:
-            self._finished[waiter.tenant] = self._finished.get(waiter.tenant, self._virtual_time) + more
+            self._keep_tag(waiter.tenant, self._finished.get(waiter.tenant, self._virtual_time) + more)
 
     def rest(self) -> None:
         """The end of a busy period, when nobody waits: everyone starts even."""
@@ -117,9 +119,16 @@ class FairQueue(Generic[W]):
 
     def _leave(self, tenant: str, flow: _Flow[W]) -> None:
         del self._flows[tenant]
-        self._finished[tenant] = flow.start
+        self._keep_tag(tenant, flow.start)
         if not (self._flows or self._charged):
             self.rest()
+
+    def _keep_tag(self, tenant: str, start: float) -> None:
+        """Of somebody who may come back. Who left longest ago has most likely been overtaken, and is forgotten first."""
+        self._finished[tenant] = start
+        self._finished.move_to_end(tenant)
+        if len(self._finished) > _MOST_AWAY:
+            self._finished.popitem(last=False)
 
 
 class Shares:

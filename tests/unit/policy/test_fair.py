@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.runtime.policy import fair
 from services.runtime.policy.fair import FairQueue, Rank
 
 
@@ -65,6 +66,16 @@ def test_being_away_saves_nothing_up():
     for somebody in many("late", 30):
         queue.add(somebody)
     assert Counter(somebody.tenant for somebody in serve(queue, 20)) == {"a": 10, "late": 10}
+
+
+def test_tenants_that_have_been_served_are_not_kept_for_every_name_that_ever_was(monkeypatch):
+    monkeypatch.setattr(fair, "_MOST_AWAY", 10)
+    queue = queue_of(*many("always", 1_001))
+    for number in range(1_000):
+        queue.add(Somebody(f"user-{number}", (0.0, number)))
+        serve(queue, 2)
+    assert len(queue) == 1
+    assert len(queue._finished) == 10
 
 
 def test_leaving_unserved_costs_a_tenant_nothing():

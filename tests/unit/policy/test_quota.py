@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.gateway.admission import quota
 from services.gateway.admission.quota import (
     CONVERSATION,
     REQUEST,
@@ -224,3 +225,35 @@ def test_who_waits_for_an_end_hears_of_it_in_turn():
         return heard
 
     assert on_paused_loop(scenario()) == ["first", "second", "late"]
+
+
+def test_accounts_that_are_as_new_are_not_kept_for_every_name_that_ever_was(monkeypatch):
+    monkeypatch.setattr(quota, "_MOST_IDLE", 10)
+    quotas = Quotas(PausedClock())
+    for number in range(1_000):
+        quotas.reserve(f"user-{number}", Allowance(), 100).settle(50)
+    assert len(quotas._accounts) <= 11
+
+
+def test_an_account_that_something_depends_on_is_kept_among_any_number_of_others(monkeypatch):
+    monkeypatch.setattr(quota, "_MOST_IDLE", 10)
+    clock = PausedClock()
+    quotas, limits = Quotas(clock), Allowance(requests_per_s=1, requests_burst=1, tokens_per_minute=60, concurrency=1)
+    in_flight = quotas.reserve("flying", limits, 1)
+    turn = quotas.reserve("talking", limits, 1, TURN)
+    quotas.reserve("indebted", limits, 1).settle(600)
+    clock.advance(60)
+    for number in range(1_000):
+        quotas.reserve(f"user-{number}", Allowance(), 100).settle(50)
+    with pytest.raises(QuotaExceeded, match="1 of 1 requests at once"):
+        quotas.reserve("flying", limits, 1)
+    with pytest.raises(QuotaExceeded, match="tokens a minute left"):
+        quotas.reserve("indebted", limits, 1)
+    turn.settle(600)
+    with pytest.raises(QuotaExceeded, match="tokens a minute left"):
+        quotas.reserve("talking", limits, 1)
+    in_flight.settle(1)
+    clock.advance(600)
+    for number in range(1_000):
+        quotas.reserve(f"user-{number}", Allowance(), 100).settle(50)
+    assert len(quotas._accounts) <= 11
