@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
+from services.llm.transport.http1_connection import Connection
 from services.llm.transport.names import FreshNames
 from services.llm.transport.tls import client_context
 from services.llm.transport.wire import Broken, Lost, Options
@@ -41,6 +43,8 @@ class Http1:
             limit=0,  # whoever asks has a limit
             keepalive_timeout=options.idle_s,
         )
+        connector._factory = partial(Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]  # a subclass
+        self._read_s = options.read_s
         self._session = aiohttp.ClientSession(
             connector=connector,
             timeout=aiohttp.ClientTimeout(total=None, connect=options.connect_s, sock_read=options.read_s),
@@ -67,7 +71,7 @@ class Http1:
             raise Lost(type(error).__name__, connection.kept) from None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Broken(type(error).__name__) from None
-        return _Reply(response)
+        return _Reply(response, self._read_s)
 
     async def close(self) -> None:
         await self._session.close()
@@ -75,20 +79,24 @@ class Http1:
 
 
 class _Reply:
-    def __init__(self, response: aiohttp.ClientResponse):
-        self._response = response
+    def __init__(self, response: aiohttp.ClientResponse, read_s: float):
+        self._response, self._read_s = response, read_s
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
 
     @property
     def ended(self) -> bool:
-        return self._response.content.at_eof()
+        return self._response.content.at_eof() and self._response.content.exception() is None
 
     async def read(self) -> bytes:
         try:
-            return await self._response.content.readany()
+            async with asyncio.timeout(self._read_s):  # `sock_read` ends with the connection, and not every read does
+                piece = await self._response.content.readany()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise Broken(type(error).__name__) from None
+        if not piece and (broken := self._response.content.exception()):
+            raise Broken(type(broken).__name__)
+        return piece
 
     async def drop(self) -> None:
         self._response.close()
