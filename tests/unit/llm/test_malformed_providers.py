@@ -130,6 +130,20 @@ async def test_an_answer_that_breaks_off_is_noticed_at_once_wherever_its_bytes_a
             assert await asked(client, url) in (["a", BROKEN], [BROKEN])
 
 
+async def test_a_second_answer_that_nobody_asked_for_answers_no_other_request() -> None:
+    answer, unasked = chunked(A), sized(b"data: of another\n\n")
+    both = answer + unasked
+    script = Script()
+    async with asking(script) as (client, url):
+        for at in range(len(answer) - 4, len(both)):
+            script.answers.append((both[:at], both[at:]))
+            assert await asked(client, url) == ["a"]
+            for _ in range(6):
+                await asyncio.sleep(0)
+            script.answers.append((sized(B),))
+            assert await asked(client, url) == ["b"]
+
+
 async def test_a_provider_that_falls_silent_in_mid_answer_is_given_up() -> None:
     script = Script(deque([(chunked(A, end=b""),)]))
     async with asking(script, read_s=0.05) as (client, url):
