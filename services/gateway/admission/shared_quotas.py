@@ -142,7 +142,18 @@ class SharedQuotas:
             async with asyncio.timeout(within_s):
                 return await ask.verdict
         except TimeoutError:
+            self._leave(ask)
             raise SharedStateLost(f"Redis: no answer within {within_s * 1000:.0f} ms") from None
+        except asyncio.CancelledError:
+            self._leave(ask)
+            raise
+
+    def _leave(self, ask: _Ask) -> None:
+        """Who asked waits no more. What it was granted, and has not seen, ends; what is granted later ends then."""
+        if ask.verdict.cancelled() or not ask.verdict.done():
+            return
+        if ask.verdict.exception() is None and not ask.verdict.result()[0]:
+            self._end(ask.kind, ask.id, ask.tokens)
 
     def _end(self, kind: _Kind, request_id: str, over: int) -> None:
         """A request has ended with `over` of its tokens left."""
