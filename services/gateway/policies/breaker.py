@@ -177,7 +177,9 @@ class Breaker:
             self._until = self.clock()
 
     def forget(self) -> None:
-        """The backend is gone for good: take it out of the metrics, which would else grow with every one that comes."""
+        """The backend is gone for good: take it out of the metrics, which would else grow with every one that comes.
+        Calls that are still under way tell them nothing any more."""
+        self._in_metrics, self._on_change = False, None
         for metric, labels in [
             (_OPEN, (self.name,)),
             *((_CHANGES, (self.name, state.name.lower())) for state in State),

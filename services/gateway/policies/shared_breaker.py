@@ -13,6 +13,7 @@ Successes count for both. A call needs leave from both.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 
 from prometheus_client import Counter
@@ -21,7 +22,7 @@ from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, Stat
 from services.gateway.policies.usual import Usual
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate
 
-_MOST_OWN = 1_000  # breakers of single tenants; beyond it those that are closed are forgotten
+_MOST_OWN = 1_000  # breakers of single tenants; beyond it those that are closed are forgotten, then the oldest
 _OPENED = Counter(
     "hedgerow_breaker_opened_for_one", "Times a backend was closed to one tenant whose calls alone failed.", ["backend"]
 )
@@ -130,6 +131,7 @@ class SharedBreaker:
         self._make, self._common, self.usual, self._window_s = make, make(), usual, window_s
         self.connections = 0  # how often its connection has come: who comes again may be another process
         self._own: dict[str, Breaker] = {}
+        self._gone = False
         self._failing: set[str] = set()  # tenants, since anyone's last success
         # Who was answered last, and of the others the last, with when.
         self._answered, self._other = ("", float("-inf")), ("", float("-inf"))
@@ -177,8 +179,12 @@ class SharedBreaker:
         self._common.connected()
 
     def forget(self) -> None:
-        """The backend is gone for good: take it out of the metrics."""
-        self._common.forget()
+        """The backend is gone for good: take it out of the metrics, whatever calls to it still report."""
+        self._gone = True
+        for breaker in (self._common, *self._own.values()):
+            breaker.forget()
+        with suppress(KeyError):
+            _OPENED.remove(self._common.name)
 
     @property
     def state(self) -> State:
@@ -194,7 +200,8 @@ class SharedBreaker:
 
     def is_its_own(self, tenant: str) -> bool:
         """A call of `tenant` failed: whether that is its own failure, and not the backend's."""
-        self._failing.add(tenant)
+        if len(self._failing) < 2:  # more do not change what they say
+            self._failing.add(tenant)
         other = self._other if self._answered[0] == tenant else self._answered
         return self._failing == {tenant} and self.clock() - other[1] <= self._window_s
 
@@ -203,7 +210,9 @@ class SharedBreaker:
         if tenant not in self._own:
             if len(self._own) >= _MOST_OWN:
                 self._own = {name: each for name, each in self._own.items() if each.state is not State.CLOSED}
-            self._own[tenant] = self._make(in_metrics=False, on_change=_count)
+            if len(self._own) >= _MOST_OWN:
+                del self._own[next(iter(self._own))]
+            self._own[tenant] = self._make(in_metrics=False, on_change=None if self._gone else _count)
         return self._own[tenant]
 
 

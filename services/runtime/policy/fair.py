@@ -124,7 +124,7 @@ class FairQueue(Generic[W]):
             self.rest()
 
     def _keep_tag(self, tenant: str, start: float) -> None:
-        """Of somebody who may come back. Who left longest ago has most likely been overtaken, and is forgotten first."""
+        """Of who may come back. Who left longest ago has most likely been overtaken, and is forgotten first."""
         self._finished[tenant] = start
         self._finished.move_to_end(tenant)
         if len(self._finished) > _MOST_AWAY:

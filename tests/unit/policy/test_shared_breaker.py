@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
+from services.gateway.policies import shared_breaker
 from services.gateway.policies.breaker import Breaker, State
 from services.gateway.policies.shared_breaker import Blame, SharedBreaker, SharedPermit
 from services.gateway.policies.usual import Usual
@@ -233,3 +234,38 @@ def test_whoever_is_answered_is_never_kept_away_by_one_other(calls):
 def breaker_heard(breaker: SharedBreaker) -> float:
     """When somebody other than `a` was answered last."""
     return max(at for tenant, at in (breaker._answered, breaker._other) if tenant != "a")
+
+
+def test_of_a_backend_that_is_gone_for_good_nothing_stays_in_the_metrics(clock):
+    shared = make(clock, "gone@10.0.0.1:50051")
+    admitted(shared, "good").succeeded(0.1)
+    fail(shared, "bad", 5)
+    late, late_alone = admitted(shared, "good"), admitted(shared, "another")
+    shared.disconnected()
+    assert rows("gone@10.0.0.1:50051")
+    shared.forget()
+    assert not rows("gone@10.0.0.1:50051")
+    late.failed()
+    late_alone.throttled(1)
+    for _ in range(10):
+        if permit := shared.own("third").enter():
+            permit.failed()
+    assert not rows("gone@10.0.0.1:50051")
+
+
+def rows(backend: str) -> list[str]:
+    samples = [sample for metric in REGISTRY.collect() for sample in metric.samples]
+    return [sample.name for sample in samples if sample.labels.get("backend") == backend]
+
+
+def test_breakers_of_single_tenants_have_a_limit_however_many_are_open(clock, monkeypatch):
+    monkeypatch.setattr(shared_breaker, "_MOST_OWN", 10)
+    shared = make(clock)
+    for number in range(100):
+        own = shared.own(f"tenant-{number}")
+        while (permit := own.enter()) is not None:
+            permit.failed()
+    assert len(shared._own) <= 10
+    for number in range(100):
+        shared.is_its_own(f"tenant-{number}")
+    assert len(shared._failing) <= 2
