@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 _STEPS = 16  # tokens that a grammar is followed for: what is too much for the parser shows at the first choices
 ROW_ITEMS = 500  # ways to read on that a grammar may keep open at once; a token takes up to the square of them
+_MOST_SAID = 1_000  # characters of a reason, which may repeat the whole constraint, and is read as one line
 _MORE_BYTES = 512 * 1024 * 1024  # that a fork may have beyond what it began with
 
 
@@ -82,7 +83,7 @@ def _try(line: bytes, terms: Terms, tokenizer: Any) -> NoReturn:
             _limit(terms.cpu_s)
             refused = _follow(matcher, tokenizer.vocab_size)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        verdict = Verdict(refused, cpu_s, time.process_time())
+        verdict = Verdict(refused[:_MOST_SAID], cpu_s, time.process_time())
         os.write(1, json.dumps(asdict(verdict)).encode() + b"\n")
         os._exit(0)
     finally:

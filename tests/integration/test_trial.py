@@ -87,6 +87,14 @@ async def test_a_constraint_is_tried(trial: Trial, wanted: ResponseFormat, why: 
     assert await tried(trial, ResponseFormat(regex="a+")) == ""  # it goes on
 
 
+@pytest.mark.parametrize("letter", ["(", "é", "🦔"])
+async def test_what_is_refused_with_a_very_long_text_is_refused_and_no_failure(trial: Trial, letter: str) -> None:
+    assert await tried(trial, ResponseFormat(regex="(" + letter * 29_000))
+    before = process(trial).pid
+    assert await tried(trial, ResponseFormat(regex="("))
+    assert process(trial).pid == before
+
+
 async def test_a_trial_that_dies_is_started_again(trial: Trial) -> None:
     await tried(trial, ResponseFormat(regex="a"))
     process(trial).kill()
