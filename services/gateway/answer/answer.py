@@ -2,7 +2,7 @@
 
     audio ∥ vision → cache ∥ router ∥ tools → llm → form
 
-A stage starts as soon as those it waits for are done, in the order of the plan; those that need not wait for each other
+A stage starts as soon as those it waits for are done, whichever ends first; those that need not wait for each other
 work side by side. The answer is whole as soon as one of them says so; what is closing looks at it then. Whatever fails,
 it ends with a `final` event by its budget, or, when there was no text to give, with an error that says what is broken.
 """
@@ -58,7 +58,7 @@ class Answer:
         none = Bypassed.NO_CACHE if draft.backends.cache is None else ""
         ledger.cache = pb.CacheReport(verdict=pb.CACHE_VERDICT_BYPASS, reason=draft.question.unshared or none)
         for stage in chain(self._stages_to_wait_for(), self._closing()):
-            async with aclosing(stage.run()) as steps:
+            async with aclosing(stage.run() if stage else self._until_one_is_ready()) as steps:
                 async for _ in steps:
                     self._take_patches()
                     yield draft.flush()
@@ -72,20 +72,36 @@ class Answer:
             for stage in self._started.values():
                 stage.after_final(final)
 
-    def _stages_to_wait_for(self) -> Iterator[AnswerStage]:
-        """One after the other, what is to be run to its end. Whatever need not wait for it is started before."""
+    def _stages_to_wait_for(self) -> Iterator[AnswerStage | None]:
+        """One after the other, what is to be run to its end, whichever is ready first; None while none is. Whatever
+        need not wait for it is started before."""
         waiting, done = [each for each in self._ledger.plan.slices if not self._is_closing(each)], set[str]()
         while not self._ledger.finish_reason:
-            for planned in [each for each in waiting if done.issuperset(each.stage.after)]:
-                waiting.remove(planned)
-                self._start(planned.stage.name)
-                if self._ledger.finish_reason:
-                    return
-            running = next((name for name in self._started if name not in done), None)
-            if running is None:
+            if startable := next((each for each in waiting if done.issuperset(each.stage.after)), None):
+                waiting.remove(startable)
+                if not self._start(startable.stage.name).waits:
+                    done.add(startable.stage.name)
+                continue
+            running = [name for name in self._started if name not in done]
+            if not running:
                 return
-            yield self._started[running]
-            done.add(running)
+            ready = running[0] if len(running) == 1 else next(filter(self._is_ready, running), None)
+            yield self._started[ready] if ready else None
+            if ready:
+                done.add(ready)
+
+    def _is_ready(self, name: str) -> bool:
+        return self._started[name].is_ready()
+
+    async def _until_one_is_ready(self) -> AsyncGenerator[None, None]:
+        """Until one of the stages under way has ended, or has something to tell."""
+        draft = self._draft
+        if draft.has_news:
+            await asyncio.sleep(0)  # some are done as soon as they begin
+        if draft.has_news and not draft.stirred.is_set():
+            yield
+        await draft.stirred.wait()
+        draft.stirred.clear()
 
     def _closing(self) -> Iterator[AnswerStage]:
         for planned in filter(self._is_closing, self._ledger.plan.slices):

@@ -119,6 +119,7 @@ class Draft:
     hidden: Mapping[str, str] = field(default_factory=dict)  # texts with names in the place of what is private
     names: Names = field(default_factory=Names)  # what stands for what is private, the same all through the prompt
     working: set[asyncio.Task[None]] = field(default_factory=set)  # stages that work beside others
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)  # one of them has ended, or has something to tell
     _asked: Asked | None = None
     voice: Voice = field(init=False)
 

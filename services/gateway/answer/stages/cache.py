@@ -14,7 +14,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.answer.stages.stage import AnswerStage, Needs, retrieve
 from services.gateway.hits.pacing import paced
 from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import LOCAL, Act, Degraded
@@ -49,6 +49,7 @@ class CacheStage(AnswerStage):
     def __init__(self, draft: Draft):
         super().__init__(draft)
         self._lookup: tuple[Pending, SharedPermit, Running] | None = None
+        self._reply: asyncio.Task[cache_pb2.LookupResponse] | None = None  # where others are under way beside it
         self._near: tuple[Near, Running] | None = None  # an answer that waits for the guard
         self._spoken: cache_pb2.Answer | Copy | None = None  # a hit that is given at a pace
         self._sample: cache_pb2.Sample | None = None  # what the cache wants to be judged
@@ -74,6 +75,17 @@ class CacheStage(AnswerStage):
         elif not (self._near or self._lookup):
             draft.ledger.end(stage)
 
+    def is_ready(self) -> bool:
+        """A stored answer waits for the guard, as any other does."""
+        if self.draft.guarding:
+            return False
+        if self._lookup and self._reply is None:
+            stirred = self.draft.stirred
+            self._reply = asyncio.create_task(self._lookup[0].reply())
+            self._reply.add_done_callback(retrieve)
+            self._reply.add_done_callback(lambda _: stirred.set())
+        return self._reply is None or self._reply.done()
+
     async def run(self) -> AsyncGenerator[None, None]:
         if self._near:
             self._take_near(*self._near)
@@ -93,7 +105,7 @@ class CacheStage(AnswerStage):
             try:
                 if self.draft.has_news:
                     yield
-                self._take_verdict(await pending.reply(), stage)
+                self._take_verdict(await (self._reply or pending.reply()), stage)
                 permit.replied()
             except ServiceError as problem:
                 permit.ended(problem)
@@ -167,6 +179,8 @@ class CacheStage(AnswerStage):
             pending, permit, _ = self._lookup
             permit.withdrawn()
             pending.cancel()
+        if self._reply:
+            self._reply.cancel()
 
     def _ask(
         self, cache: Cache, question: cache_pb2.Question, stage: Running

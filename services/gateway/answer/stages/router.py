@@ -19,7 +19,7 @@ from services.runtime.routing import Choice, Demand, Tier, affordable
 class RouterStage(AnswerStage):
     """Chooses."""
 
-    name, after = "router", ("audio",)
+    name, after, waits = "router", ("audio",), False
 
     def start(self) -> None:
         with self.draft.ledger.stage(self.name) as stage:

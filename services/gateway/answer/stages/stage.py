@@ -34,6 +34,7 @@ class AnswerStage:
     name: ClassVar[str]
     budget: ClassVar[StageBudget] = StageBudget(share=0.1, cap_ms=100)
     after: ClassVar[tuple[str, ...]] = ()
+    waits: ClassVar[bool] = True  # whether it has anything to wait for once it has started
     closing: ClassVar[bool] = False  # whether it is for an answer that is whole: it runs last, and may undo that
 
     def __init__(self, draft: Draft):
@@ -51,6 +52,11 @@ class AnswerStage:
 
     def start(self) -> None:
         """Begin, without waiting. A stage that starts beside others lets them work meanwhile."""
+
+    def is_ready(self) -> bool:
+        """Whether `run` would come to its end without waiting for others; asked where other stages are under way. Who
+        is not ready sets `draft.stirred` when it may be."""
+        return True
 
     async def run(self) -> AsyncGenerator[None, None]:
         """Wait for it. Each `yield` sends what is in the outbox. Raises what ends the answer."""
@@ -78,7 +84,12 @@ class BesideStage(AnswerStage):
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         self.work = asyncio.create_task(work)
         self.work.add_done_callback(retrieve)
+        stirred = self.draft.stirred
+        self.work.add_done_callback(lambda _: stirred.set())
         self.draft.working.add(self.work)
+
+    def is_ready(self) -> bool:
+        return self.work is None or self.work.done()
 
     def leave(self) -> None:
         if self.work:

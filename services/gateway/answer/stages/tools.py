@@ -82,6 +82,7 @@ class ToolsStage(BesideStage):
     async def _end(self, run: ToolRun) -> None:
         await run.end()
         self._news.set()
+        self.draft.stirred.set()
 
     def _unknown(self, wanted: Beforehand) -> str:
         """A tool of a source that has not been heard of."""
