@@ -24,7 +24,7 @@ from services.gateway.config import GatewaySettings
 from services.gateway.policies.limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import Retry
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.ticket import Ticket
 from services.gateway.policies.usual import Usual
 from services.gateway.tools.listing import Checker, Listing, Tool
@@ -123,40 +123,61 @@ class Shelf:
         if not breaker.would_admit(tenant.name):
             raise breaker.refusal(tenant.name)
         deadline = Deadline.after(within_s, self._clock)
-        slot = await self._limiter.enter(Ticket(score, tenant.name, tenant.weight, deadline))
+        slot, permit = await self._limiter.enter(Ticket(score, tenant.name, tenant.weight, deadline)), None
         try:
-            told = await self._attempts(tool, arguments, tenant.name, deadline, span, waited)
+            permit = self._permit(tool, tenant.name)
+            told = await self._attempts(tool, arguments, tenant.name, deadline, span, waited, permit)
         finally:
-            slot.release()
+            slot.release(unused=permit is None)
         if (reusable_ms := tool.description.reusable_ms) and not told.result.failed:
             self._reused.put(place, told.result, reusable_ms / 1000)
         return told
 
     async def _attempts(
-        self, tool: Tool, arguments: str, tenant: str, deadline: Deadline, span: Span, waited: Waited
+        self,
+        tool: Tool,
+        arguments: str,
+        tenant: str,
+        deadline: Deadline,
+        span: Span,
+        waited: Waited,
+        permit: SharedPermit,
     ) -> Told:
         key = self._make_key()
+
+        def call() -> Call:
+            return Call(tool.remote, arguments, key, tenant, deadline.remaining(), span)
+
         self._retry.request()
         try:
-            return Told(await self._attempt(tool, arguments, key, tenant, deadline, span, waited))
+            return Told(await self._attempt(call(), permit, waited))
         except ServiceError as error:
-            idempotent = tool.description.idempotent
-            pause_s = self._retry.pause_s(error, deadline.remaining()) if idempotent else None
+            again = tool.description.idempotent and self._breaker(tool).would_admit(tenant)
+            pause_s = self._retry.pause_s(error, deadline.remaining()) if again else None
             if pause_s is None:
                 raise
-            await asyncio.sleep(pause_s)
-            why = error.outline
-        return Told(await self._attempt(tool, arguments, key, tenant, deadline, span, waited), retried=why)
+            permit, why = await self._after(pause_s, tool, tenant), error.outline
+        return Told(await self._attempt(call(), permit, waited), retried=why)
 
-    async def _attempt(
-        self, tool: Tool, arguments: str, key: str, tenant: str, deadline: Deadline, span: Span, waited: Waited
-    ) -> tool_pb2.CallToolResponse:
+    async def _after(self, pause_s: float, tool: Tool, tenant: str) -> SharedPermit:
+        """Leave for a retry that is paid for. Where there is none, or its caller has left, the price goes back."""
+        try:
+            await asyncio.sleep(pause_s)
+            return self._permit(tool, tenant)
+        except BaseException:
+            self._retry.refund()
+            raise
+
+    def _permit(self, tool: Tool, tenant: str) -> SharedPermit:
         breaker = self._breaker(tool)
         permit = breaker.enter(tenant)
         if permit is None:
             raise breaker.refusal(tenant)
+        return permit
+
+    async def _attempt(self, call: Call, permit: SharedPermit, waited: Waited) -> tool_pb2.CallToolResponse:
         try:
-            result = await self.source.call(Call(tool.remote, arguments, key, tenant, deadline.remaining(), span))
+            result = await self.source.call(call)
             permit.replied()
             return result
         except ServiceError as error:

@@ -1,0 +1,105 @@
+"""Whoever leaves a call of a tool, at whichever await, holds no place, no probe and no retry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from opentelemetry.trace import INVALID_SPAN
+
+from services.gateway.policies.breaker import BreakerOpen
+from services.gateway.policies.ticket import Ticket
+from services.gateway.tools.listing import Tool
+from services.gateway.tools.shelf import Shelf
+from services.runtime.deadline import Deadline
+from services.runtime.errors import Unavailable
+from tests.cancelling import cancelled_at_every_await
+from tests.clock import loop_clock, on_paused_loop
+from tests.unit.gateway.scripted_tools import Said, ScriptedTools, toolbox
+from tests.unit.gateway.test_answer import EVERYTHING
+
+Work = AsyncIterator[Coroutine[Any, Any, object]]
+GONE = Unavailable("gone")
+RETRIES = 10.0  # saved up
+
+
+class Flaky(ScriptedTools):
+    """Fails, and then does as it is told."""
+
+    def __init__(self, *says: tuple[float, Said]):
+        super().__init__(weather=says[0])
+        self.extras["weather"] = {"idempotent": True}
+        self._says = list(says)
+
+    async def call(self, call):
+        self.says["weather"] = self._says[min(len(self.calls), len(self._says) - 1)]
+        return await super().call(call)
+
+
+async def shelf_of(source: ScriptedTools) -> tuple[Shelf, Tool]:
+    """With the retries that many calls have saved up."""
+    (shelf,) = toolbox(source, own={"concurrency": 1, "queue_ms": 10_000})._shelves.values()
+    listing = await shelf.listing("acme", 1.0)
+    assert listing
+    for _ in range(int(RETRIES)):
+        shelf._retry.request()
+    (tool,) = listing.tools.values()
+    return shelf, tool
+
+
+async def call(shelf: Shelf, tool: Tool) -> None:
+    await shelf.call(tool, "{}", EVERYTHING, 0, 5.0, INVALID_SPAN, lambda: False)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("says", [[(0.1, "rain")], [(0.1, GONE), (0.1, "rain")], [(0.1, GONE), (0.1, GONE)]])
+def test_of_a_tool(says: list[tuple[float, Said]], busy: bool):
+    @asynccontextmanager
+    async def scene() -> Work:
+        source = Flaky(*says)
+        shelf, tool = await shelf_of(source)
+        held = await shelf._limiter.enter(Ticket(0, "other", 1.0, Deadline.never(loop_clock))) if busy else None
+        if held:
+            asyncio.get_running_loop().call_later(0.5, held.release)
+        yield call(shelf, tool)
+        if held:
+            held.release()
+        assert (shelf._limiter.in_flight, shelf._limiter.waiting) == (0, 0)
+        assert shelf._retry._budget.level == RETRIES - max(0, len(source.calls) - 1)
+        await asyncio.sleep(600)
+        assert shelf._breaker(tool).would_admit("acme")
+
+    assert cancelled_at_every_await(scene) >= 1
+
+
+def test_a_retry_of_a_tool_that_is_closed_meanwhile_costs_nothing():
+    async def main() -> tuple[int, float]:
+        source = Flaky((0.1, GONE))
+        shelf, tool = await shelf_of(source)
+        shelf._retry.pause_s = lambda error, within_s: 1.0 if shelf._retry.spend() else None
+        calling = asyncio.create_task(call(shelf, tool))
+        await asyncio.sleep(0.5)
+        shelf._breaker(tool).enter("acme").throttled(30)
+        with pytest.raises(BreakerOpen):
+            await calling
+        return len(source.calls), shelf._retry._budget.level
+
+    assert on_paused_loop(main()) == (1, RETRIES)
+
+
+def test_a_place_that_was_waited_for_while_the_tool_was_closed_does_not_count_as_a_short_call():
+    async def main() -> float:
+        shelf, tool = await shelf_of(Flaky((0.1, "rain")))
+        held = await shelf._limiter.enter(Ticket(0, "other", 1.0, Deadline.never(loop_clock)))
+        calling = asyncio.create_task(call(shelf, tool))
+        await asyncio.sleep(4)
+        shelf._breaker(tool).enter("acme").throttled(30)
+        held.release()
+        with pytest.raises(BreakerOpen):
+            await calling
+        return shelf._limiter.room
+
+    assert on_paused_loop(main()) == pytest.approx(10 / 4)
