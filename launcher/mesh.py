@@ -6,14 +6,14 @@ import asyncio
 import fcntl
 import json
 import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from hedgerow.private import open_private, private_folder
-from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec
+from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec, is_free
 from launcher.supervisor import Change, Report, Supervisor
 
 DEFAULT_BASE_PORT = 50050
@@ -148,7 +148,10 @@ class Mesh:
 
     def _on_change(self, change: Change) -> None:
         if change.state in ("starting", "serving"):
-            self._write_mesh_file()
+            try:
+                self._write_mesh_file()
+            except OSError as error:  # `hedgerow status` knows less, and the services go on
+                change = replace(change, detail=f"{MESH_FILE} cannot be written: {error.strerror}")
         self._report(change)
 
     def _write_mesh_file(self) -> None:
@@ -169,10 +172,5 @@ class Mesh:
 
 
 def _refuse_busy_port(spec: ServiceSpec) -> None:
-    host, _, port = spec.address.rpartition(":")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just left is free
-        try:
-            probe.bind((host, int(port)))
-        except OSError:
-            raise PortInUse(f"port {port}, which {spec.name} needs, is in use") from None
+    if not is_free(spec.address):
+        raise PortInUse(f"port {spec.address.rpartition(':')[2]}, which {spec.name} needs, is in use")

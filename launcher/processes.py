@@ -91,16 +91,22 @@ class ServiceProcess:
     async def wait_serving(self, timeout_s: float = 120.0) -> None:
         """Return when health says SERVING; raise `ServiceFailed` when the process ends or the time is over."""
         deadline = time.monotonic() + timeout_s
-        while await check(self.spec.speaks, self.spec.address, 0.5, self.spec.tls) != "SERVING":
-            if self.exit_code is not None:
+        while True:
+            health = await check(self.spec.speaks, self.spec.address, 0.5, self.spec.tls)
+            if self.exit_code is not None:  # then it is another process that serves on its port
                 raise ServiceFailed(f"{self.spec.name} ended with exit code {self.exit_code}:\n{self.tail()}")
+            if health == "SERVING":
+                return
             if time.monotonic() > deadline:
                 raise ServiceFailed(f"{self.spec.name} was not serving after {timeout_s:.0f} s:\n{self.tail()}")
             await asyncio.sleep(0.1)
 
     def tail(self, lines: int = 12) -> str:
-        """The last lines of its log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        """The last lines of its log, or why there are none."""
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        except OSError as error:
+            return f"{self.log} cannot be read: {error.strerror}"
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""
@@ -109,9 +115,12 @@ class ServiceProcess:
 
     async def stop(self, timeout_s: float = 15.0) -> int:
         """SIGTERM, then SIGKILL to its whole session after `timeout_s`. Returns the exit code."""
-        if self.spec.before_stop and self.exit_code is None:
-            await self.spec.before_stop()
-        self.signal(signal.SIGTERM)
+        try:
+            if self.spec.before_stop and self.exit_code is None:
+                with suppress(Exception):  # it is stopped all the same, and so are those after it
+                    await self.spec.before_stop()
+        finally:
+            self.signal(signal.SIGTERM)
         try:
             return await asyncio.wait_for(self.wait(), timeout_s)
         except TimeoutError:
@@ -154,6 +163,18 @@ async def check_health(address: str, timeout_s: float, tls: Tls | None = None) -
         except grpc.aio.AioRpcError as error:
             return "PERMISSION_DENIED" if error.code() is grpc.StatusCode.PERMISSION_DENIED else "UNREACHABLE"
         return health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status)
+
+
+def is_free(address: str) -> bool:
+    """Whether a process could listen at host:port. A port that was just left is free."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, int(port)))
+        except OSError:
+            return False
+    return True
 
 
 def free_ports(count: int) -> list[int]:

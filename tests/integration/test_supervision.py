@@ -164,6 +164,34 @@ async def test_a_service_may_ask_for_something_before_it_is_told_to_stop(tmp_pat
     assert asked == ["SERVING"]
 
 
+async def test_a_service_is_stopped_also_when_what_was_asked_for_before_fails(tmp_path: Path) -> None:
+    one, two = scripted("one", "two")
+
+    async def fail() -> None:
+        raise ValueError("no answer")
+
+    async with Mesh([one, replace(two, before_stop=fail)], tmp_path):
+        pass
+    assert [await check_health(spec.address, 0.5) for spec in (one, two)] == ["UNREACHABLE"] * 2
+
+
+async def test_a_service_whose_log_was_deleted_and_a_list_that_cannot_be_written_end_no_mesh(tmp_path: Path) -> None:
+    changes, specs = Changes(), scripted("back", "front")
+    async with Mesh(specs, tmp_path, changes) as mesh:
+        back, front = (service.process for service in mesh.services)
+        assert back
+        assert front
+        back.log.unlink()
+        (tmp_path / f"{MESH_FILE}.new").mkdir()
+        os.kill(back.pid, signal.SIGKILL)
+        await changes.reach("serving", 3)
+        assert front.exit_code is None
+    [died] = [change for change in changes.seen if change.state == "died"]
+    serving = [change for change in changes.seen if change.state == "serving"][-1]
+    assert "back.log cannot be read" in died.detail
+    assert f"{MESH_FILE} cannot be written" in serving.detail
+
+
 async def test_a_mesh_whose_starter_is_killed_leaves_nothing(tmp_path: Path) -> None:
     starter = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.integration.scripted_mesh", str(tmp_path), stdout=asyncio.subprocess.PIPE

@@ -1,0 +1,114 @@
+"""What keeps a service running, with processes that are scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import closing
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from launcher import processes, supervisor
+from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec, free_port
+from launcher.supervisor import Change, Supervisor
+from tests.clock import on_paused_loop
+
+
+class ScriptedProcess:
+    """Lives for the next of `lives` seconds, the last one again and again. Where it says None it cannot be started."""
+
+    lives: list[float | None]
+    started_at: list[float]
+
+    def __init__(self, spec: ServiceSpec, log_dir: Path):
+        life_s = self.lives[min(len(self.started_at), len(self.lives) - 1)]
+        self.started_at.append(asyncio.get_running_loop().time())
+        if life_s is None:
+            raise OSError(28, "No space left on device")
+        self._life_s = life_s
+
+    async def wait_serving(self, timeout_s: float) -> None:
+        pass
+
+    async def wait(self) -> int:
+        await asyncio.sleep(self._life_s)
+        return 1
+
+    def tail(self) -> str:
+        return ""
+
+    async def stop(self) -> int:
+        return 1
+
+
+def started(lives: list[float | None], seconds: float, report: supervisor.Report = lambda _: None) -> list[float]:
+    """After how many seconds each process of a service was started that is kept running."""
+    ScriptedProcess.lives, ScriptedProcess.started_at = lives, []
+
+    async def main() -> None:
+        spec = ServiceSpec("one", "services.one", f"127.0.0.1:{free_port()}")
+        service = Supervisor(spec, Path(), report)
+        keeper = asyncio.create_task(service.keep_running(await service.start()))
+        await asyncio.wait([keeper], timeout=seconds)
+        assert not keeper.done(), keeper.exception()
+        keeper.cancel()
+
+    with patch.object(supervisor, "ServiceProcess", ScriptedProcess):
+        on_paused_loop(main())
+    return [round(at - ScriptedProcess.started_at[0], 1) for at in ScriptedProcess.started_at]
+
+
+def test_a_service_that_dies_again_and_again_is_started_less_and_less_often() -> None:
+    assert started([0.0], 20) == [0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3, 11.3, 16.3]
+
+
+def test_a_service_that_lived_for_long_is_started_again_at_once() -> None:
+    assert started([0.0, 0.0, 0.0, 100.0, 0.0], 110) == [0, 0.1, 0.3, 0.7, 100.8, 101.0, 101.4, 102.2, 103.8, 107.0]
+
+
+def test_a_service_that_cannot_be_started_for_a_while_is_tried_again() -> None:
+    assert started([0.0, None, None, 100.0], 20) == [0, 0.1, 0.3, 0.7]
+
+
+def test_a_listener_that_cannot_be_told_ends_no_service() -> None:
+    def gone(change: Change) -> None:
+        if change.state == "died":
+            raise BrokenPipeError
+
+    assert started([0.0, 100.0], 20, gone) == [0, 0.1]
+
+
+async def test_a_port_that_another_process_has_is_waited_for_and_nothing_of_it_is_called_serving(
+    tmp_path: Path,
+) -> None:
+    changes: list[Change] = []
+    spec = ServiceSpec("one", "services.one", f"127.0.0.1:{free_port()}")
+    service = Supervisor(spec, tmp_path, changes.append)
+    host, _, port = spec.address.rpartition(":")
+    with closing(socket.create_server((host, int(port)))), patch.object(supervisor, "ServiceProcess") as process:
+        again = asyncio.create_task(service._start_again())
+        while not changes:
+            await asyncio.sleep(0)
+            assert not again.done()
+        again.cancel()
+    assert not process.called
+    assert changes[0].state == "died"
+    assert f"port {port} is in use" in changes[0].detail
+
+
+async def test_a_process_that_has_ended_does_not_serve_whatever_answers_on_its_port(tmp_path: Path) -> None:
+    spec = ServiceSpec("one", "", "127.0.0.1:1", command=("true",), speaks="redis")
+    process = object.__new__(ServiceProcess)
+    process.spec, process.log = spec, tmp_path / "gone.log"
+
+    async def answers(*_: object) -> str:
+        return "SERVING"
+
+    with (
+        patch.object(processes, "check", answers),
+        patch.object(ServiceProcess, "exit_code", 1),
+        pytest.raises(ServiceFailed, match="one ended with exit code 1:\n.*gone.log cannot be read"),
+    ):
+        await process.wait_serving()
