@@ -426,7 +426,7 @@ class HttpSettings(_Group):
     """What a caller by HTTP may take: bytes, time, connections."""
 
     max_body_bytes: int = Field(27_262_976, ge=1_024, description="Of a request's body.")
-    max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's first line and headers.")
+    max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's path and headers, without blanks.")
     max_connections: int = Field(4_096, ge=1, description="At once, in each worker; more are closed at once.")
     header_ms: int = Field(
         10_000, ge=1, le=600_000, description="The longest a request's headers may take, from its first byte on."

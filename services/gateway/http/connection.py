@@ -14,6 +14,7 @@ from services.gateway.config import HttpSettings
 from services.gateway.http.sse import compact
 from services.runtime.security.tls import caller_in
 
+_RAW = 2  # bytes on the wire for each one that counts of a head, whose blanks and line ends do not: more are refused
 PEER = "peer_identity"  # in a request's scope: the identity that its caller's certificate proves
 
 
@@ -61,10 +62,8 @@ class Connection(HttpToolsProtocol):
         if self._in_head:
             if not self._ended:  # else most of the read may be the request before
                 self._head_bytes += len(data)
-            if self._head_bytes > self._limits.max_header_bytes:
-                self._refuse(
-                    431, "request_header_too_large", f"headers: {self._limits.max_header_bytes} bytes, got more"
-                )
+            if self._head_bytes > _RAW * self._limits.max_header_bytes:
+                self._refuse_head()
         elif self.timeout_keep_alive_task is None and self.cycle.response_complete:
             self._arm("head", self._limits.header_ms)  # blank lines between requests are no request
 
@@ -87,6 +86,9 @@ class Connection(HttpToolsProtocol):
         self._arm("head", self._limits.header_ms)
 
     def on_headers_complete(self) -> None:
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self._limits.max_header_bytes:
+            self._refuse_head()
+            raise ValueError("a request that is refused")
         if self.parser.should_upgrade():
             self._offered = self._without_offer()
             return
@@ -124,8 +126,14 @@ class Connection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "invalid_http", msg)
 
+    def _refuse_head(self) -> None:
+        most = self._limits.max_header_bytes
+        self._refuse(431, "request_header_too_large", f"headers: {most} bytes, got more")
+
     def _refuse(self, status: int, code: str, message: str) -> None:
-        """Of what is no request there is nobody to tell but the client."""
+        """Of what is no request there is nobody to tell but the client. The first refusal is the last word."""
+        if self.transport.is_closing():
+            return
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
         body = compact({"error": error})
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
