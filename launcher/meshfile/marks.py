@@ -48,6 +48,8 @@ def read_marked(text: str) -> Marked:
         mark = error.problem_mark or error.context_mark
         place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         marked.problems.append(Problem(*place, "", f"no YAML: {error.problem or error.context}"))
+    except RecursionError:
+        marked.problems.append(Problem(1, 1, "", "no YAML: nested too deeply"))
     except yaml.YAMLError:
         marked.problems.append(Problem(1, 1, "", "no YAML: characters that must not be in it"))
     finally:

@@ -89,7 +89,7 @@ def _scalar(text: str) -> str:
     """As YAML has it: in quotes where it would be something else without."""
     try:
         plain = yaml.safe_load(f"a: {text}") == {"a": text}
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):  # ValueError: a date that is none
         plain = False
     return text if plain else json.dumps(text)
 

@@ -242,5 +242,7 @@ def read(file: Path) -> Topology:
         field = ".".join(map(str, problem["loc"])) or str(file)
         wrong = problem["msg"].removeprefix("Value error, ")
         raise BadTopology(f"topology: {field}: {wrong}, got {shorten(repr(problem['input']))}") from None
+    except RecursionError:
+        raise BadTopology("topology: nested too deeply") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadTopology(f"topology: {' '.join(str(error).split())}") from None

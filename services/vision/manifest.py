@@ -177,7 +177,9 @@ def read(folder: Path) -> tuple[Manifest, tuple[str, ...]]:
         manifest = Manifest.model_validate(content)
     except ValidationError as error:
         raise BadModel(f"{path}: {'; '.join(map(_problem, error.errors()))}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except RecursionError:
+        raise BadModel(f"{path}: nested too deeply") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: also a date that is none
         raise BadModel(f"{path}: {error}") from None
     update = {"file": _inside(folder, "file", manifest.file)}
     if manifest.labels:

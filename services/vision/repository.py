@@ -76,11 +76,20 @@ class Repository:
 
     async def watch(self, rescan_ms: int) -> None:
         """Scan whenever a file changes, and every `rescan_ms`: not every file system tells."""
-        async for _ in awatch(self._folder, rust_timeout=rescan_ms, yield_on_timeout=True, debounce=400):
+        while True:
             try:
-                await self.scan()
-            except OSError as error:  # a folder that goes while it is looked at: the next look will tell
+                async for _ in awatch(self._folder, rust_timeout=rescan_ms, yield_on_timeout=True, debounce=400):
+                    await self._look()
+            except (OSError, RuntimeError) as error:  # no such folder now, or the system watches no more of them
                 _log.warning("%s: %s", self._folder, error)
+                await asyncio.sleep(rescan_ms / 1000)
+                await self._look()
+
+    async def _look(self) -> None:
+        try:
+            await self.scan()
+        except OSError as error:  # a folder that goes while it is looked at: the next look will tell
+            _log.warning("%s: %s", self._folder, error)
 
     async def close(self) -> None:
         """Give all memory back; calls in flight finish first."""

@@ -200,6 +200,8 @@ def _parse(file: Path) -> dict[str, TenantSettings]:
         problem = error.errors()[0]
         field = ".".join(map(str, problem["loc"])) or str(file)
         raise BadTenants(f"tenants_file: {field}: {problem['msg']}, got {shorten(repr(problem['input']))}") from None
+    except RecursionError:
+        raise BadTenants("tenants_file: nested too deeply") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadTenants(f"tenants_file: {' '.join(str(error).split())}") from None
 

@@ -31,6 +31,8 @@ ENDPOINT = 'endpoints: [{address: "10.0.0.1:1"}]'  # stands where a text says EN
             "services.a.endpoints[0].region: one of west, got nothing",
         ),
         ("services: [", "topology: "),
+        ("services: {made: 2026-02-30}", "topology: day "),
+        ("[" * 500, "topology: nested too deeply"),
         ("- one\n- two", "topology: "),
         ("", "topology: "),
     ],

@@ -167,6 +167,7 @@ WRONG = [
         'models: {a: x/y}\ngateway:\n  settings: {log_level: "a\\0b"}',
         "3:25: gateway.settings.log_level: no NUL, which no setting of a process can hold",
     ),
+    ("[" * 500, "1:1: no YAML: nested too deeply"),
     ("models: {a: x/y", "1:16: no YAML: expected ',' or '}'"),
     ("", "1:1: keys and values are needed, `models:` at least"),
     (

@@ -109,6 +109,6 @@ async def test_a_process_that_has_ended_does_not_serve_whatever_answers_on_its_p
     with (
         patch.object(processes, "check", answers),
         patch.object(ServiceProcess, "exit_code", 1),
-        pytest.raises(ServiceFailed, match="one ended with exit code 1:\n.*gone.log cannot be read"),
+        pytest.raises(ServiceFailed, match=r"one ended with exit code 1:\n.*gone\.log cannot be read"),
     ):
         await process.wait_serving()

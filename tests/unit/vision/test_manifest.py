@@ -74,6 +74,14 @@ def test_a_mistake_is_named_with_its_file_field_and_value(
     assert str(tmp_path / "model.yaml") in str(refusal.value)
 
 
+@pytest.mark.parametrize("text", ["file: [", "made: 2026-02-30\n", "[" * 500, "file: \ud800"])
+def test_a_description_that_is_no_yaml_is_named_with_its_file(tmp_path: Path, text: str) -> None:
+    folder(tmp_path)
+    (tmp_path / "model.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(BadModel, match=r"model\.yaml: "):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -18,6 +18,7 @@ from services.vision.pictures import Prepared
 from services.vision.repository import Repository
 from tests.unit.vision.fake_engine import LABELS, FakeEngine, manifest
 from tests.unit.vision.test_model import item, until_busy
+from tests.waiting import until
 
 
 class FakeEngines:
@@ -163,6 +164,31 @@ async def test_a_default_that_is_named_is_not_replaced_by_another(tmp_path: Path
     with pytest.raises(ModelMissing, match="one of a, got b"):
         repository.get("")
     await repository.close()
+
+
+async def test_a_model_that_cannot_even_be_read_leaves_the_others_as_they_were(
+    tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "a")
+    await repository.scan()
+    put(tmp_path, "b")
+    (tmp_path / "b" / "model.yaml").write_text("made: 2026-02-30\n")
+    await repository.scan()
+    assert names(repository) == ["a"]
+
+
+async def test_a_folder_that_cannot_be_watched_is_looked_at_every_now_and_then(
+    tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def watched(*_: object, **__: object) -> None:
+        raise OSError(28, "inotify watch limit reached")
+
+    monkeypatch.setattr("services.vision.repository.awatch", watched)
+    watching = asyncio.create_task(repository.watch(rescan_ms=1))
+    put(tmp_path, "a")
+    await until(lambda: names(repository) == ["a"])
+    watching.cancel()
+    await asyncio.wait([watching])
 
 
 @pytest.mark.parametrize("told", [True, False])
