@@ -117,10 +117,12 @@ class Ledger:
             yield running
 
     def begin(self, name: str) -> Running:
-        """A stage begins: its budget is its planned slice and all the time that earlier stages left unused."""
+        """A stage begins: its budget is its planned slice and all the time that earlier stages left unused, as far as
+        there is that much before it is to end."""
         planned, started = self.plan[name], self.elapsed()
         unused = max(0.0, planned.starts_ms / 1000 - started)
-        budget = min(planned.budget_ms / 1000 + unused, planned.stage.cap_ms / 1000, self.remaining())
+        left = min(self.remaining(), max(0.0, planned.ends_ms / 1000 - started))
+        budget = min(planned.budget_ms / 1000 + unused, planned.stage.cap_ms / 1000, left)
         return Running(name, budget, telemetry.start_span(name), started)
 
     @contextmanager

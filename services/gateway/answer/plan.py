@@ -25,11 +25,13 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What a stage of a planned request is sure of, in milliseconds, and when it starts at the latest."""
+    """What a stage of a planned request is sure of, in milliseconds, and when it starts at the latest. However late it
+    starts, it ends by `ends_ms`."""
 
     stage: Stage
     budget_ms: float
     starts_ms: float
+    ends_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,5 +59,5 @@ def make_plan(
         end = budget_ms if stage.required else budget_ms * (1 - floor_share)
         granted = max(0.0, min(stage.cap_ms, stage.share * budget_ms, end - starts))
         ends[stage.name] = starts + granted
-        slices.append(Slice(stage, granted, starts))
+        slices.append(Slice(stage, granted, starts, end))
     return Plan(budget_ms, tuple(slices), first_text_ms)

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.trace import INVALID_SPAN
 
+from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import Stage, make_plan
 from services.gateway.answer.stages import answer_stages
 from services.gateway.config import StageBudget, StageBudgets
+from tests.clock import PausedClock
 
 CLAIMS = st.tuples(st.floats(0.01, 1), st.floats(0.1, 10_000))
 
@@ -93,3 +98,43 @@ def test_the_router_does_not_wait_for_pictures():
 def test_a_recording_is_required_where_it_is_the_question(role: str, required: bool):
     stages = {stage.name: stage for stage in answer_stages(StageBudgets(), cached=True, audio=role)}
     assert stages["audio"].required is required
+
+
+def test_an_optional_stage_that_starts_late_ends_where_the_floor_begins():
+    stages = (
+        Stage("a", 0.2, 1e9, True),
+        Stage("optional", 0.5, 1e9, False, ("a",)),
+        Stage("llm", 1, 1e9, True, ("optional",)),
+    )
+    clock = PausedClock()
+    ledger = Ledger(make_plan(stages, 1_000, floor_share=0.3), INVALID_SPAN, 0.0, clock=clock)
+    clock.advance(0.45)
+    assert ledger.begin("optional").budget_s == pytest.approx(0.25)
+    clock.advance(0.3)
+    assert ledger.begin("optional").budget_s == 0
+    assert ledger.begin("llm").budget_s == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("seed", range(300, 305))
+def test_stages_that_overrun_or_end_early_leave_every_stage_within_the_budget_and_optional_ones_before_the_floor(seed):
+    rng = random.Random(seed)
+    for _ in range(100):
+        budget_ms, floor_share, clock = rng.choice((50, 1_000, 30_000)), rng.choice((0, 0.3)), PausedClock()
+        stages = _drawn(rng)
+        plan, ends = make_plan(stages, budget_ms, floor_share=floor_share), dict[str, float]()
+        ledger = Ledger(plan, INVALID_SPAN, 0.0, clock=clock)
+        for stage in stages:
+            started = max((ends[name] for name in stage.after), default=0.0)
+            clock.advance(started - ledger.elapsed())
+            budget_s = ledger.begin(stage.name).budget_s
+            end_s = budget_ms / 1000 * (1 if stage.required else 1 - floor_share)
+            assert 0 <= budget_s <= max(0.0, end_s - started) + 1e-9
+            ends[stage.name] = started + budget_s * rng.choice((0.1, 1, 1.2))  # one in three overruns
+
+
+def _drawn(rng: random.Random) -> list[Stage]:
+    stages = list[Stage]()
+    for number in range(rng.randint(1, 6)):
+        after = tuple(stage.name for stage in stages if rng.random() < 0.4)
+        stages.append(Stage(str(number), rng.random(), rng.choice((10, 100, 1e9)), rng.random() < 0.3, after))
+    return stages
