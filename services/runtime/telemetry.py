@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 Metadata = tuple[tuple[str, str], ...]
+LONG_S = (10, 15, 20, 30, 45, 60, 90, 120)  # the last bounds of histograms of times: a budget may last 120 s
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _IDS = RandomIdGenerator()

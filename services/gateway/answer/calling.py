@@ -33,7 +33,7 @@ _SECONDS = Histogram(
     "hedgerow_tool_seconds",
     "Time a call of a tool took, as far as an answer waited for it.",
     ["source"],
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, *telemetry.LONG_S),
 )
 _calls, _seconds = cache(_CALLS.labels), cache(_SECONDS.labels)
 _OUTCOMES = {

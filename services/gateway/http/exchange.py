@@ -36,7 +36,7 @@ Metadata = tuple[tuple[str, str], ...]
 JSON = b"application/json"
 _SECONDS = Histogram(
     "hedgerow_http_seconds", "Time to serve a request by HTTP, to its last byte.", ["route", "status"],
-    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, *telemetry.LONG_S),
 )  # fmt: skip
 _SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
 _LEFT = 499  # as nginx has it

@@ -40,11 +40,12 @@ from services.gateway.policies.line import Line, Waiter
 from services.gateway.policies.pace import Backlog, Portion
 from services.gateway.policies.priority import CLASSES, class_of
 from services.gateway.policies.ticket import Shed, Slot, Ticket
+from services.runtime import telemetry
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair import Rank, Shares
 
 _HOLD_SHARE = 0.05  # of the average that one call makes up
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, 10, 30, 60)
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 5, *telemetry.LONG_S)
 _LIMIT = Gauge("hedgerow_limit", "Calls that may be in flight at once.", ["limiter"])
 _IN_FLIGHT = Gauge("hedgerow_in_flight", "Calls in flight.", ["limiter"])
 _WAITING = Gauge("hedgerow_waiting", "Requests that wait for a place.", ["limiter"])

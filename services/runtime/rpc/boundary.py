@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 _SECONDS = Histogram(
     "hedgerow_rpc_seconds", "Time to serve a call, to its last message.", ["service", "method", "code"],
-    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, *telemetry.LONG_S),
 )  # fmt: skip
 
 
