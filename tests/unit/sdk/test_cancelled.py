@@ -1,0 +1,117 @@
+"""Whoever leaves a call of the SDK, at whichever await, has it ended, and the task that sends with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from hedgerow import AsyncClient
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from tests.cancelling import cancelled_at_every_await
+
+Work = AsyncIterator[Coroutine[Any, Any, object]]
+LOST = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed")
+
+
+def said(text: str) -> pb.GenerateResponse:
+    return pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=text, tokens=1))])
+
+
+FINAL = pb.GenerateResponse(events=[pb.Event(final=pb.Final(text="Paris."))])
+
+
+class ScriptedCall:
+    """Plays its script, a message each 10 ms; an error ends it. Takes what is sent."""
+
+    def __init__(self, *script: Any):
+        self._script, self.over, self.sent = script, False, 0
+
+    async def __aiter__(self) -> AsyncGenerator[Any, None]:
+        for step in self._script:
+            await asyncio.sleep(0.01)
+            if isinstance(step, Exception):
+                self.over = True
+                raise step
+            yield step
+        self.over = True
+
+    def done(self) -> bool:
+        return self.over
+
+    async def wait_for_connection(self) -> None:
+        await asyncio.sleep(0)
+
+    async def write(self, message: Any) -> None:
+        await asyncio.sleep(0.005)
+        self.sent += 1
+
+    async def done_writing(self) -> None:
+        await asyncio.sleep(0)
+
+    def cancel(self) -> None:
+        self.over = True
+
+
+class ScriptedStub:
+    """Each call plays the next script."""
+
+    def __init__(self, *scripts: list[Any]):
+        self._scripts, self.calls = list(scripts), list[ScriptedCall]()
+
+    def _begin(self, *request: Any, **how: Any) -> ScriptedCall:
+        self.calls.append(ScriptedCall(*self._scripts[len(self.calls)]))
+        return self.calls[-1]
+
+    Generate = GenerateBatch = Converse = _begin
+
+
+async def sounds() -> AsyncGenerator[bytes, None]:
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+        yield bytes(3_200)
+
+
+async def ask(client: AsyncClient) -> None:
+    await client.ask("Who?", on_token=lambda text: asyncio.sleep(0.001))
+
+
+async def batch(client: AsyncClient) -> None:
+    async with aclosing(client.batch(["Who?", "Where?"])) as results:
+        async for _ in results:
+            pass
+
+
+async def converse(client: AsyncClient) -> None:
+    async with client.converse(sounds()) as conversation:
+        async for _ in conversation:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("work", "scripts"),
+    [
+        pytest.param(ask, [[said("Pa"), said("ris."), FINAL]], id="ask"),
+        pytest.param(ask, [[said("Pa"), LOST], [LOST], [said("ris."), FINAL]], id="resumed"),
+        pytest.param(
+            batch,
+            [[pb.GenerateBatchResponse(index=index, final=FINAL.events[0].final) for index in (0, 1)]],
+            id="batch",
+        ),
+        pytest.param(converse, [[pb.ConverseResponse() for _ in range(5)]], id="converse"),
+    ],
+)
+def test_of_the_client(work: Any, scripts: list[list[Any]]):
+    @asynccontextmanager
+    async def scene() -> Work:
+        client, stub = AsyncClient("127.0.0.1:1"), ScriptedStub(*scripts)
+        client._made_stub = stub
+        yield work(client)
+        assert all(call.over for call in stub.calls)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    assert cancelled_at_every_await(scene) >= 2
