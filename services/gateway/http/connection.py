@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any, cast
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from services.gateway.config import HttpSettings
@@ -33,6 +34,8 @@ class Connection(HttpToolsProtocol):
         self._shared = state
         self._limits, self._in_head, self._head_bytes = limits, True, 0
         self._ended = False  # whether a request's last byte was in this read
+        self._cycles = deque[RequestResponseCycle]()  # the requests whose answers are not over; the first one runs
+        self._last_words = b""  # the refusal that ends the connection once these are answered
         self._offered = b""  # the head of a request that offers another protocol, without the offer
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -48,16 +51,21 @@ class Connection(HttpToolsProtocol):
         for name in list(self._timers):
             self._disarm(name)
         self._unset_keepalive_if_required()
+        for cycle in self._cycles:  # uvicorn tells the last one alone
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._last_words:
+            return
         self._unset_keepalive_if_required()
         self._ended = False
         try:
             self._parse(data)
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._last_words:
             return
         if self._in_head:
             if not self._ended:  # else most of the read may be the request before
@@ -83,7 +91,8 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         cast(dict[str, Any], self.scope)[PEER] = self._peer
         self._in_head, self._head_bytes = True, 0
-        self._arm("head", self._limits.header_ms)
+        if not self._cycles:  # else it may be us who does not read on
+            self._arm("head", self._limits.header_ms)
 
     def on_headers_complete(self) -> None:
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self._limits.max_header_bytes:
@@ -95,6 +104,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._disarm("head")
         super().on_headers_complete()
+        self._cycles.append(self.cycle)
         if self._shared.leaving:
             self.cycle.keep_alive = False
 
@@ -102,6 +112,16 @@ class Connection(HttpToolsProtocol):
         if not self._offered:
             self._ended = True
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._cycles.popleft()
+        super().on_response_complete()
+        if self._cycles or self.transport.is_closing():
+            return
+        if self._last_words:
+            self._say_last_words()
+        elif self._in_head:
+            self._arm("head", self._limits.header_ms)
 
     def _without_offer(self) -> bytes:
         """The head that has just been read, without what it offers. Raises `ValueError` for a tunnel."""
@@ -131,13 +151,26 @@ class Connection(HttpToolsProtocol):
         self._refuse(431, "request_header_too_large", f"headers: {most} bytes, got more")
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        """Of what is no request there is nobody to tell but the client. The first refusal is the last word."""
-        if self.transport.is_closing():
+        """Of what is no request there is nobody to tell but the client, and no sooner than what it asked before is
+        answered. The first refusal is the last word."""
+        if self.transport.is_closing() or self._last_words:
             return
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
         body = compact({"error": error})
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[status] + head + body)
+        self._last_words = STATUS_LINE[status] + head + body
+        self._disarm("head")
+        broken = self._cycles[-1] if self._cycles and self._cycles[-1].more_body else None
+        if broken and len(self._cycles) > 1:
+            self._cycles.pop()
+            self.pipeline.popleft()  # the last one that came
+        elif broken and broken.response_started:
+            self.transport.close()
+        elif broken or not self._cycles:
+            self._say_last_words()
+
+    def _say_last_words(self) -> None:
+        self.transport.write(self._last_words)
         self.transport.close()
 
     def _arm(self, name: str, after_ms: float) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
 
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from services.gateway.config import HttpSettings
 from tests.unit.gateway.http.wire import Application, Request, Wire, served
 
 pytestmark = pytest.mark.paused
@@ -33,16 +37,16 @@ async def test_a_request_that_offers_an_upgrade_is_served_as_if_it_did_not(upgra
 
 
 async def test_the_connection_goes_on_after_an_upgrade_that_is_not_taken() -> None:
-    wire = Wire(Application())
+    wire = Wire(application := Application())
     await wire.send(_post(b"a", _H2C) + _post(b"b", _H2C, path=b"/two"), _post(b"c", path=b"/three"))
     await wire.end()
 
-    assert wire.application.served == [
+    assert application.served == [
         Request("POST /one", b"a"), Request("POST /two", b"b"), Request("POST /three", b"c")
     ]  # fmt: skip
     assert wire.statuses == [200, 200, 200]
-    assert b"upgrade" not in dict(wire.application.scopes[0]["headers"])
-    assert dict(wire.application.scopes[0]["headers"])[b"http2-settings"].startswith(b"AAEAAEAA")
+    assert b"upgrade" not in dict(application.scopes[0]["headers"])
+    assert dict(application.scopes[0]["headers"])[b"http2-settings"].startswith(b"AAEAAEAA")
 
 
 async def test_a_tunnel_is_refused_and_its_bytes_are_no_requests() -> None:
@@ -70,3 +74,69 @@ async def test_headers_behind_a_body_are_still_limited() -> None:
 
     assert requests == [Request("POST /one", b"{}")]
     assert statuses == [200, 431]
+
+
+_BROKEN = b"POST /two HTTP/1.1\r\nhost: g\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\nrubbish\r\n"
+
+
+async def test_a_body_that_breaks_off_is_refused_after_the_answers_before_it_and_not_served() -> None:
+    wire = Wire(application := Application())
+    application.answers.clear()
+    await wire.send(_post(b"a") + _BROKEN)
+    assert wire.statuses == []
+    application.answers.set()
+    await wire.send()
+    assert wire.statuses == [200, 400]
+    assert wire.transport.closing
+    await wire.end()
+    assert application.served == [Request("POST /one", b"a")]
+
+
+async def test_what_is_refused_does_not_cut_into_an_answer_that_has_begun() -> None:
+    async def begins(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    wire = Wire(begins)
+    await wire.send(_BROKEN[:-11], _BROKEN[-11:])
+    assert wire.statuses == [200]
+    assert wire.transport.written.endswith(b"5\r\nfirst\r\n")
+    assert wire.transport.closing
+    await wire.end()
+
+
+async def test_a_client_that_leaves_is_told_to_the_request_that_runs_though_another_waits() -> None:
+    seen: list[str] = []
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        seen.append(scope["path"])
+
+    wire = Wire(waits)
+    await wire.send(_post(b"a") + _post(b"b", path=b"/two"))
+    await wire.end()
+    assert seen == ["/one"]
+
+
+async def test_headers_that_are_not_read_because_others_are_answered_first_are_not_late() -> None:
+    wire = Wire(application := Application(), HttpSettings(header_ms=100))
+    application.answers.clear()
+    await wire.send(_post(b"a") + _post(b"b", path=b"/two") + b"GET /three HTTP/1.1\r\n", b"host: g\r\n\r\n")
+    await asyncio.sleep(60)
+    application.answers.set()
+    await wire.send()
+    assert wire.statuses == [200, 200, 200]
+    await wire.end()
+
+
+async def test_headers_that_have_begun_behind_an_answer_may_take_their_time_from_its_end_on() -> None:
+    wire = Wire(Application(), HttpSettings(header_ms=100))
+    await wire.send(_post(b"a") + b"GET /two HTTP/1.1\r\n")
+    await asyncio.sleep(0.09)
+    assert not wire.transport.closing
+    await asyncio.sleep(0.02)
+    assert wire.transport.closing
+    await wire.end()

@@ -96,6 +96,9 @@ _CASES = (
          (Request("POST /chunked", whole=False),), (400,)),
     Case("a chunk that is longer than it says", _chunked(b"2\r\nabc\r\n" + _LAST),
          (Request("POST /chunked", b"ab", whole=False),), (400,)),
+    Case("rubbish behind a request", _POST + b"rubbish\r\n\r\n" + _GET, (_POSTED,), (200, 400)),
+    Case("a large head behind a request", _POST + _ask("GET /get", "x: " + "x" * 1_015), (_POSTED,), (200, 431)),
+    Case("a tunnel behind a request", _POST + _ask("CONNECT other:443") + _GET, (_POSTED,), (200, 400)),
 )  # fmt: skip
 
 

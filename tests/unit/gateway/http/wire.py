@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 
 from services.gateway.config import HttpSettings
@@ -77,9 +77,9 @@ class _Transport(asyncio.Transport):
 class Wire:
     """One connection to `application`. Use inside of a running loop."""
 
-    def __init__(self, application: Application, limits: HttpSettings | None = None):
+    def __init__(self, application: ASGIApp, limits: HttpSettings | None = None):
         logging.getLogger("uvicorn").setLevel("CRITICAL")  # as the server has it, which warns of nothing
-        self.application, self.transport = application, _Transport()
+        self.transport = _Transport()
         config = Config(application, lifespan="off", interface="asgi3", ws="none", log_config=None, access_log=False)
         config.load()
         self.state = State()
@@ -114,11 +114,11 @@ class Wire:
 
 async def served(sent: Sequence[bytes], limits: HttpSettings | None = None) -> tuple[list[Request], list[int]]:
     """What becomes of these reads on a connection of their own: the requests and the statuses of the answers."""
-    wire = Wire(Application(), limits)
+    wire = Wire(application := Application(), limits)
     await wire.send(*sent)
     statuses = wire.statuses
     await wire.end()
-    return wire.application.served, statuses
+    return application.served, statuses
 
 
 async def _all_goes_on() -> None:
