@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
+from bench import first_text
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
@@ -148,7 +149,7 @@ async def closed_loop(ask: Ask, requests: Iterator[Arrival], callers: int, secon
     return samples
 
 
-Seen = tuple[bool, Reply | None]  # whether a message has text, and the reply it ends with
+Seen = tuple[bool, Reply | None]  # whether a message has text, a thought or a call, and the reply it ends with
 
 
 class GrpcAsk:
@@ -197,10 +198,8 @@ def read_gateway(message: bytes) -> Seen:
     """What a `hedgerow.gateway.v1.GenerateResponse` says."""
     text, last = False, None
     for event in gateway_pb2.GenerateResponse.FromString(message).events:
-        kind = event.WhichOneof("kind")
-        if kind == "delta":
-            text = True
-        elif kind == "final":
+        text = text or first_text.is_in_event(event)
+        if event.HasField("final"):
             last = _ended(event.final)
     return text, last
 
@@ -216,4 +215,4 @@ def read_llm(message: bytes) -> Seen:
     """What a `hedgerow.llm.v1.GenerateResponse` says."""
     response = llm_pb2.GenerateResponse.FromString(message)
     ended = response.HasField("finish")
-    return bool(response.text), Reply(_ENDED.get(response.finish.reason, Outcome.OK)) if ended else None
+    return first_text.is_in_message(response), Reply(_ENDED.get(response.finish.reason, Outcome.OK)) if ended else None

@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 from rich.table import Table
 
+from bench import first_text
 from bench.stats import cpu_s, percentiles
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
@@ -225,8 +226,8 @@ def _gateway_request(tokens: int, *, bypass: bool) -> bytes:
 
 
 def _llm_text(message: bytes) -> bool:
-    return bool(llm_pb2.GenerateResponse.FromString(message).text)
+    return first_text.is_in_message(llm_pb2.GenerateResponse.FromString(message))
 
 
 def _gateway_text(message: bytes) -> bool:
-    return any(event.HasField("delta") for event in gateway_pb2.GenerateResponse.FromString(message).events)
+    return any(map(first_text.is_in_event, gateway_pb2.GenerateResponse.FromString(message).events))

@@ -20,6 +20,7 @@ import grpc
 from rich.console import Group
 from rich.table import Table
 
+from bench import first_text
 from bench.stats import cpu_s, percentiles
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
@@ -193,7 +194,7 @@ async def _stream(generate: Any, tenant: str, question: str) -> tuple[float, flo
     call = generate(request.SerializeToString(), timeout=30, metadata=(("authorization", f"Bearer {tenant}"),))
     while (message := await call.read()) is not grpc.aio.EOF:
         events = gateway_pb2.GenerateResponse.FromString(message).events
-        if first is None and any(event.HasField("delta") for event in events):
+        if first is None and any(map(first_text.is_in_event, events)):
             first = time.perf_counter() - started
     total = time.perf_counter() - started
     return first or total, total

@@ -16,6 +16,7 @@ import aiohttp
 import grpc
 import psutil
 
+from bench import first_text
 from bench.peers import litellm
 from bench.stats import cpu_s
 from hedgerow.channel import open_channel
@@ -116,7 +117,7 @@ def _over_grpc(channel: grpc.aio.Channel) -> Ask:
         call = generate(request.SerializeToString())
         while (message := await call.read()) is not grpc.aio.EOF:
             for event in gateway_pb2.GenerateResponse.FromString(message).events:
-                if first is None and event.HasField("delta"):
+                if first is None and first_text.is_in_event(event):
                     first = time.perf_counter() - began
                 ended = ended or event.HasField("final")
         if first is None or not ended:

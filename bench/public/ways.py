@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 
+from bench import first_text
 from bench.mesh.cluster import Cluster, an_address
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
@@ -85,7 +86,7 @@ def _through(channel: grpc.aio.Channel) -> Ask:
         call = generate(request.SerializeToString())
         while (message := await call.read()) is not grpc.aio.EOF:
             for event in gateway_pb2.GenerateResponse.FromString(message).events:
-                if event.HasField("delta"):
+                if first_text.is_in_event(event):
                     first = first or time.perf_counter() - began
                 if event.HasField("final"):
                     final = event.final

@@ -13,6 +13,7 @@ from bench.load import Arrival, OpenLoop, Outcome, Reply, closed_loop, poisson, 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer.written import Written
 from tests.clock import PausedClock
 
 pytestmark = pytest.mark.paused
@@ -148,3 +149,29 @@ def test_text_is_seen_before_the_end() -> None:
     assert read_llm(llm_pb2.GenerateResponse(text="word").SerializeToString()) == (True, None)
     end = llm_pb2.GenerateResponse(finish=llm_pb2.Finish(reason=chat_pb2.FINISH_REASON_STOP))
     assert read_llm(end.SerializeToString()) == (False, Reply(Outcome.OK))
+
+
+REASONING = gateway_pb2.Event(reasoning=gateway_pb2.ReasoningDelta(text="Hm."))
+CALL = chat_pb2.ToolCallDelta(name="find")
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        (gateway_pb2.Event(delta=gateway_pb2.TextDelta(text="Hi.")), llm_pb2.GenerateResponse(text="Hi.")),
+        (REASONING, llm_pb2.GenerateResponse(reasoning="Hm.")),
+        (gateway_pb2.Event(tool_call=CALL), llm_pb2.GenerateResponse(tool_calls=[CALL])),
+    ],
+    ids=["text", "thought", "call"],
+)
+def test_an_answer_begins_for_a_bench_when_it_does_for_the_gateway(
+    event: gateway_pb2.Event, message: llm_pb2.GenerateResponse
+) -> None:
+    told = gateway_pb2.GenerateResponse(events=[event]).SerializeToString()
+    assert read_gateway(told) == (True, None)
+    assert read_llm(message.SerializeToString()) == (True, None)
+    written = Written(PausedClock())
+    written.add_text(message.text) if message.text else None
+    written.add_reasoning(message.reasoning, 1) if message.reasoning else None
+    written.add_calls(message.tool_calls, 1) if message.tool_calls else None
+    assert written.first_at is not None
