@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.load import Arrival, OpenLoop, Outcome, Reply, closed_loop, poisson, read_gateway, read_llm
+from bench.stats import percentiles
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
@@ -73,7 +74,10 @@ async def test_an_arrival_with_too_many_open_calls_before_it_is_a_failure_and_no
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     release.set()
-    assert [sample.outcome for sample in await running] == [Outcome.OK, Outcome.OK, Outcome.FAILED]
+    samples = await running
+    assert [sample.outcome for sample in samples] == [Outcome.OK, Outcome.OK, Outcome.FAILED]
+    assert samples[-1].first_s == samples[-1].total_s == float("inf")
+    assert percentiles([sample.total_s for sample in samples])["p99"] == float("inf")
 
 
 async def test_without_any_text_the_first_text_took_until_the_end() -> None:
