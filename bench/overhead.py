@@ -18,7 +18,7 @@ import grpc
 from rich.table import Table
 
 from bench import first_text
-from bench.stats import cpu_s, percentiles
+from bench.stats import ADDED, cpu_s, percentiles
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
@@ -104,7 +104,7 @@ def table(result: Mapping[str, Any]) -> Table:
         total = result[f"{name}_ms"]
         table.add_row(name.replace("_", " "), "", "", *(f"{total[key]:.2f}" for key in ("p50", "p95", "p99")))
     cpu = result["relay_cpu_us_per_message"]
-    table.caption = f"CPU of a relayed message: floor {cpu['floor']:.0f} µs, gateway {cpu['gateway']:.0f} µs"
+    table.caption = f"{ADDED}\nCPU of a relayed message: floor {cpu['floor']:.0f} µs, gateway {cpu['gateway']:.0f} µs"
     return table
 
 

@@ -21,7 +21,7 @@ from rich.console import Group
 from rich.table import Table
 
 from bench import first_text
-from bench.stats import cpu_s, percentiles
+from bench.stats import ADDED, cpu_s, percentiles
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
@@ -215,7 +215,7 @@ def table(result: Mapping[str, Any]) -> Group:
         cells = (took[what][key] for what in ("private", "injection") for key in ("p50", "p99"))
         work.add_row(length, *map(str, cells))
     asked = Table("guard", "first p50", "first p99", "total p50", "total p99", "added p50", "added p99", "CPU")
-    asked.title = f"Requests, ms ({result['requests']['n']} each)"
+    asked.title, asked.caption = f"Requests, ms ({result['requests']['n']} each)", ADDED
     for tenant in TENANTS:
         told = result["requests"][tenant]
         cells = (told[what][key] for what in ("ttft_ms", "total_ms", "added_ms") for key in ("p50", "p99"))

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from bench.mesh import failover, paths, prefixes, workers
 from bench.mesh.cluster import Progress
+from bench.stats import ADDED
 
 
 async def run(progress: Progress) -> dict[str, Any]:
@@ -32,6 +33,7 @@ def table(result: Mapping[str, Any]) -> Group:
 
 def _paths(result: Mapping[str, Any]) -> Table:
     table = _table(f"A call, ms ({paths.SAMPLES} on each path)", "path", "p50", "p95", "p99", "added p50", "added p99")
+    table.caption = ADDED
     for name in ("static", "xds", "envoy"):
         keys = ("p50_ms", "p95_ms", "p99_ms", "added_p50_ms", "added_p99_ms")
         table.add_row(name, *(f"{result[name][key]:.2f}" for key in keys))
