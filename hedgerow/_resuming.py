@@ -49,7 +49,7 @@ class Resuming:
                 self._text.append(event.delta.text)
                 self._tokens += event.delta.tokens
             case "patch" if event.patch.replaces:
-                self._text = [event.patch.text]
+                self._text, self._tokens = [event.patch.text], 0  # what has gone counts no more
             case "reasoning" | "tool_call":
                 self._whole = False
             case "accepted" if not self._budget_ms:
