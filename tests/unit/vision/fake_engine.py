@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from services.vision.engine import Arrays
+from services.vision.errors import EngineFailed
 from services.vision.manifest import Manifest
 from services.vision.model import Model, warm_up
 
@@ -17,7 +18,8 @@ SIZE = 8  # of its pictures, both ways
 
 
 class FakeEngine:
-    """Scores a picture by its mean values. Runs only while its gate is open; fails while `failing`."""
+    """Scores a picture by its mean values. Runs only while its gate is open; fails while `failing`, and for a batch
+    with a picture as red as `refused`."""
 
     kind, device, precision = "fake", "cpu", "fp32"
 
@@ -27,6 +29,7 @@ class FakeEngine:
         self.busy = threading.Event()
         self.sizes: list[int] = []
         self.failing: Exception | None = None
+        self.refused: float | None = None
         self.closed = False
 
     def run(self, inputs: Arrays) -> Arrays:
@@ -39,6 +42,8 @@ class FakeEngine:
             raise self.failing
         means = images.mean((2, 3), dtype=np.float32)
         red, green, _ = means.T
+        if self.refused is not None and np.isclose(red, self.refused).any():
+            raise EngineFailed(f"the model failed on a batch of {len(images)}")
         probabilities = np.stack([1 - red, red * (1 - green), red * green], 1)
         return {"probabilities": probabilities, "embedding": means}
 

@@ -180,6 +180,24 @@ async def test_what_its_caller_gave_up_never_reaches_the_engine(engine: FakeEngi
     assert engine.sizes == [1, 1]
 
 
+async def test_an_item_that_the_engine_cannot_take_fails_alone(engine: FakeEngine, make: Make) -> None:
+    engine.refused = 0.9
+    target = make()
+    first = asyncio.create_task(compute(target, ready(0.1)))
+    engine.gate.clear()
+    await until_busy(engine)
+    waiting = [asyncio.create_task(compute(target, ready(red))) for red in (0.2, 0.9, 0.3)]
+    await asyncio.sleep(0)
+    engine.gate.set()
+    await first
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [list, EngineFailed, list]
+    assert [
+        float(result[0].outputs["embedding"][0]) for result in results if isinstance(result, list)
+    ] == pytest.approx([0.2, 0.3])
+    assert engine.sizes == [1, 3, 1, 1, 1]
+
+
 async def test_a_failing_engine_fails_its_batch_and_no_other(engine: FakeEngine, make: Make) -> None:
     target = make()
     engine.failing = EngineFailed("out of memory")
