@@ -37,11 +37,11 @@ _Place = tuple[float, int, str]  # priority, when it was given, key
 
 
 class GreedyDual:
-    """The order of one tenant's values. One that comes with a priority keeps it, and the clock goes on from the lowest
-    such: after a restart all is as it was."""
+    """The order of one tenant's values. One that comes with a priority keeps it, and tells the clock of its last use.
+    The clock goes on from the latest of these, so after a restart all is as it was."""
 
     def __init__(self) -> None:
-        self._clock: float | None = None  # None: nothing has gone, and none came with a priority
+        self._clock = 0.0
         self._ticks = 0
         self._places: dict[str, _Place] = {}
         self._heap: list[_Place] = []  # has those of some that are gone, or elsewhere by now
@@ -54,14 +54,14 @@ class GreedyDual:
 
     def put(self, key: str, value: Valued) -> None:
         """There is one more. Without a priority it makes room for nobody before its first use."""
-        if value.priority and (self._clock is None or value.priority < self._clock):
-            self._clock = value.priority
+        if value.priority:
+            self._clock = max(self._clock, value.priority - _worth(value))
         self._place(key, value.priority or math.inf)
 
     def use(self, key: str, value: Valued) -> None:
         """It was used once more."""
         value.uses += 1
-        value.priority = (self._clock or 0.0) + value.uses * value.cost / value.size
+        value.priority = self._clock + _worth(value)
         self._place(key, value.priority)
 
     def pop(self, key: str) -> None:
@@ -82,6 +82,10 @@ class GreedyDual:
         if len(self._heap) > 2 * len(self._places):
             self._heap = list(self._places.values())
             heapq.heapify(self._heap)
+
+
+def _worth(value: Valued) -> float:
+    return value.uses * value.cost / value.size
 
 
 def cost(answer: bytes) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,6 +174,36 @@ async def test_after_a_restart_all_goes_on_as_it_would_have(open_cache: OpenCach
             await store(bench, identity(f"question  {text}"), answer(60))
         held.append({each.key for each in bench.answers.entries})
     assert held[0] == held[1]
+
+
+def test_after_a_restart_before_any_had_to_go_one_that_is_costly_and_often_used_outlives_a_cheap_newcomer() -> None:
+    order = GreedyDual()
+    order.put("old", Value(cost=100, size=1_000, uses=10, priority=1.0))  # ten uses at a clock of 0
+    new = Value(cost=1, size=1_000)
+    order.put("new", new)
+    order.use("new", new)
+    assert order.next_to_go() == "new"
+
+
+@given(seed=st.integers(0, 10_000))
+def test_a_restart_at_any_time_changes_nothing_of_what_goes(seed: int) -> None:
+    rng, order, values = random.Random(seed), GreedyDual(), dict[str, Value]()
+    for number in range(60):
+        if values and rng.random() < 0.5:
+            key = rng.choice(list(values))
+            order.use(key, values[key])
+        else:
+            if len(values) == 8:
+                gone = order.next_to_go()
+                order.pop(gone)
+                del values[gone]
+            values[str(number)] = value = Value(rng.randint(1, 100), rng.randint(1, 100))
+            order.put(str(number), value)
+            order.use(str(number), value)
+    again = GreedyDual()
+    for key in sorted(values, key=lambda key: order._places[key][1]):  # a store gives the least recently used first
+        again.put(key, replace(values[key]))
+    assert again._clock == pytest.approx(order._clock or 0.0, abs=1e-9)
 
 
 async def test_an_answer_that_is_stored_again_is_asked_for_as_often_as_before(open_cache: OpenCache) -> None:
