@@ -211,8 +211,16 @@ async def tenants(client: Redis) -> dict[str, int]:
     return dict(zip(names, await pipeline.execute(), strict=True))
 
 
+async def by_use(client: Redis, tenant: str, cursor: int) -> tuple[int, list[tuple[float, str]]]:
+    """About 1,000 of a tenant's keys with their last use, and where to go on; 0: that was all. A whole round tells of
+    every key that is there all the while, whatever others change meanwhile, and of some twice."""
+    cursor, found = await cast(Any, client).zscan(USED + tenant, cursor, count=1_000)
+    return cursor, [(used, key.decode()) for key, used in found]
+
+
 async def recent(client: Redis, tenant: str, start: int, count: int) -> list[str]:
-    """A tenant's keys by their last use, the most recent first; some may have ended."""
+    """A tenant's keys by their last use, the most recent first; some may have ended. Two pages may have a key in common
+    or leave one out, where others change something between them."""
     return [key.decode() for key in await cast(Any, client).zrevrange(USED + tenant, start, start + count - 1)]
 
 

@@ -1,4 +1,8 @@
-"""What Redis holds at a sequence number: all of it, or what was used last where memory has not room for all."""
+"""What Redis holds at a sequence number: all of it, or what was used last where memory has not room for all.
+
+Others change entries while they are read. Where there may be room for all, the keys are taken first, so that nothing is
+left out. Else they are read by their rank, which may miss some: that snapshot is not complete anyway.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +42,15 @@ async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
     snapshot = Snapshot(await ask(redis.begin))
     room, most = memory.entries.max_bytes, memory.entries.max_entries
     there = await ask(redis_entries.tenants)
+    all_keys = {tenant: await _keys(ask, tenant) for tenant in there} if sum(there.values()) <= most else None
     filling = sorted((0.0, tenant, 0) for tenant in there)  # a heap: share so far, tenant, keys so far
     while filling and room > 0 and len(snapshot.entries) < most:
         share, tenant, start = heapq.heappop(filling)
         count = min(READ, max(1, (most - len(snapshot.entries)) // (len(filling) + 1)))
-        keys = await ask(partial(redis_entries.recent, tenant=tenant, start=start, count=count))
+        if all_keys is None:
+            keys = await ask(partial(redis_entries.recent, tenant=tenant, start=start, count=count))
+        else:
+            keys, there[tenant] = all_keys[tenant][start : start + count], len(all_keys[tenant])
         found = [each for each in await ask(partial(redis.read, keys=keys)) if each]
         snapshot.entries |= {each[0].key: _known(memory, each) for each in found}
         taken = sum(entry.size for entry, _ in found)
@@ -50,8 +58,18 @@ async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
         if start + len(keys) < there[tenant] and keys:
             share += max(len(keys) / most, taken / memory.entries.max_bytes)
             heapq.heappush(filling, (share, tenant, start + len(keys)))
-    snapshot.complete = not filling
+    snapshot.complete = all_keys is not None and not filling
     return snapshot
+
+
+async def _keys(ask: Ask[Any], tenant: str) -> list[str]:
+    """All of a tenant's, the most recently used first."""
+    cursor, found = 0, dict[str, float]()
+    while True:
+        cursor, some = await ask(partial(redis_entries.by_use, tenant=tenant, cursor=cursor))
+        found |= {key: used for used, key in some}
+        if not cursor:
+            return sorted(found, key=found.__getitem__, reverse=True)
 
 
 def _known(memory: Memory, stored: Stored) -> Stored:

@@ -1,0 +1,90 @@
+"""What a replica loads of a shared Redis while others change it, and what becomes of commands that Redis refuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.cache import snapshot
+from services.cache.entries import Entries, Entry
+from services.cache.keyed_question import KeyedQuestion
+from services.cache.memory import Memory
+from services.cache.redis_entries import Put, RedisEntries, Stored
+from services.cache.tombstones import Removal
+from services.cache.vectors import VectorIndex
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.watch import Watchers
+from tests.marks import starts
+from tests.redis import RedisProcess, redis_server
+from tests.unit.cache.conftest import DIMENSION, identity
+
+_MANY = 100  # three pages
+QUESTIONS = [identity(f"question {number}") for number in range(_MANY)]
+
+
+@pytest.fixture
+@starts("redis")
+async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
+    async with redis_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(redis: RedisProcess) -> AsyncIterator[Any]:
+    async with redis.client() as client:
+        yield client
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def entry(question: KeyedQuestion, used_ms: int = 0, answer: bytes = b"yes") -> Entry:
+    asked, times = question.asked.encode(), (now_ms() + 600_000, now_ms() + used_ms)
+    return Entry(question.key, question.tenant, question.partition, asked, answer, *times)
+
+
+def memory(max_entries: int = 1_000) -> Memory:
+    entries = Entries(max_entries, 10**8, 60_000)
+    return Memory(entries, VectorIndex(DIMENSION), Watchers(1_000), Thresholds(0.95, 0.01))
+
+
+class Disturbed(RedisEntries):
+    """Another replica does something when the first page was read."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def read(self, client: Any, keys: Sequence[str]) -> list[Stored | None]:
+        found = await RedisEntries.read(self, client, keys)
+        if self.meanwhile:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return found
+
+
+@pytest.mark.parametrize("what", ["removes", "uses"])
+async def test_entries_that_others_remove_or_use_meanwhile_leave_no_gap_in_a_snapshot(client: Any, what: str) -> None:
+    redis = Disturbed("engine", 0, now_ms)
+    epoch = await redis.begin(client)
+    entries = [entry(question, used_ms=number - 10_000) for number, question in enumerate(QUESTIONS)]
+    await redis.write(client, [Put(each, None, epoch) for each in entries])
+    least, most = entries[:8], entries[-8:]
+
+    async def remove() -> None:
+        await redis.write(client, [Removal(key=each.key) for each in most])
+
+    async def use() -> None:
+        for each in least:
+            each.used_at_ms = now_ms()
+        await redis.touch(client, [(each, 1) for each in least])
+
+    redis.meanwhile = remove if what == "removes" else use
+    held = memory()
+    found = await snapshot.load(lambda call: call(client), redis, held)
+    held.close()
+    assert found.complete
+    assert found.entries.keys() == {each.key for each in entries}  # the removed ones go with the news of it
