@@ -93,3 +93,17 @@ def test_one_word_of_a_short_question_may_be_another_where_the_embeddings_say_it
 def test_one_word_of_a_long_question_is_hardly_seen_by_the_embedding() -> None:
     asked = "My order of last week has not arrived yet, so how can I return the {} and get my money back on the card?"
     assert against(asked.format("shoes"), asked.format("shirts"), similarity=0.97) == gates.ONE_WORD
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored"),
+    [
+        ("Is fooBarBaz safe?", "Is fooBarBaz really safe?"),  # the same on both sides
+        ("Is fooBarBaz safe?", "Is foobarbaz safe?"),  # as people write it in a hurry
+        ("Is foobarbaz safe?", "Is fooBarBaz safe?"),
+        ("Who opened the gate qzxv-prod-a?", "Who opened the gate?"),  # a code that stands in no other's place
+        ("Who opened the gate?", "Who opened the gate qzxv-prod-a?"),
+    ],
+)
+def test_a_code_that_no_other_code_stands_for_is_no_difference(asked: str, stored: str):
+    assert gates.difference(asked, stored, "acme") == ""
