@@ -50,7 +50,7 @@ def ask(
     ] = None,
     realtime: Annotated[bool, typer.Option("--realtime", help="Be among the last to be shed under load.")] = False,
     max_cost_usd: Annotated[
-        float | None, typer.Option(metavar="USD", help="Ask only models whose answer cannot cost more.")
+        float | None, typer.Option(metavar="USD", help="Ask only models of which one call should not cost more.")
     ] = None,
     cascade: options.Cascade = None,
     at_once: options.AtOnce = False,

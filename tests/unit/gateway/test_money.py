@@ -15,7 +15,8 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer.judging import Judging
 from services.gateway.answer.summaries import Summaries
 from services.gateway.config import JudgeSettings, PromptSettings
-from services.runtime.routing import Model
+from services.runtime.errors import InvalidInput
+from services.runtime.routing import Choice, Demand, Model, Tier, choose
 from tests.unit.gateway import test_warming as warming
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, text
 from tests.unit.gateway.test_answer import ACME, MISS, Scene
@@ -31,6 +32,9 @@ MICRODOLLAR = 1e-6
 @dataclass
 class PricedRoutes(ScriptedRoutes):
     """`small` costs 100 US dollars a million prompt tokens and 200 for completions, `large` 1,000 and 3,000."""
+
+    def choose(self, demand: Demand, below: Tier | None = None) -> Choice:
+        return choose([row for name in self.names if (row := self.model(name))], demand)
 
     def model(self, name: str) -> Model | None:
         row = super().model(name)
@@ -145,3 +149,14 @@ async def test_a_prompt_that_is_warmed_is_counted():
     async with warmed.running():
         await asyncio.sleep(5)
     assert counted["usd"] == pytest.approx(2 * usd(7, 3, (1, 2)), abs=MICRODOLLAR / 1_000)
+
+
+async def test_the_most_that_may_be_spent_is_of_each_call_and_not_of_the_answer():
+    limit = usd(ESTIMATE, 3, LARGE) * 1.01
+    with pytest.raises(InvalidInput, match="max_cost_usd"):
+        await scene().final(model="large", max_cost_usd=limit, sampling=chat_pb2.Sampling(max_tokens=4))
+    asked = scene(small=ScriptedLlm(None), large=ScriptedLlm(text("Pa"), ends()))
+    sampling = chat_pb2.Sampling(max_tokens=3)
+    final = await asked.final(first_token_budget_ms=50, max_cost_usd=limit, sampling=sampling)
+    assert final.model == "large"
+    assert final.cost_usd == pytest.approx(usd(ESTIMATE, 0, SMALL) + usd(7, 3, LARGE), abs=MICRODOLLAR)
