@@ -42,6 +42,7 @@ _PRUNED = 10  # tenants at a time
 _USED = 3 * 500  # keys, times and counts that Redis is told of at a time
 _SHARE = 0.8  # of Redis' memory for the entries: the rest is for the stream, tombstones, and what else is there
 _OVERHEAD_BYTES = 2_048  # of an entry in Redis: its hash, and what finds it
+_SOON_MS = 60_000  # clocks differ a little: what ends in Redis so soon has ended
 _OPERATIONS = ("put", "delete", "delete_tenant")
 _FIELDS = ("tenant", "partition", "asked", "answer", "expires_at_ms", "used_at_ms", "embedded_by", "embedding")
 
@@ -139,6 +140,13 @@ class RedisEntries:
         pipeline.eval(PRUNE, 0, _PRUNED)
         await pipeline.execute()
         await self._measure(client)
+
+    async def outlives(self, client: Redis, keys: Sequence[str]) -> bool:
+        """Whether Redis keeps any of the entries for a good while yet."""
+        pipeline: Any = client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.pttl(ENTRY + key)
+        return any(left_ms > _SOON_MS for left_ms in await pipeline.execute())
 
     async def read(self, client: Redis, keys: Sequence[str]) -> list[Stored | None]:
         """The entries of keys, None for each that is not there."""

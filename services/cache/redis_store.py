@@ -31,6 +31,7 @@ from services.runtime.policy.batch import Batcher
 from services.runtime.shared_state import SharedState, SharedStateLost, connected
 
 _AT_ONCE = 32  # changes, or entries asked for, in one round trip
+_ASKED = 500  # keys in one round trip
 _log = logging.getLogger(__name__)
 _Change = Put | Tighten | Removal
 
@@ -55,6 +56,7 @@ class RedisStore:
         self._verified = RedisVerified(memory.thresholds)
         self._follower = Follower(state, memory, self._redis, self._verified)
         self._used: dict[str, Used] = {}
+        self._ended: list[str] = []  # keys whose time is over by this process's clock; Redis was not asked yet
         self._swept = asyncio.Event()
         memory.watchers.pause()
         state.on_return(self._returned)
@@ -106,6 +108,7 @@ class RedisStore:
         for entry, times in used:
             _, before = self._used.get(entry.key, (entry, 0))
             self._used[entry.key] = entry, before + times
+        self._ended += [entry.key for entry in gone]
         self._swept.set()
 
     async def load(self) -> None:
@@ -148,6 +151,15 @@ class RedisStore:
             with suppress(SharedStateLost):
                 await self._state.ask(partial(self._redis.touch, used=used.values()))
                 await self._state.ask(partial(self._verified.add, epoch=self.sequence))
+                await self._compare()
+
+    async def _compare(self) -> None:
+        """Whether Redis has what ended here: then this process's clock has jumped, and memory lacks something."""
+        while self._ended and not self._memory.overflowed:
+            keys = self._ended[:_ASKED]
+            self._memory.overflowed = await self._state.ask(partial(self._redis.outlives, keys=keys))
+            del self._ended[: len(keys)]
+        self._ended.clear()
 
     async def _returned(self) -> None:
         """Redis is there (again). Raises `SharedStateLost` when it goes meanwhile."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -62,17 +62,26 @@ class Replica:
 
 @asynccontextmanager
 async def replica(
-    url: str, *, max_entries: int = 1_000, verify_share: float = 0, keys: Sequence[bytes] = ()
+    url: str,
+    *,
+    max_entries: int = 1_000,
+    verify_share: float = 0,
+    keys: Sequence[bytes] = (),
+    ahead_ms: Callable[[], int] = lambda: 0,
 ) -> AsyncIterator[Replica]:
-    """A replica that has asked for Redis once, as a service that starts has."""
+    """A replica that has asked for Redis once, as a service that starts has. `ahead_ms`: what its clock says more."""
+
+    def now_ms() -> int:
+        return _now_ms() + ahead_ms()
+
     engine = BagOfWords()
     memory = Memory(
         Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000), Thresholds(0.95, 0.01, "engine")
     )
     async with connected(Url(url), _PATIENT_S) as state:
-        store = RedisStore(state, memory, engine.name, 60_000, _now_ms, Encryption(keys))
+        store = RedisStore(state, memory, engine.name, 60_000, now_ms, Encryption(keys))
         verdicts, verification = ByCosine(0.95, engine.unseen), Verification(memory.thresholds, verify_share)
-        answers = Answers(memory, store, Embedder(engine, 10**6, 60), verdicts, verification, _now_ms)
+        answers = Answers(memory, store, Embedder(engine, 10**6, 60), verdicts, verification, now_ms)
         try:
             async with at_work(store):
                 yield Replica(answers, store, memory, state)

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from services.cache.answers import Verdict
 from services.cache.entries import Entry
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.redis_entries import Put, RedisEntries
 from services.cache.redis_scripts import ENTRY, USED
 from services.cache.tombstones import Removal
+from tests.integration.replicas import replica
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import identity
+from tests.waiting import until
 
 CAPITAL = identity("what is the capital of france please")
 OTHER = identity("an entirely unrelated thing")
@@ -55,3 +58,27 @@ async def test_a_replica_whose_clock_runs_ahead_hides_no_entry_from_a_removal(re
         [removed] = await right.write(client, [Removal(tenant=CAPITAL.tenant)])
         assert removed.entries == (1 if change == "sweep" else 2)
         assert not await client.exists(ENTRY + CAPITAL.key)
+
+
+async def test_what_a_jump_of_the_clock_took_from_memory_is_found_in_redis_when_the_clock_is_right_again(
+    redis: RedisProcess,
+) -> None:
+    jumped_ms = 0
+    async with replica(redis.url, ahead_ms=lambda: jumped_ms) as one:
+        await one.keep(CAPITAL, b"Paris", ttl_ms=_HOUR_MS)
+        jumped_ms = 2 * _HOUR_MS
+        one.answers.sweep()
+        assert one.holds() == {}
+        jumped_ms = 0
+        await until(lambda: one.memory.overflowed)
+        found = await one.look_up(CAPITAL)
+        assert (found.verdict, found.entry and found.entry.answer) == (Verdict.EXACT, b"Paris")
+
+
+async def test_an_entry_that_ends_soon_or_has_ended_is_not_missed(redis: RedisProcess) -> None:
+    right = replica_ahead_by(0)
+    async with redis.client() as client:
+        epoch = await right.begin(client)
+        await right.write(client, [Put(entry(CAPITAL, ttl_ms=50_000), None, epoch), Put(entry(OTHER), None, epoch)])
+        assert not await right.outlives(client, [CAPITAL.key, "0" * 64])
+        assert await right.outlives(client, [CAPITAL.key, OTHER.key])
