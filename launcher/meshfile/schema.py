@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -56,6 +56,11 @@ class Tenant(Section):
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
     tools: list[str] = Field(
         [], description="The tools of the mesh that it may use: their names or `source/name`, also with `*`."
+    )
+    provider: tuple[Literal["background", "service_tier", "store"], ...] = Field(
+        (),
+        description="What its requests may have a provider do beyond the answer, by the field that asks for it: "
+        "`store` and `background` keep what was said, `service_tier` may cost more.",
     )
     prefix_group: str = Field(
         "", max_length=256, description="Tenants with the same name here share what models have read of prompts."

@@ -479,6 +479,12 @@ class TenantSettings(_Group):
         description="The tools of the mesh that it may use: their names or `source/name`, also with `*`. Empty: none; "
         "the tenant `local` of a gateway without keys may use all where nothing is said of it.",
     )
+    provider: tuple[Literal["background", "service_tier", "store"], ...] = Field(
+        (),
+        description="What its requests may have a provider do beyond the answer, by the field that asks for it: "
+        "`store` and `background` keep what was said, `service_tier` may cost more. Empty: nothing; the tenant "
+        "`local` of a gateway without keys may all where nothing is said of it.",
+    )
     prefix_group: str = Field(
         "",
         max_length=256,

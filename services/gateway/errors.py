@@ -29,6 +29,12 @@ class GuardRefused(Forbidden):
     reason = "GUARD_REFUSED"
 
 
+class FieldDenied(Forbidden):
+    """The request has a provider do what its tenant may not have it do. Names the field and the setting."""
+
+    reason = "FIELD_DENIED"
+
+
 class GuardLate(TooLate):
     """The guard was not done in time, and its setting is to let nothing pass."""
 

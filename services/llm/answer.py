@@ -18,6 +18,7 @@ class BadEvent(Exception):
 class More:
     """What events that arrived together say, piece by piece."""
 
+    others: int = 0  # that are none of these: only callers in the provider's own words get them
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     tool_calls: list[ToolCallDelta] = field(default_factory=list)
@@ -26,7 +27,7 @@ class More:
     @property
     def pieces(self) -> int:
         """Log-probabilities are of the text."""
-        return len(self.text) + len(self.reasoning) + len(self.tool_calls)
+        return len(self.text) + len(self.reasoning) + len(self.tool_calls) + self.others
 
     def chunk(self, tokens: int) -> Chunk:
         calls, logprobs = tuple(self.tool_calls), tuple(self.logprobs)
@@ -37,6 +38,7 @@ class Answer(ABC):
     """One stream."""
 
     def __init__(self) -> None:
+        self.relays = False  # whether the events themselves are handed on
         self.broken = False  # what comes now cannot be trusted
         self.error = ""  # the event that said so, when it was the provider's own error
         self.calls = Calls()
@@ -44,6 +46,7 @@ class Answer(ABC):
         self._usage: Usage | None = None
         self._tokens = 0
         self._held = Chunk("", 0)  # what came with the end travels with it
+        self._unsent: list[str] = []  # events that wait for one that says something
 
     @property
     def begun(self) -> bool:
@@ -61,13 +64,15 @@ class Answer(ABC):
                 self.read(event, more)
             except (BadEvent, ValueError, AttributeError, TypeError, KeyError):
                 self.broken = True
+            else:
+                self._unsent += [event] if self.relays else []
             tokens += more.pieces > before
         self._tokens += tokens
         chunk = more.chunk(tokens)
         if self._reason:
             self._held = _joined(self._held, chunk)
             return None
-        return chunk if more.pieces or more.logprobs else None
+        return self._with_events(chunk) if more.pieces or more.logprobs else None
 
     def finish(self) -> Chunk:
         """The end: without a reason from the provider, the answer is incomplete."""
@@ -77,7 +82,13 @@ class Answer(ABC):
         if reason == FinishReason.STOP and self.calls.begun:  # what some say of a tool that had to be called
             reason = FinishReason.TOOL_CALLS
         tokens = max(usage.completion_tokens - handed_on, 0)
-        return replace(self._held, tokens=tokens, finish=Finish(reason, usage))
+        return self._with_events(replace(self._held, tokens=tokens, finish=Finish(reason, usage)))
+
+    def _with_events(self, chunk: Chunk) -> Chunk:
+        if not self._unsent:
+            return chunk
+        events, self._unsent = tuple(self._unsent), []
+        return replace(chunk, relayed=events)
 
     @abstractmethod
     def is_last(self, event: str) -> bool:

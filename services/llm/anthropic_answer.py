@@ -62,8 +62,10 @@ class AnthropicAnswer(Answer):
                 self._without_arguments[index] = json.dumps(block.get("input") or {})
             case "text" if block.get("text"):
                 more.text.append(str(block["text"]))
-            case "thinking" if block.get("thinking"):
-                more.reasoning.append(str(block["thinking"]))
+            case "thinking":
+                more.reasoning += [str(block["thinking"])] if block.get("thinking") else []
+            case kind if kind != "text":  # a provider's own tool, for example
+                more.others += 1
 
     def _read_delta(self, index: int, delta: dict[str, Any], more: More) -> None:
         match delta["type"]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from services.llm.anthropic_answer import AnthropicAnswer
 from services.llm.anthropic_wire import to_body, to_conversation, to_tools
 from services.llm.config import LlmSettings
-from services.llm.engine import Message, Progress, Request, Tool
+from services.llm.engine import Message, Original, Progress, Request, Tool
+from services.llm.forwarding import forwarded
 from services.llm.provider_engine import ProviderEngine
 from services.llm.transport.wire import Wire
 from services.runtime.deadline import Deadline
@@ -23,6 +25,7 @@ class AnthropicEngine(ProviderEngine):
     def __init__(self, settings: LlmSettings, wire: Wire | None = None):
         own = self._own = settings.anthropic
         super().__init__("anthropic", own, own.base_url.get_secret_value() or _BASE_URL, settings, wire)
+        self._model = replace(self._model, api="messages")
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         body = to_conversation(messages, self._own.model) | ({"tools": to_tools(tools)} if tools else {})
@@ -33,6 +36,11 @@ class AnthropicEngine(ProviderEngine):
 
     def _body(self, request: Request, max_tokens: int) -> dict[str, Any]:
         return to_body(request, self._own.model, max_tokens, self._own.thinking)
+
+    def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
+        """The beginning of an answer is the caller's, and among the messages: this API goes on from no other."""
+        body = forwarded(request, own, lambda: self._translated(request))
+        return {**body, "model": self._own.model, "stream": True}
 
     def _answer(self) -> AnthropicAnswer:
         return AnthropicAnswer()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, Protocol
@@ -96,6 +96,18 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
+class Original:
+    """The request in its caller's words. `api`: the API they are of, as `Model.api` has it. `body` is a JSON object;
+    what of a conversation it lacks, the request has. `untranslated`: what the request does not say, by place, as JSON.
+    """
+
+    api: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    untranslated: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """A conversation to continue."""
 
@@ -108,6 +120,7 @@ class Request:
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True  # whether it may call several at once
+    original: Original | None = None
 
 
 class FinishReason(Enum):
@@ -171,6 +184,7 @@ class Chunk:
     tool_calls: tuple[ToolCallDelta, ...] = ()
     reasoning: str = ""  # what the model thinks, and no part of the answer
     logprobs: tuple[TokenLogprob, ...] = ()  # of `text`
+    relayed: tuple[str, ...] = ()  # the events that it was read from, for a request in the provider's own words
 
 
 class Feature(Enum):
@@ -200,6 +214,11 @@ class Model:
     salts: bool = False  # whether it keeps prompts with different `cache_salt` apart
     features: frozenset[Feature] = frozenset()  # a request that needs another never gets there
     default_sampling: Sampling = Sampling()  # what a request gets that does not say, as far as the engine knows
+    api: str = ""  # whose words its provider reads: `chat_completions`, `messages`; empty: nobody's
+
+    def reads(self, request: Request) -> bool:
+        """Whether its provider is asked with the caller's own words."""
+        return request.original is not None and request.original.api == self.api
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from services.llm.validation import read_schema
 from services.runtime.errors import InvalidInput
 
 # vLLM's servers: leave the last message open instead of beginning a new one.
-_GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
+GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
 _NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
@@ -75,7 +75,7 @@ def to_body(
         "stream": True,
         "stream_options": {"include_usage": True},
         max_tokens_field: max_tokens,
-        **(_GO_ON if begun else {}),
+        **(GO_ON if begun else {}),
         **{name: value for name, value in optional.items() if value is not None},
         **(_to_tools(request) if request.tools else {}),
     }

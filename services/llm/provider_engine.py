@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from services.llm.answer import Answer
 from services.llm.arrivals import together
 from services.llm.config import LlmSettings
-from services.llm.engine import Chunk, Load, Message, Model, Progress, Request, Tool
+from services.llm.engine import Chunk, Load, Message, Model, Original, Progress, Request, Tool
 from services.llm.errors import BadEngineSettings, EngineDown
 from services.llm.provider_config import ProviderSettings
 from services.llm.provider_errors import in_stream_status, to_error
@@ -62,6 +62,10 @@ class ProviderEngine(ABC):
         """What is posted. Raises InvalidInput for what the provider's API cannot express."""
 
     @abstractmethod
+    def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
+        """What is posted for a request in the words of this API."""
+
+    @abstractmethod
     def _answer(self) -> Answer:
         """A new one."""
 
@@ -74,16 +78,18 @@ class ProviderEngine(ABC):
         """As `Engine` has it."""
 
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
-        if request.prefix and not self._model.continues:
+        if request.prefix and not (self._model.continues or self._model.reads(request)):
             raise NotSupported("prefix: this provider does not go on from an answer's beginning")
-        asked = request.sampling.max_tokens or self._default_max_tokens
-        body = _with(self._body(request, min(asked, self._model.max_tokens)), self._extra)
+        own = request.original if self._model.reads(request) else None
+        body = _with(self._forwarded(request, own) if own else self._translated(request), self._extra)
         answer = self._answer()
+        answer.relays = own is not None
         self._running += 1
         try:
-            async with aclosing(together(self._events(body, answer, deadline))) as batches:
-                async for events in batches:
-                    chunk = answer.add(events)
+            events = self._events(body, answer, deadline, own.headers if own else {})
+            async with aclosing(together(events)) as batches:
+                async for batch in batches:
+                    chunk = answer.add(batch)
                     if chunk:
                         yield chunk
                     if answer.broken:
@@ -148,8 +154,14 @@ class ProviderEngine(ABC):
         except (ValueError, KeyError, TypeError):
             raise NotSupported(f"count_tokens: the provider's /{path} does not answer with a count") from None
 
-    async def _events(self, body: Mapping[str, object], answer: Answer, deadline: Deadline) -> AsyncIterator[str]:
-        headers = {"content-type": _JSON, "accept": "text/event-stream"}
+    def _translated(self, request: Request) -> dict[str, Any]:
+        asked = request.sampling.max_tokens or self._default_max_tokens
+        return self._body(request, min(asked, self._model.max_tokens))
+
+    async def _events(
+        self, body: Mapping[str, object], answer: Answer, deadline: Deadline, own: Mapping[str, str]
+    ) -> AsyncIterator[str]:
+        headers = {**own, "content-type": _JSON, "accept": "text/event-stream"}
         async with self._client.request("POST", self._address(""), deadline, _encode(body), **headers) as reply:
             if reply.status != 200:
                 raise to_error(reply.status, reply.headers, await reply.text(_MAX_ERROR_BYTES), self._key)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from urllib.parse import unquote
 
 from hedgerow.llm.v1 import llm_pb2
-from services.llm import features, validation
+from services.llm import features, untranslated, validation
 from services.llm.engine import Engine
 from services.llm.genai import Recorder
 from services.llm.translate import FEATURES, from_sampling, to_messages, to_request, to_response, to_tools
@@ -27,7 +27,9 @@ class LLMServicer:
         wanted = to_request(request, unquote(call.header(TENANT_HEADER) or ""))
         validation.check(wanted)
         model = self._engine.describe()
-        features.check(wanted, model)
+        if not model.reads(wanted):  # else the provider says what it cannot do
+            features.check(wanted, model)
+            untranslated.check(wanted.original, model)
         recorder = Recorder(call.span, model, wanted)
         async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:
             async for chunk in chunks:

@@ -15,6 +15,7 @@ from services.llm.engine import (
     Finish,
     FinishReason,
     Message,
+    Original,
     Part,
     Request,
     Sampling,
@@ -37,6 +38,10 @@ _MODES: dict[int, Literal["auto", "none", "required"]] = {
     chat_pb2.TOOL_MODE_AUTO: "auto",
     chat_pb2.TOOL_MODE_NONE: "none",
     chat_pb2.TOOL_MODE_REQUIRED: "required",
+}
+_APIS: dict[int, str] = {
+    chat_pb2.API_CHAT_COMPLETIONS: "chat_completions",
+    chat_pb2.API_MESSAGES: "messages",
 }
 _REASONS = {
     FinishReason.STOP: chat_pb2.FINISH_REASON_STOP,
@@ -81,7 +86,14 @@ def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
         to_tools(request.tools),
         _to_tool_choice(request.tool_choice),
         request.parallel_tool_calls if request.HasField("parallel_tool_calls") else True,
+        _to_original(request.original) if request.HasField("original") else None,
     )
+
+
+def _to_original(original: chat_pb2.Original) -> Original:
+    if original.api not in _APIS:
+        raise InvalidInput("original.api", f"one of {', '.join(_APIS.values())}", original.api)
+    return Original(_APIS[original.api], original.body, dict(original.headers), dict(original.untranslated))
 
 
 def to_tools(tools: Iterable[chat_pb2.Tool]) -> tuple[Tool, ...]:
@@ -101,8 +113,8 @@ def _to_message(where: str, message: chat_pb2.Message) -> Message:
         raise InvalidInput(f"{where}.parts", "none beside content", len(message.parts))
     parts = tuple(_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts))
     content = message.content
-    if all(part.kind == "text" for part in parts):  # as vLLM joins them for templates that take no parts
-        content, parts = content or "\n".join(part.text for part in parts), ()
+    if all(part.kind == "text" for part in parts):
+        content, parts = content or "".join(part.text for part in parts), ()
     calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls)
     return Message(role, content, parts, calls, message.tool_call_id)
 
@@ -179,6 +191,7 @@ def to_response(chunk: Chunk, *, tell_cached: bool = True) -> llm_pb2.GenerateRe
         tool_calls=[_to_delta(delta) for delta in chunk.tool_calls],
         reasoning=chunk.reasoning,
         logprobs=[_to_logprob(logprob) for logprob in chunk.logprobs],
+        relayed=[event.encode() for event in chunk.relayed],
     )
 
 

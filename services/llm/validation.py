@@ -20,6 +20,7 @@ from services.runtime.limits import (
 )
 
 MAX_SALT_CHARACTERS = 64
+_MAY_BE_EMPTY = ("system", "tool")
 
 
 def check(request: Request) -> None:
@@ -61,7 +62,7 @@ def check_messages(messages: tuple[Message, ...]) -> None:
     called = set[str]()
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
-        if not (message.content or message.parts or message.tool_calls or message.role == "tool"):
+        if not (message.content or message.parts or message.tool_calls or message.role in _MAY_BE_EMPTY):
             raise InvalidInput(f"{where}.content", "1 or more characters", 0)
         for number, part in enumerate(message.parts):
             _check_part(f"{where}.parts[{number}]", part, message)

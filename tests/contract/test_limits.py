@@ -17,7 +17,7 @@ from services.cache import validation as cache_validation
 from services.cache.config import CacheSettings
 from services.gateway.admission import validation
 from services.gateway.answer.asked import Asked
-from services.gateway.answer.draft import cache_question
+from services.gateway.answer.cache_question import cache_question
 from services.gateway.config import GatewaySettings
 from services.llm import validation as llm_validation
 from services.llm.config import LlmSettings

@@ -40,6 +40,8 @@ def elements(parent: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[in
         for index, element in enumerate(getattr(parent, member)):
             if member == "oneof_decl" and _is_synthetic(parent, index):
                 continue
+            if member == "nested_type" and element.options.map_entry:  # no contract spells those out
+                continue
             yield (*path, tag, index), element
             yield from elements(element, (*path, tag, index))
 

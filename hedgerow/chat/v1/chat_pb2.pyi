@@ -32,6 +32,12 @@ class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINISH_REASON_INTERRUPTED: _ClassVar[FinishReason]
     FINISH_REASON_TOOL_CALLS: _ClassVar[FinishReason]
     FINISH_REASON_CONTENT_FILTER: _ClassVar[FinishReason]
+
+class Api(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    API_UNSPECIFIED: _ClassVar[Api]
+    API_CHAT_COMPLETIONS: _ClassVar[Api]
+    API_MESSAGES: _ClassVar[Api]
 ROLE_UNSPECIFIED: Role
 ROLE_SYSTEM: Role
 ROLE_USER: Role
@@ -49,6 +55,9 @@ FINISH_REASON_CANCELLED: FinishReason
 FINISH_REASON_INTERRUPTED: FinishReason
 FINISH_REASON_TOOL_CALLS: FinishReason
 FINISH_REASON_CONTENT_FILTER: FinishReason
+API_UNSPECIFIED: Api
+API_CHAT_COMPLETIONS: Api
+API_MESSAGES: Api
 
 class Message(_message.Message):
     __slots__ = ("role", "content", "parts", "tool_calls", "tool_call_id")
@@ -205,3 +214,29 @@ class Usage(_message.Message):
     accepted_tokens: int
     reasoning_tokens: int
     def __init__(self, prompt_tokens: _Optional[int] = ..., completion_tokens: _Optional[int] = ..., cached_prompt_tokens: _Optional[int] = ..., drafted_tokens: _Optional[int] = ..., accepted_tokens: _Optional[int] = ..., reasoning_tokens: _Optional[int] = ...) -> None: ...
+
+class Original(_message.Message):
+    __slots__ = ("api", "body", "headers", "untranslated")
+    class HeadersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class UntranslatedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    API_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    UNTRANSLATED_FIELD_NUMBER: _ClassVar[int]
+    api: Api
+    body: bytes
+    headers: _containers.ScalarMap[str, str]
+    untranslated: _containers.ScalarMap[str, str]
+    def __init__(self, api: _Optional[_Union[Api, str]] = ..., body: _Optional[bytes] = ..., headers: _Optional[_Mapping[str, str]] = ..., untranslated: _Optional[_Mapping[str, str]] = ...) -> None: ...

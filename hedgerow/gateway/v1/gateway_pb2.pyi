@@ -134,7 +134,7 @@ class Audio(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard", "repair", "sentence_ends")
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard", "repair", "sentence_ends", "original")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +163,7 @@ class GenerateRequest(_message.Message):
     GUARD_FIELD_NUMBER: _ClassVar[int]
     REPAIR_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_ENDS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     audio: Audio
@@ -191,7 +192,8 @@ class GenerateRequest(_message.Message):
     guard: GuardPolicy
     repair: bool
     sentence_ends: bool
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ..., repair: _Optional[bool] = ..., sentence_ends: _Optional[bool] = ...) -> None: ...
+    original: _chat_pb2.Original
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ..., repair: _Optional[bool] = ..., sentence_ends: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ...) -> None: ...
 
 class MeshTool(_message.Message):
     __slots__ = ("name", "source", "arguments", "offered")
@@ -254,7 +256,7 @@ class GenerateResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[Event, _Mapping]]] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("accepted", "stage", "delta", "patch", "final", "transcript", "sights", "tool_call", "reasoning", "heartbeat", "citations")
+    __slots__ = ("accepted", "stage", "delta", "patch", "final", "transcript", "sights", "tool_call", "reasoning", "heartbeat", "citations", "relayed", "in_relayed")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
@@ -266,6 +268,8 @@ class Event(_message.Message):
     REASONING_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     CITATIONS_FIELD_NUMBER: _ClassVar[int]
+    RELAYED_FIELD_NUMBER: _ClassVar[int]
+    IN_RELAYED_FIELD_NUMBER: _ClassVar[int]
     accepted: Accepted
     stage: Stage
     delta: TextDelta
@@ -277,7 +281,15 @@ class Event(_message.Message):
     reasoning: ReasoningDelta
     heartbeat: Heartbeat
     citations: Citations
-    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., delta: _Optional[_Union[TextDelta, _Mapping]] = ..., patch: _Optional[_Union[Patch, _Mapping]] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., transcript: _Optional[_Union[Transcript, _Mapping]] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_call: _Optional[_Union[_chat_pb2.ToolCallDelta, _Mapping]] = ..., reasoning: _Optional[_Union[ReasoningDelta, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., citations: _Optional[_Union[Citations, _Mapping]] = ...) -> None: ...
+    relayed: Relayed
+    in_relayed: bool
+    def __init__(self, accepted: _Optional[_Union[Accepted, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., delta: _Optional[_Union[TextDelta, _Mapping]] = ..., patch: _Optional[_Union[Patch, _Mapping]] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., transcript: _Optional[_Union[Transcript, _Mapping]] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_call: _Optional[_Union[_chat_pb2.ToolCallDelta, _Mapping]] = ..., reasoning: _Optional[_Union[ReasoningDelta, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., citations: _Optional[_Union[Citations, _Mapping]] = ..., relayed: _Optional[_Union[Relayed, _Mapping]] = ..., in_relayed: _Optional[bool] = ...) -> None: ...
+
+class Relayed(_message.Message):
+    __slots__ = ("events",)
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, events: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()

@@ -32,7 +32,7 @@ FEATURE_TOP_K: Feature
 FEATURE_VLLM_SAMPLING: Feature
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt", "tools", "tool_choice", "parallel_tool_calls")
+    __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt", "tools", "tool_choice", "parallel_tool_calls", "original")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,7 @@ class GenerateRequest(_message.Message):
     TOOLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINAL_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     sampling: _chat_pb2.Sampling
     response_format: _chat_pb2.ResponseFormat
@@ -49,23 +50,26 @@ class GenerateRequest(_message.Message):
     tools: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Tool]
     tool_choice: _chat_pb2.ToolChoice
     parallel_tool_calls: bool
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., prefix: _Optional[str] = ..., cache_salt: _Optional[str] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ...) -> None: ...
+    original: _chat_pb2.Original
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., prefix: _Optional[str] = ..., cache_salt: _Optional[str] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
-    __slots__ = ("text", "tokens", "finish", "tool_calls", "reasoning", "logprobs")
+    __slots__ = ("text", "tokens", "finish", "tool_calls", "reasoning", "logprobs", "relayed")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     FINISH_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     REASONING_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    RELAYED_FIELD_NUMBER: _ClassVar[int]
     text: str
     tokens: int
     finish: Finish
     tool_calls: _containers.RepeatedCompositeFieldContainer[_chat_pb2.ToolCallDelta]
     reasoning: str
     logprobs: _containers.RepeatedCompositeFieldContainer[_chat_pb2.TokenLogprob]
-    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCallDelta, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ...) -> None: ...
+    relayed: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCallDelta, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., relayed: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Finish(_message.Message):
     __slots__ = ("reason", "usage", "queue_ms")

@@ -24,6 +24,7 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from services.gateway.admission.original import COSTLY
 from services.gateway.admission.quota import Allowance
 from services.gateway.config import KEY_WANTED, UNGUARDED, GuardSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
@@ -56,6 +57,7 @@ class Tenant:
     max_budget_ms: int  # of one request; 0: no limit of its own
     prefix_salt: str = ""  # those with the same share what models have read; empty where there is one tenant alone
     tools: Sequence[str] = ()  # patterns of the tools of the mesh that it may use
+    provider: Sequence[str] = ()  # fields by which its requests may have a provider do more than answer
     guard: GuardSettings = UNGUARDED  # what is looked for in its requests and answers
     warm: bool = False  # whether models read prompts for it before it asks
     hits: HitSettings = NO_HITS_SAID  # which of its questions the cache may answer, and how
@@ -173,9 +175,20 @@ class Identity:
         allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
         salt = _salt(name, own.prefix_group)
         alone = name == LOCAL and name not in settings
-        tools, warm = ("*",) if alone else own.tools, alone or own.warm
         guard, hits = _but_for(self._guard, own.guard), _but_for(self._hits, own.hits)
-        return Tenant(name, own.premium, own.weight, allowance, own.max_budget_ms, salt, tools, guard, warm, hits)
+        return Tenant(
+            name,
+            own.premium,
+            own.weight,
+            allowance,
+            own.max_budget_ms,
+            salt,
+            tools=("*",) if alone else own.tools,
+            provider=tuple(COSTLY) if alone else own.provider,
+            guard=guard,
+            warm=alone or own.warm,
+            hits=hits,
+        )
 
     def _load(self) -> Mapping[str, TenantSettings]:
         """All tenants that have settings, those of the file included."""

@@ -11,6 +11,7 @@ from services.runtime.errors import InvalidInput
 from services.runtime.limits import PARTS, TOOL_CALLS
 
 _ROLES = frozenset(chat_pb2.Role.values()) - {chat_pb2.ROLE_UNSPECIFIED}
+_MAY_BE_EMPTY = (chat_pb2.ROLE_SYSTEM, chat_pb2.ROLE_TOOL)
 _MEDIA = ("image", "audio")
 Messages = Iterable[chat_pb2.Message]
 
@@ -43,7 +44,8 @@ def flatten(request: pb.GenerateRequest) -> None:
     for message in request.messages:
         if not message.parts:
             continue
-        message.content = "\n".join(part.text for part in message.parts if part.text)
+        between = "\n" if any(part.WhichOneof("kind") in _MEDIA for part in message.parts) else ""
+        message.content = between.join(part.text for part in message.parts if part.text)
         for part in message.parts:
             match part.WhichOneof("kind"):
                 case "image":
@@ -66,7 +68,7 @@ def _check_content(where: str, message: chat_pb2.Message) -> None:
     if message.parts:
         if message.content:
             raise InvalidInput(f"{where}.parts", "none beside content", len(message.parts))
-    elif not (message.content.strip() or message.tool_calls or message.role == chat_pb2.ROLE_TOOL):
+    elif not (message.content.strip() or message.tool_calls or message.role in _MAY_BE_EMPTY):
         raise InvalidInput(f"{where}.content", "text that is not blank", repr(message.content))
 
 

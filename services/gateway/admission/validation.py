@@ -11,10 +11,10 @@ from typing import Literal
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import constraint, messages, tools
+from services.gateway.admission import constraint, messages, original, tools
+from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.config import GatewaySettings
-from services.gateway.hits.settings import HitSettings
 from services.gateway.upstream.media import Hearing, Media
 from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOP_TOKENS, STOPS, TOP_K, TOP_LOGPROBS
@@ -127,11 +127,12 @@ def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> No
             raise InvalidInput(f"cache.allow[{index}]", "a QuestionKind, 1 to 3", kind)
 
 
-def check_category(request: pb.GenerateRequest, hits: HitSettings) -> None:
-    """Raise `InvalidInput` for a category that the tenant has not."""
-    if request.cache.category and request.cache.category not in hits.categories:
-        known = ", ".join(sorted(hits.categories)) or "none is set"
+def check_for(request: pb.GenerateRequest, tenant: Tenant) -> None:
+    """Raise `InvalidInput` for a category that the tenant has not, and `FieldDenied` for what it may not ask for."""
+    if request.cache.category and request.cache.category not in tenant.hits.categories:
+        known = ", ".join(sorted(tenant.hits.categories)) or "none is set"
         raise InvalidInput("cache.category", f"one of {known}", shorten(request.cache.category))
+    original.check(request.original, tenant.provider, tenant.name)
 
 
 def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:

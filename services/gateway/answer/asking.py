@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from hedgerow.chat.v1 import chat_pb2
@@ -18,9 +19,11 @@ from services.gateway.upstream.stubs import whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 
+_CONVERSATION = ("messages", "system")
 
-def question(draft: Draft) -> llm_pb2.GenerateRequest:
-    """What a model is asked."""
+
+def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
+    """What a model is asked. `changed`: fields of the caller's own words that will be changed in it."""
     request = draft.question.request
     tools, choice = _tools(draft)
     return llm_pb2.GenerateRequest(
@@ -32,7 +35,23 @@ def question(draft: Draft) -> llm_pb2.GenerateRequest:
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
+        original=_original(draft, changed),
     )
+
+
+def _original(draft: Draft, changed: Sequence[str]) -> chat_pb2.Original | None:
+    """The caller's own words, without the fields for which the request stands: a policy has changed them."""
+    request = draft.question.request
+    if not request.HasField("original"):
+        return None
+    stale = {*changed, *(_CONVERSATION if draft.altered or "messages" in changed else ())}
+    if not stale:
+        return request.original
+    own = chat_pb2.Original()
+    own.CopyFrom(request.original)
+    kept = {name: given for name, given in json.loads(own.body).items() if name not in stale}
+    own.body = json.dumps(kept, separators=(",", ":")).encode()
+    return own
 
 
 def _tools(draft: Draft) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice | None]:

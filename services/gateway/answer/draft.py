@@ -13,6 +13,7 @@ from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked
+from services.gateway.answer.cache_question import cache_question
 from services.gateway.answer.judging import Judging
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
@@ -155,6 +156,13 @@ class Draft:
         return self.asked.for_model() if self.prompt is None else self.prompt
 
     @property
+    def altered(self) -> bool:
+        """Whether models read another conversation than the caller wrote."""
+        asked = self.asked
+        more = asked.context or asked.results or asked.system or self.heard
+        return bool(self.prompt is not None or self.hidden or self.called or more)
+
+    @property
     def prompt_tokens(self) -> int:
         """An estimate, of what is asked without its context."""
         spoken = self.question.recording == "question"
@@ -282,18 +290,3 @@ class Draft:
         for call in other.tool_calls:
             call.arguments = self.hidden.get(call.arguments, call.arguments)
         return other
-
-
-def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str, hits: Choice = ANY) -> cache_pb2.Question:
-    """The question as the cache keys it."""
-    named = f"model:{request.model}" if request.model else ""
-    return cache_pb2.Question(
-        tenant=tenant,
-        model_class=named or f"tier:{pb.Tier.Name(request.tier).removeprefix('TIER_').lower()}",
-        messages=asked.messages,
-        sampling=request.sampling if request.HasField("sampling") else None,
-        response_format=request.response_format if request.HasField("response_format") else None,
-        attachments=asked.attachments(),
-        category=hits.category,
-        exact_only=hits.hits == "exact",
-    )

@@ -61,7 +61,7 @@ class Step:
 
     def _ask(self) -> Reading:
         draft, request = self._draft, self._draft.question.request
-        asked = asking.question(draft)
+        asked = asking.question(draft, "messages", "tools", "tool_choice", "response_format")
         del asked.tools[:]
         asked.tools.extend([*request.tools, *self._equipment.told()])
         asked.ClearField("response_format")

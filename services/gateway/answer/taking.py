@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer.draft import Draft
 
 
-def take(draft: Draft, item: llm_pb2.GenerateResponse) -> None:
-    """All that is in one message: thoughts before the text, calls after it."""
-    ledger, tokens = draft.ledger, item.tokens
+def take(draft: Draft, item: llm_pb2.GenerateResponse, *, relays: bool = False) -> None:
+    """All that is in one message: thoughts before the text, calls after it. `relays`: the client reads the events of
+    the provider that it was read from, unless what is said is looked through, or replaces something."""
+    ledger, tokens, at = draft.ledger, item.tokens, len(draft.outbox)
     if item.reasoning:
         spent, tokens = (0, tokens) if item.text else (tokens, 0)
         draft.voice.think(item.reasoning, spent)
@@ -20,3 +23,12 @@ def take(draft: Draft, item: llm_pb2.GenerateResponse) -> None:
     if item.tool_calls and not ledger.finish_reason:
         ledger.written.add_calls(item.tool_calls, 0 if item.text else tokens)
         draft.outbox.extend(pb.Event(tool_call=delta) for delta in item.tool_calls)
+    if relays and item.relayed and not (draft.voice.screens or draft.voice.replacing):
+        _relay(draft, item.relayed, at)
+
+
+def _relay(draft: Draft, events: Sequence[bytes], at: int) -> None:
+    """Send on what the provider has sent, which says what the outbox has from `at` on."""
+    for event in draft.outbox[at:]:
+        event.in_relayed = True
+    draft.outbox.insert(at, pb.Event(relayed=pb.Relayed(events=events)))

@@ -35,6 +35,11 @@ class Voice:
             self._screened = partial(Screened, checks, ledger, Names())
             self._text, self._thought = self._screened(), self._screened()
 
+    @property
+    def screens(self) -> bool:
+        """Whether what comes is looked through before it leaves."""
+        return self._text is not None
+
     def say(self, text: str, tokens: int = 0, logprobs: Sequence[chat_pb2.TokenLogprob] = ()) -> None:
         """More of the answer. What is held back leaves with more of it, or with its end."""
         if self._text is None or self._thought is None:

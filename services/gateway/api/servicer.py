@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import cache, partial
 from weakref import WeakValueDictionary
@@ -19,7 +19,7 @@ from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.admission.tools import offers_mesh_tools
-from services.gateway.admission.validation import check_category, validate, validate_conversation
+from services.gateway.admission.validation import check_for, validate, validate_conversation
 from services.gateway.answer.answer import Answer, Messages
 from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Ledger
@@ -77,6 +77,14 @@ class GatewayServicer:
         return Credential(self._identity, metadata, caller)
 
     async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
+        if request.HasField("original"):  # nothing here reads it, so it might say anything
+            raise InvalidInput("original", "none by gRPC", "one")
+        async with aclosing(self.answer(request, call)) as messages:
+            async for message in messages:
+                yield message
+
+    async def answer(self, request: pb.GenerateRequest, call: Call) -> AsyncGenerator[pb.GenerateResponse, None]:
+        """The same, for the routes by HTTP: they have read `original`, and the request says what it says."""
         credential = self.authorize(call.metadata, call.peer)
         async with aclosing(await self._messages(request, credential.tenant, call)) as messages:
             async for message in messages:
@@ -103,8 +111,10 @@ class GatewayServicer:
         def allow(item: pb.GenerateRequest) -> Allowed:
             if item.idempotency_key or item.events_seen:
                 raise InvalidInput("idempotency_key", "none in a batch", "one")
+            if item.HasField("original"):
+                raise InvalidInput("original", "none by gRPC", "one")
             question = validate(item, self._settings, self._media)
-            check_category(item, credential.tenant.hits)
+            check_for(item, credential.tenant)
             budget_ms = self._budget_ms(item, credential.tenant, call.deadline)
             return Allowed(question, Deadline.after(budget_ms / 1000))
 
@@ -208,7 +218,7 @@ class GatewayServicer:
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Messages:
         question = validate(request, self._settings, self._media)
-        check_category(request, tenant.hits)
+        check_for(request, tenant)
         budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
         reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
         ledger = self._open(question, tenant, budget_ms, span, opened)

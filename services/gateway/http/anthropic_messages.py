@@ -12,6 +12,7 @@ from services.gateway.http import sse
 from services.gateway.http.account import account, found
 from services.gateway.http.errors import Told
 from services.gateway.http.order import Order
+from services.gateway.http.relayed_messages import RelayedMessages
 
 _STOPS = {
     chat_pb2.FINISH_REASON_LENGTH: "max_tokens",
@@ -29,6 +30,7 @@ _TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
+_WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})
 _TEXT, _THINKING = -1, -2  # in place of a tool call's index
 
 
@@ -46,11 +48,18 @@ class MessageWriter:
         self._order, self._id = order, f"msg_{answer_id}"
         self._begun, self._blocks = False, 0
         self._open: dict[int, int] = {}  # the index of each block that is open
+        self._relayed, self._own_words = RelayedMessages(), False
 
     def chunk(self, event: pb.Event) -> bytes:
         """What an event is in a stream; nothing for most."""
         block: dict[str, Any]
+        if event.in_relayed:
+            return b""
         match event.WhichOneof("kind"):
+            case "relayed":
+                data = self._relayed.chunks(event.relayed.events)
+                self._begun = self._begun or self._relayed.begun
+                return data
             case "delta":
                 return self._grow(_TEXT, _text(""), "text_delta", "text", event.delta.text)
             case "reasoning":
@@ -66,6 +75,8 @@ class MessageWriter:
 
     def end(self, final: pb.Final) -> bytes:
         """Every block stops, and so does the message."""
+        if self._relayed.ended:
+            return self._relayed.end(account(final))
         told = _delta(stop_reason(final), _usage(final.usage), account(final))
         stops = b"".join(self._stop(key) for key in list(self._open))
         return self._begin() + stops + sse.named(told) + sse.named({"type": "message_stop"})
@@ -74,8 +85,17 @@ class MessageWriter:
         """The end of a stream that failed."""
         return sse.named(error(told))
 
+    def gather(self, event: pb.Event) -> None:
+        """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
+        if event.HasField("relayed"):
+            self._relayed.gather(event.relayed.events)
+        elif event.WhichOneof("kind") in _WORDS and not event.in_relayed:
+            self._own_words = True
+
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The answer in one piece."""
+        if not self._own_words and (relayed := self._relayed.whole()):
+            return {**relayed, "hedgerow": account(final)}
         content: list[dict[str, Any]] = []
         if final.reasoning:
             content.append({"type": "thinking", "thinking": final.reasoning, "signature": ""})

@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import LOCAL
 from services.gateway.api.servicer import GatewayServicer
@@ -41,10 +42,10 @@ from services.runtime.errors import ServiceError
 
 ANTHROPIC = anthropic_messages.error
 DIALECTS: Mapping[str, Dialect] = {
-    "/v1/chat/completions": Dialect(read_chat, ChatWriter, Told.openai),
+    "/v1/chat/completions": Dialect(read_chat, ChatWriter, Told.openai, chat_pb2.API_CHAT_COMPLETIONS),
     "/v1/completions": Dialect(read_completion, CompletionWriter, Told.openai),
     "/v1/responses": Dialect(read_response, ResponseWriter, Told.openai),
-    "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC),
+    "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }
 _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"

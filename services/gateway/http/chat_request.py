@@ -135,8 +135,11 @@ def put_tool(tool: chat_pb2.Tool, given: Fields, schema: str) -> None:
     """A tool; `schema` is the field that has its arguments'."""
     tool.name, tool.description = given.needed("name"), given.text("description") or ""
     tool.strict = bool(given.flag("strict"))
-    if given.object(schema):
-        tool.parameters = compact(given.raw(schema)).decode()
+    parameters = given.raw(schema)
+    if parameters is not None and not isinstance(parameters, dict):
+        raise given.wrong(schema, "an object")
+    if parameters:
+        tool.parameters = compact(parameters).decode()
 
 
 def _function(given: Fields) -> Fields:

@@ -131,10 +131,14 @@ class Exchange:
 
     async def fields(self) -> Fields:
         """The object that a JSON body is."""
+        return parse(await self.json())
+
+    async def json(self) -> bytes:
+        """A body that says it is JSON."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":  # a page can send others to wherever its reader can connect, unasked
             raise NotJson("content-type", "application/json", kind or "none")
-        return parse(await self.body())
+        return await self.body()
 
     async def _all(self, most: int, *, keep: bool = True) -> bytes:
         pieces, size, more = list[bytes](), 0, True

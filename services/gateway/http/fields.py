@@ -18,12 +18,15 @@ T = TypeVar("T")
 
 
 class Fields:
-    """An object, whose place in the body is `path`. A field that is null is not there."""
+    """An object, whose place in the body is `path`. A field that is null is not there. It remembers which fields were
+    read."""
 
-    __slots__ = ("_given", "_path")
+    __slots__ = ("_given", "_parts", "_path", "_read")
 
     def __init__(self, given: Mapping[str, Any], path: str = ""):
         self._given, self._path = given, path
+        self._read: set[str] = set()
+        self._parts: dict[str, Fields] = {}  # the objects in it that were read, by their places
 
     def __contains__(self, name: str) -> bool:
         return self._given.get(name) is not None
@@ -35,8 +38,16 @@ class Fields:
         """A field's place."""
         return f"{self._path}.{name}" if self._path else name
 
+    def unread(self) -> dict[str, Any]:
+        """What nothing has read, by its place: fields of this object and of the objects in it that were read."""
+        rest = {self.at(name): given for name, given in self._given.items() if name not in self._read}
+        for part in self._parts.values():
+            rest |= part.unread()
+        return {place: given for place, given in rest.items() if given is not None}
+
     def raw(self, name: str) -> Any:
-        """As it is."""
+        """As it is, with all that is in it."""
+        self._read.add(name)
         return self._given.get(name)
 
     def text(self, name: str) -> str | None:
@@ -90,7 +101,7 @@ class Fields:
 
     def object(self, name: str) -> Fields | None:
         given = self._of(name, dict)
-        return None if given is None else Fields(given, self.at(name))
+        return None if given is None else self._part(given, self.at(name))
 
     def objects(self, name: str) -> list[Fields]:
         """Those of an array; none where it is not there."""
@@ -132,7 +143,7 @@ class Fields:
 
     def wrong(self, name: str, limit: str) -> InvalidInput:
         """The error of a field that is not within its limit."""
-        given = self.raw(name)
+        given = self._given.get(name)
         shown = _NAMES.get(type(given)) if isinstance(given, dict | list) or given is None else repr(given)
         return InvalidInput(self.at(name), limit, shown)
 
@@ -140,10 +151,13 @@ class Fields:
         path = f"{self.at(name)}[{index}]"
         if not isinstance(given, dict):
             raise InvalidInput(path, "an object", _kind(given))
-        return Fields(given, path)
+        return self._part(given, path)
+
+    def _part(self, given: dict[str, Any], path: str) -> Fields:
+        return self._parts.setdefault(path, Fields(given, path))
 
     def _of(self, name: str, kind: type[T]) -> T | None:
-        given = self._given.get(name)
+        given = self.raw(name)
         if given is None or isinstance(given, kind):
             return given
         raise self.wrong(name, _NAMES[kind])

@@ -6,25 +6,25 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.answer import Messages
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.http.account import short
 from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told
 from services.gateway.http.exchange import Exchange, Shape
-from services.gateway.http.fields import Fields
+from services.gateway.http.fields import Fields, parse
 from services.gateway.http.order import Order, settle_pace, settle_replacing
+from services.gateway.http.original import original
 from services.gateway.http.sse import PING, compact
 from services.gateway.http.watch import Watch
 from services.gateway.labels import Degraded
 from services.runtime.deadline import Deadline
 from services.runtime.rpc.boundary import Call
 
-_TEXTS = frozenset({"delta", "tool_call", "reasoning"})
+_TEXTS = frozenset({"delta", "tool_call", "reasoning", "relayed"})
 
 
 class Read(Protocol):
@@ -38,6 +38,9 @@ class Writer(Protocol):
 
     def chunk(self, event: pb.Event) -> bytes:
         """What an event is in a stream; empty for most."""
+
+    def gather(self, event: pb.Event) -> None:
+        """Take an event of an answer that is written in one piece."""
 
     def end(self, final: pb.Final) -> bytes:
         """The end of a stream."""
@@ -57,11 +60,12 @@ class Write(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """An API's words for orders, answers and errors."""
+    """An API's words for orders, answers and errors. `api`: as the models' services know it, where they do."""
 
     read: Read
     write: Write
     shape: Shape
+    api: chat_pb2.Api = chat_pb2.API_UNSPECIFIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +77,18 @@ class Generating:
     settings: GatewaySettings
 
     async def __call__(self, exchange: Exchange) -> None:
-        body = await exchange.fields()
+        data = await exchange.json()
+        body = parse(data)
         order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses)
+        if api := self.dialect.api:
+            order.request.original.CopyFrom(original(api, data, body, exchange.headers))
         settle_replacing(order)
         settle_pace(order)
         call = Call(exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer)
         writer = self.dialect.write(order, exchange.answer_id)
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
-            async with aclosing(cast(Messages, self.servicer.Generate(order.request, call))) as messages:
+            async with aclosing(self.servicer.answer(order.request, call)) as messages:
                 if order.stream:
                     await self._stream(exchange, order, writer, messages, watch)
                 else:
@@ -123,6 +130,8 @@ class Generating:
         async for message in messages:
             if _has_text(message):
                 watch.came()
+            for event in message.events:
+                writer.gather(event)
             if final := _final(message):
                 self._refuse_empty(final, order)
                 await exchange.reply.whole(200, compact(writer.whole(final)), short(final))

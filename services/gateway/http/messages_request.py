@@ -76,7 +76,7 @@ def _take_message(request: pb.GenerateRequest, given: Fields) -> None:
     for block in given.objects("content"):
         _take_block(request, message, block)
     if all(part.WhichOneof("kind") == "text" for part in message.parts):
-        message.content = "\n".join(part.text for part in message.parts)
+        message.content = "".join(part.text for part in message.parts)
         del message.parts[:]
     if message.content or message.parts or message.tool_calls:
         request.messages.append(message)
@@ -118,7 +118,7 @@ def _text_alone(given: Fields, name: str) -> str:
         if block.needed("type") != "text":
             raise block.wrong("type", "text")
         texts.append(block.needed("text"))
-    return "\n".join(texts)
+    return "".join(texts)
 
 
 def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:

@@ -12,9 +12,11 @@ from services.gateway.http import sse
 from services.gateway.http.account import account, found
 from services.gateway.http.errors import Told
 from services.gateway.http.order import Order
+from services.gateway.http.relayed_chat import RelayedChat
 from services.gateway.http.sse import compact, quoted
 
 # A budget that is spent is a length that was reached; that it was the time, the account says.
+_WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})
 FINISHES = {
     chat_pb2.FINISH_REASON_LENGTH: "length",
     chat_pb2.FINISH_REASON_BUDGET: "length",
@@ -39,10 +41,15 @@ class ChatWriter:
         self._head = self._same + b',"choices":[{"index":0,"delta":'
         self._tail = b',"logprobs":null,"finish_reason":null}]}\n\n'
         self._begun = False
+        self._relayed, self._own_words = RelayedChat(usage=order.usage), False
 
     def chunk(self, event: pb.Event) -> bytes:
         """What an event is in a stream; nothing for most."""
+        if event.in_relayed:
+            return b""
         match event.WhichOneof("kind"):
+            case "relayed":
+                return self._relay(event.relayed.events)
             case "delta":
                 text = self._text(event.delta)
             case "tool_call":
@@ -59,6 +66,8 @@ class ChatWriter:
     def end(self, final: pb.Final) -> bytes:
         """The finish, the usage where it is wanted, and the end. The account is in the last chunk."""
         finish = b'{},"logprobs":null,"finish_reason":"%s"}]' % finish_of(final).encode()
+        if self._relayed.ended:
+            return self._relayed.end(account(final))
         told = b',"hedgerow":' + compact(account(final)) + b"}\n\n"
         if not self._order.usage:
             return self._begin() + self._head + finish + told + sse.DONE
@@ -70,8 +79,17 @@ class ChatWriter:
         """The end of a stream that failed."""
         return sse.event(told.openai())
 
+    def gather(self, event: pb.Event) -> None:
+        """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
+        if event.HasField("relayed"):
+            self._relayed.gather(event.relayed.events)
+        elif event.WhichOneof("kind") in _WORDS and not event.in_relayed:
+            self._own_words = True
+
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The answer in one piece."""
+        if not self._own_words and (relayed := self._relayed.whole()):
+            return {**relayed, "hedgerow": account(final)}
         message: dict[str, Any] = {"role": "assistant", "content": final.text, "refusal": None, "annotations": []}
         if final.reasoning:
             message["reasoning_content"] = final.reasoning
@@ -93,6 +111,14 @@ class ChatWriter:
             "usage": usage(final.usage),
             "hedgerow": account(final),
         }
+
+    def _relay(self, events: Iterable[bytes]) -> bytes:
+        """The provider's chunks. What is said after them by others is said as they do."""
+        data = self._relayed.chunks(events)
+        if not self._begun and self._relayed.same:
+            self._begun, self._same = True, b"data: " + compact(self._relayed.same)[:-1]
+            self._head = self._same + b',"choices":[{"index":0,"delta":'
+        return data
 
     def _begin(self) -> bytes:
         if self._begun:

@@ -70,6 +70,9 @@ class CompletionWriter:
         """The end of a stream that failed."""
         return sse.event(told.openai())
 
+    def gather(self, event: pb.Event) -> None:
+        """Nothing: the end says all."""
+
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The answer in one piece."""
         choices = [{"index": 0, "text": final.text, "logprobs": None, "finish_reason": _finish(final)}]

@@ -58,6 +58,9 @@ class ResponseWriter:
         response = {**self._base("failed"), "output": self._items, "error": failed}
         return error + self._event("response.failed", response=response)
 
+    def gather(self, event: pb.Event) -> None:
+        """Nothing: the end says all."""
+
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The response in one piece."""
         status = "incomplete" if final.finish_reason in _INCOMPLETE else "completed"

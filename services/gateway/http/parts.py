@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.http.fields import Fields, from_base64
 from services.runtime.errors import InvalidInput
@@ -24,7 +22,7 @@ def put_content(message: chat_pb2.Message, given: Fields, name: str = "content")
         raise given.wrong(name, "a string, or an array of parts")
     parts = [read_part(part) for part in given.objects(name)]
     if all(part.WhichOneof("kind") == "text" for part in parts):
-        message.content = "\n".join(part.text for part in parts)
+        message.content = "".join(part.text for part in parts)
     else:
         message.parts.extend(parts)
 
@@ -49,10 +47,8 @@ def read_part(part: Fields) -> chat_pb2.Part:
 def _picture(part: Fields) -> bytes:
     """The URL is an object's in chat completions, and stands alone in Responses."""
     part.refuse("file_id")
-    given: Any = part.raw("image_url")
-    if isinstance(given, dict):
-        part = Fields(given, part.at("image_url"))
-        return from_data_url(part.at("url"), part.needed("url"))
+    if isinstance(part.raw("image_url"), dict) and (given := part.object("image_url")):
+        return from_data_url(given.at("url"), given.needed("url"))
     return from_data_url(part.at("image_url"), part.needed("image_url"))
 
 

@@ -53,7 +53,7 @@ async def followed(identity: Identity) -> None:
 
 def test_without_keys_there_is_one_tenant() -> None:
     assert Identity({}, {}, None, anonymous=True).tenant(None) == Tenant(
-        LOCAL, False, 1, Allowance(), 0, "", ("*",), warm=True
+        LOCAL, False, 1, Allowance(), 0, "", ("*",), ("background", "service_tier", "store"), warm=True
     )
 
 

@@ -121,7 +121,7 @@ def test_parts_that_are_all_text_are_content_and_others_stay_parts() -> None:
     text, image = chat_pb2.Part(text="What is this?"), chat_pb2.Part(image=b"png")
     messages = [chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=parts) for parts in ([text, text], [text, image])]
     said, shown = to_request(llm_pb2.GenerateRequest(messages=messages)).messages
-    assert said == Message("user", "What is this?\nWhat is this?")
+    assert said == Message("user", "What is this?What is this?")
     assert shown == Message("user", parts=(Part("text", "What is this?"), Part("image", data=b"png")))
 
 

@@ -73,7 +73,7 @@ class CascadeStage(AnswerStage):
 
     def _ask(self, model: str, stage: Running) -> Reading:
         draft = self.draft
-        asked, key = asking.question(draft), draft.key and draft.key + _KEY
+        asked, key = asking.question(draft, "logprobs", "top_logprobs"), draft.key and draft.key + _KEY
         if pb.VERIFIER_LOGPROBS in draft.question.request.cascade.verifiers:
             key = key and key + b"/logprobs"
             if not asked.sampling.HasField("top_logprobs"):

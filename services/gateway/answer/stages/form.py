@@ -139,7 +139,7 @@ class FormStage(AnswerStage):
 
     def _question(self, broken: Mismatch) -> llm_pb2.GenerateRequest:
         draft = self.draft
-        asked = asking.question(draft)
+        asked = asking.question(draft, "messages", "tool_choice")
         said = draft.ledger.written.whole_text
         asked.messages.extend(again(said, broken, draft.question.request.response_format))
         if asked.tools:

@@ -43,7 +43,7 @@ class LlmStage(AnswerStage):
                 if draft.has_news and not await reader.begins(_COALESCING_S):
                     yield
                 while not ledger.finish_reason and (items := await reader.take()):
-                    self._take_text(items, report)
+                    self._take_text(items, reading)
                     if not ledger.finish_reason and draft.has_news:
                         yield
                 if not ledger.finish_reason:
@@ -124,13 +124,16 @@ class LlmStage(AnswerStage):
         streamed = self.draft.streamed
         return streamed is not None and streamed.model == model and bool(streamed.finish_reason)
 
-    def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], report: Report) -> None:
-        ledger, last = self.draft.ledger, items[-1]
+    def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], reading: Reading) -> None:
+        ledger, last, report = self.draft.ledger, items[-1], reading.report
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         ledger.model = report.model
-        if any(item.reasoning or item.tool_calls or item.logprobs for item in items):
+        if any(item.reasoning or item.tool_calls or item.logprobs or item.relayed for item in items):
+            # An equal question of another API may have been asked first.
+            asked, own = reading.generation.job.request, self.draft.question.request
+            relays = asked.original.api == own.original.api
             for item in items:
-                taking.take(self.draft, item)
+                taking.take(self.draft, item, relays=relays)
         elif text:
             self.draft.voice.say(text, tokens)
         if last.HasField("finish"):

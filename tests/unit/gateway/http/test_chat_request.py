@@ -121,7 +121,7 @@ def test_a_conversation_with_tools_is_read() -> None:
 
 def test_parts_of_text_alone_are_text() -> None:
     content = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
-    assert read(messages=[{"role": "user", "content": content}]).request.messages[0].content == "one\ntwo"
+    assert read(messages=[{"role": "user", "content": content}]).request.messages[0].content == "onetwo"
 
 
 def test_pictures_and_recordings_keep_their_place_among_the_text() -> None:

@@ -1,0 +1,112 @@
+"""A provider's own chunks of a chat completion, on their way to a client of the same API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from services.gateway.http import sse
+from services.gateway.http.sse import compact
+
+_SAME = ("id", "object", "created", "model")
+_SAID_ONCE = frozenset({"id", "index", "name", "role", "type"})
+
+
+class RelayedChat:
+    """One answer. Chunks leave as they came; the last ones wait for the account. `same` is what all of them say."""
+
+    def __init__(self, *, usage: bool):
+        """`usage`: whether the client wants the chunk with the usage, which the gateway always asks for."""
+        self.same: dict[str, Any] = {}
+        self._usage = usage
+        self._last: list[tuple[bytes, dict[str, Any]]] = []
+        self._gathered: list[dict[str, Any]] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has said how the answer ended."""
+        return bool(self._last)
+
+    def chunks(self, events: Iterable[bytes]) -> bytes:
+        """Those that a client gets now."""
+        data = b""
+        for event in events:
+            said = json.loads(event)
+            self.same = self.same or {name: said[name] for name in _SAME if name in said}
+            if self._last or _ends(said):
+                self._last.append((event, said))
+            else:
+                data += b"data: " + event + b"\n\n"
+        return data
+
+    def end(self, account: Mapping[str, Any]) -> bytes:
+        """The end of the stream, with the account in its last chunk."""
+        *before, (_, last) = [each for each in self._last if self._usage or each[1].get("choices")]
+        data = b"".join(b"data: " + event + b"\n\n" for event, _ in before)
+        return data + sse.event({**last, "hedgerow": account}) + sse.DONE
+
+    def gather(self, events: Iterable[bytes]) -> None:
+        """Take chunks of an answer that is written in one piece."""
+        self._gathered += map(json.loads, events)
+
+    def whole(self) -> dict[str, Any]:
+        """What all chunks together say; nothing where there are none."""
+        return merged(self._gathered)
+
+
+def merged(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """A chat completion of its chunks, with all fields that those have."""
+    whole: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for chunk in chunks:
+        whole |= {name: given for name, given in chunk.items() if name != "choices" and given is not None}
+        for choice in chunk.get("choices") or ():
+            _grow(choices.setdefault(choice.get("index", 0), {}), choice)
+    if whole:
+        whole |= {"object": "chat.completion", "choices": [_finished(choices[index]) for index in sorted(choices)]}
+    return whole
+
+
+def _finished(choice: dict[str, Any]) -> dict[str, Any]:
+    """A choice of an answer in one piece. Calls of tools have no index there."""
+    message = {"content": None, **choice.pop("delta", {})}
+    for call in message.get("tool_calls") or ():
+        call.pop("index", None)
+    return {"logprobs": None, **choice, "message": message}
+
+
+def _grow(known: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Texts go on, objects grow, arrays grow by the index that their objects have, or else at their end."""
+    for name, given in more.items():
+        old = known.get(name)
+        if old is None or given is None:
+            known[name] = old if given is None else _copied(given)
+        elif isinstance(old, dict) and isinstance(given, dict):
+            _grow(old, given)
+        elif isinstance(old, list) and isinstance(given, list):
+            _grow_list(old, given)
+        elif isinstance(old, str) and isinstance(given, str) and name not in _SAID_ONCE:
+            known[name] = old + given
+        else:
+            known[name] = given or old
+
+
+def _grow_list(known: list[Any], more: Iterable[Any]) -> None:
+    for given in more:
+        index = given.get("index") if isinstance(given, dict) else None
+        same = [each for each in known if index is not None and each.get("index") == index]
+        if same:
+            _grow(same[0], given)
+        else:
+            known.append(_copied(given))
+
+
+def _copied(given: Any) -> Any:
+    return json.loads(compact(given))
+
+
+def _ends(said: Mapping[str, Any]) -> bool:
+    """Whether a chunk says how the answer ended, or comes after that."""
+    choices = said.get("choices") or ()
+    return not choices or any(choice.get("finish_reason") for choice in choices)

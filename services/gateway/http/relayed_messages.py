@@ -1,0 +1,95 @@
+"""A provider's own events of a message, on their way to a client of Anthropic's API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from services.gateway.http import sse
+
+_GROWS = {  # by the kind of a delta: the field of its block that it goes on, and its own
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "partial_json"),
+}
+
+
+class RelayedMessages:
+    """One answer. Events leave as they came; what tells its end waits for the account."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._last: dict[str, Any] = {}
+        self._gathered: list[dict[str, Any]] = []
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has said how the answer ended."""
+        return bool(self._last)
+
+    def chunks(self, events: Iterable[bytes]) -> bytes:
+        """Those that a client gets now."""
+        data = b""
+        for event in events:
+            self.begun, said = True, json.loads(event)
+            if said["type"] == "message_delta":
+                self._last = said
+            else:
+                data += f"event: {said['type']}\n".encode() + b"data: " + event + b"\n\n"
+        return data
+
+    def end(self, account: Mapping[str, Any]) -> bytes:
+        """The end of the stream, with the account."""
+        return sse.named({**self._last, "hedgerow": account}) + sse.named({"type": "message_stop"})
+
+    def gather(self, events: Iterable[bytes]) -> None:
+        """Take events of an answer that is written in one piece."""
+        self._gathered += map(json.loads, events)
+
+    def whole(self) -> dict[str, Any]:
+        """The message that all events together say; nothing where they do not end."""
+        return merged(self._gathered)
+
+
+def merged(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """A message of its events, with all fields that those have."""
+    message: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    ended = False
+    for event in events:
+        match event["type"]:
+            case "message_start":
+                message = dict(event["message"])
+            case "content_block_start":
+                blocks[event["index"]] = dict(event["content_block"])
+            case "content_block_delta":
+                _grow(blocks[event["index"]], event["delta"])
+            case "message_delta":
+                usage = {**(message.get("usage") or {}), **_there(event.get("usage") or {})}
+                rest = {name: given for name, given in event.items() if name not in ("type", "delta", "usage")}
+                message |= {**event["delta"], **rest, "usage": usage}
+                ended = True
+    return {**message, "content": [_finished(blocks[index]) for index in sorted(blocks)]} if ended else {}
+
+
+def _grow(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    kind = delta["type"]
+    if kind == "citations_delta":
+        block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+    elif kind in _GROWS:
+        whole, more = _GROWS[kind]
+        block[whole] = (block.get(whole) or "") + delta[more]
+    else:  # of a kind that was not there yet
+        block |= {name: given for name, given in delta.items() if name != "type"}
+
+
+def _finished(block: dict[str, Any]) -> dict[str, Any]:
+    if text := block.pop("partial_json", ""):
+        block["input"] = json.loads(text)
+    return block
+
+
+def _there(usage: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: given for name, given in usage.items() if given is not None}

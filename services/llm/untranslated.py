@@ -1,0 +1,66 @@
+"""What a caller has written for another API than the model's: refused by name where it may change the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from services.llm.engine import Model, Original
+from services.runtime.errors import InvalidInput, shorten
+
+# Of no effect on an answer, wherever they stand: whose a request is, what a provider keeps, caches or bills of it, and
+# what clients repeat of earlier answers.
+_HARMLESS = frozenset(
+    {
+        "annotations",
+        "cache_control",
+        "caller",
+        "citations",
+        "container",
+        "detail",
+        "include_obfuscation",
+        "index",
+        "metadata",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning",
+        "reasoning_content",
+        "refusal",
+        "safety_identifier",
+        "signature",
+        "store",
+        "thinking",
+        "user",
+    }
+)
+# Names and notes of a form, and values that say what is so anyhow.
+_SAYS_NOTHING: Mapping[str, re.Pattern[str]] = {
+    "description": re.compile(".*", re.DOTALL),
+    "service_tier": re.compile('"(auto|default|standard_only)"'),
+    "strict": re.compile("true|false"),
+    "type": re.compile('"(text|custom|function|ephemeral)"'),
+    "verbosity": re.compile('"medium"'),
+}
+_EMPTY = ("", "[]", "{}", "false", '""')
+_FORM_NAME = re.compile(r"(response_format|text\.format)(\.json_schema)?\.name")
+_THINKING = "thinking"  # at the top it asks for thoughts; in a message it is one of an earlier turn
+
+
+def check(original: Original | None, model: Model) -> None:
+    """Raise InvalidInput for the first field that `model` would not get."""
+    for place, given in (original.untranslated if original else {}).items():
+        if not _is_harmless(place, given):
+            limit = f"none that model {model.name} has no counterpart for"
+            raise InvalidInput(place, limit, shorten(given))
+
+
+def _is_harmless(place: str, given: str) -> bool:
+    if given in _EMPTY or _FORM_NAME.fullmatch(place):
+        return True
+    name = place.rpartition(".")[2]
+    if place == _THINKING:
+        return given == '{"type":"disabled"}'
+    if name in _HARMLESS:
+        return True
+    says_nothing = _SAYS_NOTHING.get(name)
+    return bool(says_nothing and says_nothing.fullmatch(given))

@@ -1,0 +1,228 @@
+"""What a caller sends by HTTP is what a provider of the same API gets, and what the provider sends comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from launcher.processes import free_port
+from tests.conftest import starting
+from tests.integration.shapes import CHATS, MESSAGES
+from tests.recording_provider import CHAT, MESSAGE, RecordingProvider, recording_provider
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
+_OURS = {"model", "stream", "stream_options"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[RecordingProvider, str]]:
+    """The provider, and a gateway before a model of each of its APIs."""
+    port = free_port()
+    async with recording_provider() as provider, starting(tmp_path_factory.mktemp("logs")) as start:
+        own = {"base_url": provider.url, "api_key": "the operator's"}
+        chat = {f"openai__{name}": value for name, value in own.items()}
+        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", **chat)
+        claude = {f"anthropic__{name}": value for name, value in own.items()}
+        claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **claude)
+        addresses = {"gpt": chat.spec.address, "claude": claude.spec.address}
+        await start(
+            "gateway",
+            llm_addresses=json.dumps(addresses),
+            cache_address="",
+            router_address="",
+            http_address=f"127.0.0.1:{port}",
+            default_budget_ms="20000",
+        )
+        yield provider, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def provider(served: tuple[RecordingProvider, str]) -> RecordingProvider:
+    served[0].reset()
+    return served[0]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http(served: tuple[RecordingProvider, str]) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=served[1], timeout=20) as client:
+        yield client
+
+
+def _sent(body: dict[str, Any]) -> dict[str, Any]:
+    return {name: given for name, given in body.items() if name not in _OURS}
+
+
+def _events(text: str) -> list[Any]:
+    """The events of a stream."""
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+def _without_account(event: Any) -> Any:
+    return {name: given for name, given in event.items() if name != "hedgerow"}
+
+
+@pytest.mark.parametrize("shape", CHATS, ids=list(CHATS))
+async def test_a_chat_completion_arrives_as_it_was_sent(
+    http: httpx.AsyncClient, provider: RecordingProvider, shape: str
+) -> None:
+    body = {"model": "gpt", **CHATS[shape]}
+    reply = await http.post("/v1/chat/completions", json=body)
+    assert reply.status_code == 200, reply.text
+    (asked,) = provider.asked
+    assert _sent(asked.body) == _sent(body)
+    assert asked.body["model"] == "gpt-x"
+    assert asked.body["stream_options"] == {**body.get("stream_options", {}), "include_usage": True}
+
+
+@pytest.mark.parametrize("shape", MESSAGES, ids=list(MESSAGES))
+async def test_a_message_arrives_as_it_was_sent(
+    http: httpx.AsyncClient, provider: RecordingProvider, shape: str
+) -> None:
+    body = {"model": "claude", "max_tokens": 3_000, **MESSAGES[shape]}
+    reply = await http.post("/v1/messages", json=body)
+    assert reply.status_code == 200, reply.text
+    (asked,) = provider.asked
+    assert _sent(asked.body) == _sent(body)
+    assert asked.body["model"] == "claude-x"
+
+
+async def test_a_chat_completion_comes_back_as_it_was_streamed(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "?"}], "stream": True}
+    reply = await http.post("/v1/chat/completions", json={**body, "stream_options": {"include_usage": True}})
+    *events, last = _events(reply.text)
+    assert [*events, _without_account(last)] == list(CHAT)
+    assert last["hedgerow"]["model"] == "gpt"
+    assert reply.text.endswith("data: [DONE]\n\n")
+    reply = await http.post("/v1/chat/completions", json=body)
+    *events, last = _events(reply.text)
+    assert [*events, _without_account(last)] == list(CHAT[:-1]), "usage is for clients that ask for it"
+
+
+async def test_a_message_comes_back_as_it_was_streamed(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
+    body = {"model": "claude", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}], "stream": True}
+    reply = await http.post("/v1/messages", json=body)
+    assert [_without_account(event) for event in _events(reply.text)] == list(MESSAGE)
+
+
+async def test_an_answer_in_one_piece_has_all_that_the_provider_said(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    asked = {"messages": [{"role": "user", "content": "?"}]}
+    chat = (await http.post("/v1/chat/completions", json={"model": "gpt", **asked})).json()
+    assert chat["system_fingerprint"] == "fp_1"
+    assert chat["service_tier"] == "default"
+    assert chat["usage"] == CHAT[-1]["usage"]
+    (choice,) = chat["choices"]
+    assert choice["finish_reason"] == "stop"
+    message = {"role": "assistant", "content": "Tokyo.", "annotations": [{"type": "url_citation"}]}
+    assert choice["message"] == message
+    told = (await http.post("/v1/messages", json={"model": "claude", "max_tokens": 9, **asked})).json()
+    assert told["id"] == "msg_7"
+    assert told["content"] == [
+        {"type": "thinking", "thinking": "Japan, so", "signature": "c2lnbmVk"},
+        {"type": "text", "text": "Tokyo."},
+    ]
+    assert told["stop_reason"] == "end_turn"
+    assert told["usage"] == {
+        "input_tokens": 9, "cache_read_input_tokens": 4, "output_tokens": 12, "service_tier": "standard",
+    }  # fmt: skip
+
+
+async def test_headers_for_the_provider_pass_and_those_that_say_who_calls_do_not(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    told = {
+        "anthropic-beta": "context-1m-2025-08-07",
+        "anthropic-version": "2023-06-01",
+        "x-api-key": "the caller's",
+        "cookie": "c=1",
+        "x-forwarded-for": "10.0.0.1",
+    }
+    body = {"model": "claude", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
+    await http.post("/v1/messages", json=body, headers=told)
+    (asked,) = provider.asked
+    assert asked.headers["anthropic-beta"] == "context-1m-2025-08-07"
+    assert asked.headers["x-api-key"] == "the operator's"
+    assert not {"cookie", "x-forwarded-for"} & asked.headers.keys()
+    told = {"openai-organization": "org-caller", "openai-beta": "assistants=v2", "authorization": "Bearer caller"}
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "?"}]}
+    await http.post("/v1/chat/completions", json=body, headers=told)
+    asked = provider.asked[-1]
+    assert asked.headers["openai-beta"] == "assistants=v2"
+    assert asked.headers["authorization"] == "Bearer the operator's"
+    assert "openai-organization" not in asked.headers
+
+
+async def test_what_another_api_has_no_counterpart_for_is_refused_by_name(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    body = {"model": "claude", "messages": [{"role": "user", "content": "?"}], "reasoning_effort": "high"}
+    reply = await http.post("/v1/chat/completions", json=body)
+    assert reply.status_code == 400
+    assert "reasoning_effort" in reply.json()["error"]["message"]
+    body = {**body, "model": "gpt", "max_tokens": 9, "thinking": {"type": "enabled", "budget_tokens": 1_024}}
+    del body["reasoning_effort"]
+    reply = await http.post("/v1/messages", json=body)
+    assert reply.status_code == 400
+    assert "thinking" in reply.json()["error"]["message"]
+    assert provider.asked == []
+
+
+async def test_what_changes_no_answer_does_not_keep_a_request_from_another_api(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    text = {"type": "text", "text": "?", "cache_control": {"type": "ephemeral"}}
+    body = {
+        "model": "gpt",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": [text]}],
+        "metadata": {"user_id": "7"},
+        "thinking": {"type": "disabled"},
+    }
+    reply = await http.post("/v1/messages", json=body)
+    assert reply.status_code == 200, reply.text
+    assert [block["text"] for block in reply.json()["content"]] == ["Tokyo."]
+
+
+async def test_the_gateways_own_options_do_not_reach_the_provider(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "?"}], "hedgerow": {"budget_ms": 9_000}}
+    assert (await http.post("/v1/chat/completions", json=body)).status_code == 200
+    assert "hedgerow" not in provider.asked[0].body
+
+
+async def test_a_prompt_that_the_gateway_has_changed_keeps_all_other_fields(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    body = {
+        "model": "gpt",
+        "messages": [{"role": "user", "content": "Write to jane@example.org."}],
+        "reasoning_effort": "low",
+        "temperature": 0.3,
+        "hedgerow": {"guard": "personal=mask"},
+    }
+    reply = await http.post("/v1/chat/completions", json=body)
+    assert reply.status_code == 200, reply.text
+    (asked,) = provider.asked
+    assert "jane@example.org" not in str(asked.body)
+    assert (asked.body["reasoning_effort"], asked.body["temperature"]) == ("low", 0.3)
+
+
+async def test_a_field_that_the_provider_refuses_comes_back_with_its_own_words(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    problem = {"message": "Unknown parameter: 'field_of_tomorrow'.", "type": "invalid_request_error"}
+    provider.error = 400, {"error": {**problem, "param": "field_of_tomorrow", "code": "unknown_parameter"}}
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "?"}], "field_of_tomorrow": 1}
+    reply = await http.post("/v1/chat/completions", json=body)
+    assert reply.status_code == 400
+    assert "Unknown parameter: 'field_of_tomorrow'." in reply.json()["error"]["message"]

@@ -1,0 +1,99 @@
+"""A request in its caller's own words: what of it nothing here has read, and what of it needs permission."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.admission import original as permission
+from services.gateway.errors import FieldDenied
+from services.gateway.http.chat_request import read_chat
+from services.gateway.http.fields import Fields
+from services.gateway.http.messages_request import read_messages
+from services.gateway.http.original import original
+from services.runtime.errors import InvalidInput
+
+
+def told(body: dict[str, Any], **headers: str) -> chat_pb2.Original:
+    given = Fields(body)
+    read_chat(given, {}, {"m"})
+    own = {name.replace("_", "-"): value for name, value in headers.items()}
+    return original(chat_pb2.API_CHAT_COMPLETIONS, json.dumps(body).encode(), given, own)
+
+
+ASKED: dict[str, Any] = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "Hi", "name": "ann"}],
+    "temperature": 0.3,
+}
+
+
+def test_what_the_gateway_reads_is_translated_and_all_else_is_named_by_its_place() -> None:
+    body = {**ASKED, "reasoning_effort": "low", "seed": None, "unknown": {"a": [1, None]}, "hedgerow": {"tier": "fast"}}
+    assert dict(told(body).untranslated) == {
+        "messages[0].name": '"ann"',
+        "reasoning_effort": '"low"',
+        "unknown": '{"a":[1,null]}',
+    }
+
+
+def test_what_is_read_in_part_is_named_in_part() -> None:
+    schema = {"name": "facts", "strict": True, "schema": {"type": "object"}}
+    body = {**ASKED, "response_format": {"type": "json_schema", "json_schema": schema}}
+    assert dict(told(body).untranslated) == {
+        "messages[0].name": '"ann"',
+        "response_format.json_schema.name": '"facts"',
+        "response_format.json_schema.strict": "true",
+    }
+
+
+def test_the_schema_of_a_tool_is_read_as_a_whole() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "required": ["a"]}}}
+    assert set(told({**ASKED, "tools": [tool]}).untranslated) == {"messages[0].name"}
+
+
+def test_marks_of_a_cache_and_signed_thoughts_of_messages_are_not_read() -> None:
+    marked = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}
+    thought = {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}
+    body = Fields(
+        {
+            "model": "m",
+            "max_tokens": 9,
+            "messages": [
+                {"role": "user", "content": [marked]},
+                {"role": "assistant", "content": [thought, {"type": "text", "text": "Hi"}]},
+                {"role": "user", "content": "?"},
+            ],
+        }
+    )
+    read_messages(body, {}, {"m"})
+    assert set(original(chat_pb2.API_MESSAGES, b"{}", body, {}).untranslated) == {
+        "messages[0].content[0].cache_control",
+        "messages[1].content[0].thinking",
+        "messages[1].content[0].signature",
+    }
+
+
+def test_headers_for_providers_pass_within_limits() -> None:
+    own = told(ASKED, anthropic_beta="b", openai_organization="o", openai_beta="c", cookie="d")
+    assert dict(own.headers) == {"anthropic-beta": "b", "openai-beta": "c"}
+    with pytest.raises(InvalidInput, match=r"openai-beta: at most 1024 characters, got 1025"):
+        told(ASKED, openai_beta="x" * 1_025)
+    with pytest.raises(InvalidInput, match=r"headers: at most 16 for the provider, got 17"):
+        told(ASKED, **{f"openai_{number}": "x" for number in range(17)})
+
+
+@pytest.mark.parametrize("field, given", [("store", True), ("service_tier", "priority"), ("background", True)])
+def test_what_a_provider_keeps_or_charges_more_for_needs_permission(field: str, given: object) -> None:
+    own = told({**ASKED, field: given})
+    with pytest.raises(FieldDenied, match=rf"^{field}: .* for tenant acme, got .*; `provider: \[{field}\]`"):
+        permission.check(own, (), "acme")
+    permission.check(own, (field,), "acme")
+
+
+@pytest.mark.parametrize("field, given", [("store", False), ("service_tier", "auto"), ("background", False)])
+def test_what_asks_for_nothing_more_needs_none(field: str, given: object) -> None:
+    permission.check(told({**ASKED, field: given}), (), "acme")
