@@ -111,6 +111,8 @@ class Follower:
         self._memory.forget([entry.key for entry in self._memory.entries if entry.key not in found.entries])
         for some in _by(snapshot.READ, list(found.entries.values())[::-1]):  # the most recently used last
             for entry, vector in some:
+                if entry.key in found.held and not self._memory.same(entry):
+                    continue  # there was no room for it, and its vector is gone
                 self._memory.learn(entry, vector, self._redis.now_ms())
             await self._settle()
         await self._ask(self._verified.load)

@@ -26,11 +26,13 @@ READ = 32  # entries in one reply: of the largest size, 16 MiB
 @dataclass(slots=True)
 class Snapshot:
     """Entries by key, each tenant's most recently used first. What was changed after `sequence` may be in it as it was
-    before or as it is since: whoever follows the changes from there ends alike."""
+    before or as it is since: whoever follows the changes from there ends alike. `held`: keys that memory had already,
+    whose entries are here without their vectors."""
 
     sequence: int
     entries: dict[str, Stored] = field(default_factory=dict)
     complete: bool = True
+    held: set[str] = field(default_factory=set)
 
 
 async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
@@ -52,7 +54,7 @@ async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
         else:
             keys, there[tenant] = all_keys[tenant][start : start + count], len(all_keys[tenant])
         found = [each for each in await ask(partial(redis.read, keys=keys)) if each]
-        snapshot.entries |= {each[0].key: _known(memory, each) for each in found}
+        snapshot.entries |= {each[0].key: _known(memory, each, snapshot.held) for each in found}
         taken = sum(entry.size for entry, _ in found)
         room -= taken
         if start + len(keys) < there[tenant] and keys:
@@ -72,7 +74,10 @@ async def _keys(ask: Ask[Any], tenant: str) -> list[str]:
             return sorted(found, key=found.__getitem__, reverse=True)
 
 
-def _known(memory: Memory, stored: Stored) -> Stored:
+def _known(memory: Memory, stored: Stored, known: set[str]) -> Stored:
     """Where memory has it already, nothing is held twice."""
     held = memory.same(stored[0])
-    return (held, None) if held else stored
+    if held is None:
+        return stored
+    known.add(held.key)
+    return held, None

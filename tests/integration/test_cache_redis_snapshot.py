@@ -11,16 +11,18 @@ import pytest
 
 from services.cache import snapshot
 from services.cache.entries import Entries, Entry
+from services.cache.follower import Follower
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.redis_entries import Put, RedisEntries, Stored
+from services.cache.redis_verified import RedisVerified
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
-from tests.unit.cache.conftest import DIMENSION, identity
+from tests.unit.cache.conftest import DIMENSION, BagOfWords, identity
 
 _MANY = 100  # three pages
 QUESTIONS = [identity(f"question {number}") for number in range(_MANY)]
@@ -48,8 +50,8 @@ def entry(question: KeyedQuestion, used_ms: int = 0, answer: bytes = b"yes") -> 
     return Entry(question.key, question.tenant, question.partition, asked, answer, *times)
 
 
-def memory(max_entries: int = 1_000) -> Memory:
-    entries = Entries(max_entries, 10**8, 60_000)
+def memory(max_bytes: int = 10**8) -> Memory:
+    entries = Entries(1_000, max_bytes, 60_000)
     return Memory(entries, VectorIndex(DIMENSION), Watchers(1_000), Thresholds(0.95, 0.01))
 
 
@@ -88,3 +90,32 @@ async def test_entries_that_others_remove_or_use_meanwhile_leave_no_gap_in_a_sna
     held.close()
     assert found.complete
     assert found.entries.keys() == {each.key for each in entries}  # the removed ones go with the news of it
+
+
+class Directly:
+    """In the place of the shared state: Redis is there."""
+
+    def __init__(self, client: Any):
+        self._client = client
+
+    async def try_to(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await call(self._client)
+
+
+async def test_an_entry_that_leaves_memory_while_a_snapshot_is_loaded_does_not_come_back_without_its_vector(
+    client: Any,
+) -> None:
+    redis, engine = RedisEntries("engine", 0, now_ms), BagOfWords()
+    epoch, rows = await redis.begin(client), engine.embed_batch([question.asked for question in QUESTIONS])
+    entries = [entry(question, used_ms=number - 10_000) for number, question in enumerate(QUESTIONS)]
+    await redis.write(client, [Put(each, row, epoch) for each, row in zip(entries, rows, strict=True)])
+    held = memory(max_bytes=90 * entries[0].size)  # of a hundred
+    held.put(entries[-1], rows[-1])
+    held.put(entries[-2], rows[-2])
+    await Follower(Directly(client), held, redis, RedisVerified(held.thresholds))._load()  # type: ignore[arg-type]
+    for number in (-1, -2):
+        vector = rows[number]
+        assert vector is not None
+        found = await held.nearest(QUESTIONS[number], vector, _MANY)
+        assert (entries[number].key in dict(found)) == bool(held.entries.held(entries[number].key))
+    held.close()
