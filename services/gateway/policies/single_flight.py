@@ -46,7 +46,8 @@ class Flight(Generic[T]):
             if not self._readers and self._task and not self.over:
                 # At once, and not when the task has heard of it: who comes in between must not read an empty end.
                 self.over, self.error = True, Unavailable("cancelled: nobody was reading any more")
-                self._task.cancel()
+                # After its first step: a task that is cancelled before that does none of its last ones.
+                self._task.get_loop().call_soon(self._task.cancel)
 
     def add(self, item: T) -> None:
         """Something new to read."""
