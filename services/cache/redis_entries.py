@@ -79,6 +79,11 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """Redis refused this change, and none beside it: what has the name of its key there is no entry."""
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One of the stream. `previous`: the sequence number of the change before it. `entries`: how many were there that
     it replaced or removed."""
@@ -119,13 +124,14 @@ class RedisEntries:
         await self._measure(client)
         return int(await cast(Any, client).eval(BEGIN, 0))
 
-    async def write(self, client: Redis, changes: Sequence[Put | Tighten | Removal]) -> list[Written]:
+    async def write(self, client: Redis, changes: Sequence[Put | Tighten | Removal]) -> list[Written | Refused]:
         """Make changes in their order."""
         pipeline: Any = client.pipeline(transaction=False)  # each is a whole of its own
         for change in changes:
             script, arguments = self._script(change)
             pipeline.eval(script, 0, _MAX_CHANGES, *arguments)
-        return [Written(int(sequence), int(entries)) for sequence, entries in await pipeline.execute()]
+        replies = await pipeline.execute(raise_on_error=False)
+        return [Refused() if _foreign(reply) else Written(int(reply[0]), int(reply[1])) for reply in replies]
 
     async def touch(self, client: Redis, used: Iterable[Used]) -> None:
         """Write down how often and when entries were used, for Redis' own eviction too, which saw none of it; and take
@@ -153,8 +159,8 @@ class RedisEntries:
         pipeline: Any = client.pipeline(transaction=False)
         for key in keys:
             pipeline.hmget(ENTRY + key, (*_FIELDS, "least_score", "uses"))
-        rows = await pipeline.execute()
-        return [self._entry(key, row) for key, row in zip(keys, rows, strict=True)]
+        rows = await pipeline.execute(raise_on_error=False)
+        return [None if _foreign(reply) else self._entry(key, reply) for key, reply in zip(keys, rows, strict=True)]
 
     async def _measure(self, client: Redis) -> None:
         self.max_bytes = int(_SHARE * (await client.info("memory"))["maxmemory"])
@@ -240,6 +246,13 @@ def _change(key: bytes, fields: dict[bytes, bytes]) -> Change:
     except (KeyError, ValueError):  # not ours, or of another version
         return Change(sequence, 0, "unreadable")
     return Change(sequence, previous, op, what, tenant, entries)
+
+
+def _foreign(reply: object) -> bool:
+    """Whether Redis refused a command for a key that is none of ours. Raises a refusal for any other reason."""
+    if isinstance(reply, Exception) and "WRONGTYPE" not in str(reply):
+        raise reply
+    return isinstance(reply, Exception)
 
 
 def _size(values: tuple[object, ...]) -> int:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from services.cache import snapshot
 from services.cache.entries import Entries, Entry
 from services.cache.follower import Follower
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
-from services.cache.redis_entries import Put, RedisEntries, Stored
+from services.cache.redis_entries import Put, RedisEntries, Stored, _foreign
+from services.cache.redis_scripts import ENTRY
 from services.cache.redis_verified import RedisVerified
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
+from tests.integration.replicas import replica, up_to_date
 from tests.marks import starts
 from tests.redis import RedisProcess, redis_server
 from tests.unit.cache.conftest import DIMENSION, BagOfWords, identity
@@ -119,3 +123,23 @@ async def test_an_entry_that_leaves_memory_while_a_snapshot_is_loaded_does_not_c
         found = await held.nearest(QUESTIONS[number], vector, _MANY)
         assert (entries[number].key in dict(found)) == bool(held.entries.held(entries[number].key))
     held.close()
+
+
+async def test_a_change_that_redis_refuses_and_a_key_that_is_none_of_ours_concern_nothing_beside_them(
+    redis: RedisProcess, client: Any
+) -> None:
+    foreign, ours = QUESTIONS[:2]
+    async with replica(redis.url) as one:
+        await client.set(ENTRY + foreign.key, "not an entry")
+        kept = await asyncio.gather(*(one.keep(each, b"yes") for each in (QUESTIONS[2], foreign, ours)))
+        assert kept == [True, False, True]
+        assert not await one.keep(foreign, b"again")
+        assert one.state.up
+        await up_to_date(redis, one)
+        assert one.holds().keys() == {ours.key, QUESTIONS[2].key}
+
+
+@pytest.mark.parametrize("reply", [ResponseError("OOM command not allowed"), ResponseError("READONLY")])
+async def test_what_redis_refuses_for_another_reason_concerns_all(reply: ResponseError) -> None:
+    with pytest.raises(ResponseError):
+        _foreign(reply)
