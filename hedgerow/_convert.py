@@ -164,6 +164,7 @@ def _usage(message: chat_pb2.Usage) -> Usage:
         message.drafted_tokens,
         message.accepted_tokens,
         message.reasoning_tokens,
+        message.cache_write_tokens,
     )
 
 

@@ -108,6 +108,7 @@ class Usage:
     drafted_tokens: int  # proposed by speculative decoding
     accepted_tokens: int  # of them, kept by the model
     reasoning_tokens: int = 0  # of those generated
+    cache_write_tokens: int = 0  # of the prompt, written to a provider's cache
 
 
 @dataclass(frozen=True, slots=True)

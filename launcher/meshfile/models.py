@@ -66,6 +66,12 @@ class Prices(Section):
 
     input: Dollars = Field(0, description="Of prompts.")
     output: Dollars = Field(0, description="Of answers.")
+    cached_input: Dollars | None = Field(
+        None, description="Of prompts that the provider reads from its cache. Default: as `input`."
+    )
+    cache_write: Dollars | None = Field(
+        None, description="Of prompts that the provider writes to its cache. Default: as `input`."
+    )
 
 
 class Model(WithSettings):

@@ -227,8 +227,13 @@ def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
     }
     if model.sees:
         said["sees"] = True
-    expected = {"expected_ttft_ms": model.expected_ttft_ms, "expected_total_ms": model.expected_total_ms}
-    return said | {key: value for key, value in expected.items() if value is not None}
+    where_told = {
+        "cached_prompt_usd_per_mtok": model.prices.cached_input,
+        "cache_write_usd_per_mtok": model.prices.cache_write,
+        "expected_ttft_ms": model.expected_ttft_ms,
+        "expected_total_ms": model.expected_total_ms,
+    }
+    return said | {key: value for key, value in where_told.items() if value is not None}
 
 
 def _context_of(folder: Path | None) -> int:

@@ -89,4 +89,5 @@ class AnthropicAnswer(Answer):
                 completion_tokens=int(self._told["output_tokens"]),
                 cached_prompt_tokens=cached,
                 reasoning_tokens=int(details.get("thinking_tokens") or 0),
+                cache_write_tokens=written,
             )

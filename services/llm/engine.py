@@ -143,6 +143,7 @@ class Usage:
     drafted_tokens: int = 0  # proposed by speculation
     accepted_tokens: int = 0  # of those, kept by the model
     reasoning_tokens: int = 0  # of those generated
+    cache_write_tokens: int = 0  # of the prompt, written to a provider's cache
 
 
 @dataclass(frozen=True, slots=True)

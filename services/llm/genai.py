@@ -28,6 +28,7 @@ RESPONSE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"  # s
 USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+USAGE_CACHE_CREATION_INPUT_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
 
 # Not in the conventions.
 DRAFTED_TOKENS: Final = "hedgerow.llm.drafted_tokens"
@@ -70,6 +71,7 @@ class Recorder:
                 USAGE_INPUT_TOKENS: usage.prompt_tokens,
                 USAGE_OUTPUT_TOKENS: usage.completion_tokens,
                 USAGE_CACHE_READ_INPUT_TOKENS: usage.cached_prompt_tokens,
+                USAGE_CACHE_CREATION_INPUT_TOKENS: usage.cache_write_tokens,
                 DRAFTED_TOKENS: usage.drafted_tokens,
                 ACCEPTED_TOKENS: usage.accepted_tokens,
             }

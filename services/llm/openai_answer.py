@@ -76,4 +76,5 @@ def _to_usage(usage: dict[str, Any]) -> Usage:
         completion_tokens=int(usage.get("completion_tokens") or 0),
         cached_prompt_tokens=int(prompt.get("cached_tokens") or 0),
         reasoning_tokens=int(completion.get("reasoning_tokens") or 0),
+        cache_write_tokens=int(prompt.get("cache_write_tokens") or 0),  # OpenRouter
     )

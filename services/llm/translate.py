@@ -179,11 +179,11 @@ def _to_tool_choice(choice: chat_pb2.ToolChoice) -> ToolChoice:
 
 
 def to_response(chunk: Chunk, *, tell_cached: bool = True) -> llm_pb2.GenerateResponse:
-    """One message of the stream. How much of a prompt was cached is for nobody to know where it may be others' prompts
+    """One message of the stream. How much of a prompt was cached is for accounts alone where it may be others' prompts
     that were."""
     finish = _to_finish(chunk.finish) if chunk.finish else None
     if finish and not tell_cached:
-        finish.usage.cached_prompt_tokens = 0
+        finish.usage.cached_prompt_tokens = finish.usage.cache_write_tokens = 0
     return llm_pb2.GenerateResponse(
         text=chunk.text,
         tokens=chunk.tokens,
@@ -212,5 +212,12 @@ def _to_finish(finish: Finish) -> llm_pb2.Finish:
         drafted_tokens=finish.usage.drafted_tokens,
         accepted_tokens=finish.usage.accepted_tokens,
         reasoning_tokens=finish.usage.reasoning_tokens,
+        cache_write_tokens=finish.usage.cache_write_tokens,
     )
-    return llm_pb2.Finish(reason=_REASONS[finish.reason], usage=usage, queue_ms=finish.queue_ms)
+    return llm_pb2.Finish(
+        reason=_REASONS[finish.reason],
+        usage=usage,
+        queue_ms=finish.queue_ms,
+        billed_cached_tokens=finish.usage.cached_prompt_tokens,
+        billed_cache_write_tokens=finish.usage.cache_write_tokens,
+    )

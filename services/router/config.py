@@ -25,6 +25,16 @@ class ModelSettings(BaseModel):
     context_tokens: int = Field(ge=1, description="The most tokens that prompt and answer may have together.")
     prompt_usd_per_mtok: Dollars = Field(0, description="Price of a million prompt tokens, in US dollars.")
     completion_usd_per_mtok: Dollars = Field(0, description="Price of a million generated tokens, in US dollars.")
+    cached_prompt_usd_per_mtok: Dollars | None = Field(
+        None,
+        description="Price of a million prompt tokens that the provider reads from its cache, in US dollars. Default: "
+        "the price of prompt tokens.",
+    )
+    cache_write_usd_per_mtok: Dollars | None = Field(
+        None,
+        description="Price of a million prompt tokens that the provider writes to its cache, in US dollars; of several "
+        "such prices, that of the shortest time. Default: the price of prompt tokens.",
+    )
     expected_ttft_ms: Milliseconds = Field(200, description="Expected time to first token.")
     expected_total_ms: Milliseconds = Field(1_000, description="Expected time to the last token.")
     sees: bool = Field(False, description="Whether it takes pictures as they are; the others are told what they show.")

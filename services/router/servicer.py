@@ -126,4 +126,6 @@ def _model(model: routing.Model) -> pb.Model:
         total=_latency(model.total),
         failure_rate=model.failure_rate,
         sees=model.sees,
+        cached_prompt_usd_per_mtok=model.cached_prompt_usd_per_mtok,
+        cache_write_usd_per_mtok=model.cache_write_usd_per_mtok,
     )

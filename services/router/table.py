@@ -59,6 +59,8 @@ class _Row:
             total=self._total(),
             failure_rate=self._failures.mean(),
             sees=settings.sees,
+            cached_prompt_usd_per_mtok=settings.cached_prompt_usd_per_mtok,
+            cache_write_usd_per_mtok=settings.cache_write_usd_per_mtok,
         )
 
     def _total(self) -> Latency:

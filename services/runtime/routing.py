@@ -37,7 +37,7 @@ class Latency:
 @dataclass(frozen=True, slots=True)
 class Model:
     """One row of the table. `failure_rate` is the share of recent requests that failed, 0 to 1; `sees`: whether it
-    takes pictures as they are."""
+    takes pictures as they are. A price of the provider's cache that is None is that of other prompt tokens."""
 
     name: str
     tier: Tier
@@ -48,9 +48,15 @@ class Model:
     total: Latency
     failure_rate: float = 0.0
     sees: bool = False
+    cached_prompt_usd_per_mtok: float | None = None
+    cache_write_usd_per_mtok: float | None = None
 
-    def cost_usd(self, prompt_tokens: int, completion_tokens: int) -> float:
-        millionths = prompt_tokens * self.prompt_usd_per_mtok + completion_tokens * self.completion_usd_per_mtok
+    def cost_usd(self, prompt_tokens: int, completion_tokens: int, cached: int = 0, written: int = 0) -> float:
+        """Of the prompt's tokens, `cached` were read from a provider's cache and `written` to it."""
+        plain, read, write = self.prompt_usd_per_mtok, self.cached_prompt_usd_per_mtok, self.cache_write_usd_per_mtok
+        millionths = prompt_tokens * plain + completion_tokens * self.completion_usd_per_mtok
+        millionths += cached * (0 if read is None else read - plain)
+        millionths += written * (0 if write is None else write - plain)
         return millionths / 1e6
 
 
@@ -132,7 +138,8 @@ def affordable(models: Sequence[Model], demand: Demand) -> Sequence[Model]:
 def _most_cost_usd(model: Model, demand: Demand) -> float:
     """What an answer of the most tokens costs."""
     most = demand.max_tokens or max(model.context_tokens - demand.prompt_tokens, 0)
-    return model.cost_usd(demand.prompt_tokens, most)
+    plain, written = (model.cost_usd(demand.prompt_tokens, most, written=each) for each in (0, demand.prompt_tokens))
+    return max(plain, written)  # nobody knows beforehand what the provider's cache does
 
 
 def _shortfall(model: Model, tier: Tier, demand: Demand) -> str:

@@ -51,7 +51,7 @@ class Latency(_message.Message):
     def __init__(self, p50_ms: _Optional[float] = ..., p95_ms: _Optional[float] = ..., p99_ms: _Optional[float] = ..., samples: _Optional[int] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "tier", "context_tokens", "prompt_usd_per_mtok", "completion_usd_per_mtok", "ttft", "total", "failure_rate", "sees")
+    __slots__ = ("name", "tier", "context_tokens", "prompt_usd_per_mtok", "completion_usd_per_mtok", "ttft", "total", "failure_rate", "sees", "cached_prompt_usd_per_mtok", "cache_write_usd_per_mtok")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,8 @@ class Model(_message.Message):
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     FAILURE_RATE_FIELD_NUMBER: _ClassVar[int]
     SEES_FIELD_NUMBER: _ClassVar[int]
+    CACHED_PROMPT_USD_PER_MTOK_FIELD_NUMBER: _ClassVar[int]
+    CACHE_WRITE_USD_PER_MTOK_FIELD_NUMBER: _ClassVar[int]
     name: str
     tier: ModelTier
     context_tokens: int
@@ -70,7 +72,9 @@ class Model(_message.Message):
     total: Latency
     failure_rate: float
     sees: bool
-    def __init__(self, name: _Optional[str] = ..., tier: _Optional[_Union[ModelTier, str]] = ..., context_tokens: _Optional[int] = ..., prompt_usd_per_mtok: _Optional[float] = ..., completion_usd_per_mtok: _Optional[float] = ..., ttft: _Optional[_Union[Latency, _Mapping]] = ..., total: _Optional[_Union[Latency, _Mapping]] = ..., failure_rate: _Optional[float] = ..., sees: _Optional[bool] = ...) -> None: ...
+    cached_prompt_usd_per_mtok: float
+    cache_write_usd_per_mtok: float
+    def __init__(self, name: _Optional[str] = ..., tier: _Optional[_Union[ModelTier, str]] = ..., context_tokens: _Optional[int] = ..., prompt_usd_per_mtok: _Optional[float] = ..., completion_usd_per_mtok: _Optional[float] = ..., ttft: _Optional[_Union[Latency, _Mapping]] = ..., total: _Optional[_Union[Latency, _Mapping]] = ..., failure_rate: _Optional[float] = ..., sees: _Optional[bool] = ..., cached_prompt_usd_per_mtok: _Optional[float] = ..., cache_write_usd_per_mtok: _Optional[float] = ...) -> None: ...
 
 class RouteRequest(_message.Message):
     __slots__ = ("tier", "question", "budget_ms", "prompt_tokens", "max_tokens", "max_cost_usd")

@@ -100,14 +100,15 @@ def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
 
 
 def settle(draft: Draft, reading: Reading) -> None:
-    """Read no more, and put it on the account: what the policies did belongs to everyone who read it, its cost to who
-    leaves first, as far as it has come by then."""
+    """Read no more, and put it on the account: what the policies did belongs to everyone who read it. Its cost is known
+    when it is over: whoever reads on where others leave has it."""
     ledger, generation = draft.ledger, reading.generation
     reading.reader.leave()
     ledger.decisions += generation.report.decisions
-    owed = booking.book(generation.report, generation.job.request, draft.backends.routes)
-    ledger.billed_tokens += owed.tokens
-    ledger.cost_usd += owed.usd
+    if generation.over:
+        bill = booking.book(generation.report, generation.job.request, draft.backends.routes)
+        ledger.billed_tokens += bill.tokens
+        ledger.cost_usd += bill.usd
 
 
 def _told(draft: Draft, asked: llm_pb2.GenerateRequest, stage: Running) -> telemetry.Metadata:

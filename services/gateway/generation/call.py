@@ -9,7 +9,6 @@ from typing import Literal
 
 from prometheus_client import Counter
 
-from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.generation.job import Observe, Sent
@@ -17,7 +16,6 @@ from services.gateway.generation.stream import Text
 from services.gateway.policies.limit import Sample
 from services.gateway.policies.shared_breaker import Blame
 from services.gateway.upstream.drill import Fault
-from services.gateway.upstream.spending import NOTHING
 from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, ShareUsed, TooLate, Unavailable
 
 _ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
@@ -39,7 +37,6 @@ class Call:
         self._started = self._last = self._clock()
         self._first_s: float | None = None
         self._first = llm_pb2.GenerateResponse()
-        self.booked = NOTHING  # by those who have read it
         self._tokens = 0  # handed on, or here with the first message
         self._carried = job.report.carried_tokens  # by the call that this one goes on for: its prompt ends with them
         self._flowed = 0, 0.0  # tokens between the first message and the last, in how many seconds
@@ -91,15 +88,15 @@ class Call:
         finish = self._completion.finish
         return max(0, finish.usage.prompt_tokens - self._carried) if finish else 0
 
-    def used(self, asked_tokens: int) -> chat_pb2.Usage:
-        """What the backend says that it has used. Where it has not said, by now: a prompt of `asked_tokens` and the
-        text that was carried on, and the tokens that have come."""
-        used, finish = chat_pb2.Usage(), self._completion.finish
-        if finish:
-            used.CopyFrom(finish.usage)
-        used.prompt_tokens = used.prompt_tokens or asked_tokens + self._carried
-        used.completion_tokens = used.completion_tokens or self._tokens
-        return used
+    def used(self, asked_tokens: int) -> llm_pb2.Finish:
+        """What the backend says that it has used. Where it has not said: a prompt of `asked_tokens` and the text that
+        was carried on, and the tokens that have come."""
+        told = llm_pb2.Finish()
+        if self._completion.finish:
+            told.CopyFrom(self._completion.finish)
+        told.usage.prompt_tokens = told.usage.prompt_tokens or asked_tokens + self._carried
+        told.usage.completion_tokens = told.usage.completion_tokens or self._tokens
+        return told
 
     def age_s(self) -> float:
         return self._clock() - self._started

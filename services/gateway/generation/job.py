@@ -42,6 +42,7 @@ class Report:
     resumed: bool = False
     carried_tokens: int = 0  # written by a call that then broke
     calls: list[Call] = field(default_factory=list)  # that were sent, for whatever reason
+    booked: bool = False  # whether what its calls have cost is on an account
     stored: bool = False  # whether one of those who read it has had it stored
 
     @property

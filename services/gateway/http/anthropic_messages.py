@@ -174,8 +174,8 @@ def _usage(used: chat_pb2.Usage) -> dict[str, Any]:
         "output_tokens_details": {"thinking_tokens": used.reasoning_tokens},
         "server_tool_use": None,
         "service_tier": "standard",
-        "input_tokens": used.prompt_tokens - used.cached_prompt_tokens,
-        "cache_creation_input_tokens": 0,
+        "input_tokens": used.prompt_tokens - used.cached_prompt_tokens - used.cache_write_tokens,
+        "cache_creation_input_tokens": used.cache_write_tokens,
         "cache_read_input_tokens": used.cached_prompt_tokens,
         "output_tokens": used.completion_tokens,
     }

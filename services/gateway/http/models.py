@@ -37,5 +37,7 @@ class Models:
                 "tier": pb.Tier.Name(known.tier).removeprefix("TIER_").lower(),
                 "prompt_usd_per_mtok": known.prompt_usd_per_mtok,
                 "completion_usd_per_mtok": known.completion_usd_per_mtok,
+                "cached_prompt_usd_per_mtok": known.cached_prompt_usd_per_mtok,
+                "cache_write_usd_per_mtok": known.cache_write_usd_per_mtok,
             }
         return told

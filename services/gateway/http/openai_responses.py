@@ -211,7 +211,10 @@ def _function_call(item_id: str, call_id: str, name: str) -> dict[str, Any]:
 def _usage(used: chat_pb2.Usage) -> dict[str, Any]:
     return {
         "input_tokens": used.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": used.cached_prompt_tokens, "cache_write_tokens": 0},
+        "input_tokens_details": {
+            "cached_tokens": used.cached_prompt_tokens,
+            "cache_write_tokens": used.cache_write_tokens,
+        },
         "output_tokens": used.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
         "total_tokens": used.prompt_tokens + used.completion_tokens,

@@ -79,6 +79,8 @@ def _model(row: router_pb2.Model) -> Model:
         _latency(row.total),
         row.failure_rate,
         row.sees,
+        row.cached_prompt_usd_per_mtok if row.HasField("cached_prompt_usd_per_mtok") else None,
+        row.cache_write_usd_per_mtok if row.HasField("cache_write_usd_per_mtok") else None,
     )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from prometheus_client import Counter
 
-from hedgerow.chat.v1 import chat_pb2
+from hedgerow.llm.v1 import llm_pb2
 from services.runtime.routing import Model
 
 _TOKENS = Counter("hedgerow_tokens", "Tokens that models have read and written.", ["model", "kind"])
@@ -16,50 +16,24 @@ _tokens, _cost_usd = cache(_TOKENS.labels), cache(_COST_USD.labels)
 
 
 class Bill(NamedTuple):
-    """Tokens that a model has read and written, and what they cost."""
+    """Tokens that models have read and written, and what they cost."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    tokens: int = 0
     usd: float = 0.0
 
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
 
-    def plus(self, more: Bill) -> Bill:
-        return Bill(
-            self.prompt_tokens + more.prompt_tokens,
-            self.completion_tokens + more.completion_tokens,
-            self.usd + more.usd,
-        )
-
-    def since(self, booked: Bill) -> Bill:
-        """What is not in `booked`. An estimate that was too high is not given back."""
-        return Bill(
-            max(self.prompt_tokens - booked.prompt_tokens, 0),
-            max(self.completion_tokens - booked.completion_tokens, 0),
-            max(self.usd - booked.usd, 0.0),
-        )
-
-    def at_least(self, booked: Bill) -> Bill:
-        return Bill(
-            max(self.prompt_tokens, booked.prompt_tokens),
-            max(self.completion_tokens, booked.completion_tokens),
-            max(self.usd, booked.usd),
-        )
-
-
-NOTHING = Bill()
-
-
-def bill(model: Model | None, used: chat_pb2.Usage) -> Bill:
-    """The bill for what `model` has used. A model that is in no table of the router's costs nothing."""
-    usd = model.cost_usd(used.prompt_tokens, used.completion_tokens) if model else 0.0
-    return Bill(used.prompt_tokens, used.completion_tokens, usd)
-
-
-def count(model: str, more: Bill) -> None:
-    """Put what `model` has used besides into the metrics."""
-    _tokens(model, "prompt").inc(more.prompt_tokens)
-    _tokens(model, "completion").inc(more.completion_tokens)
-    _cost_usd(model).inc(more.usd)
+def count(name: str, model: Model | None, finish: llm_pb2.Finish) -> Bill:
+    """Put what a call of the model `name` has used into the metrics: that is what its provider bills. Returns what goes
+    on the account of who asked, where a provider's cache that may hold other tenants' prompts has the price of other
+    tokens: else its cost would tell what others have asked. A model that is in no table of the router's costs nothing.
+    """
+    used = finish.usage
+    _tokens(name, "prompt").inc(used.prompt_tokens)
+    _tokens(name, "completion").inc(used.completion_tokens)
+    tokens = used.prompt_tokens + used.completion_tokens
+    if model is None:
+        return Bill(tokens)
+    cached, written = finish.billed_cached_tokens, finish.billed_cache_write_tokens
+    _cost_usd(name).inc(model.cost_usd(used.prompt_tokens, used.completion_tokens, cached, written))
+    cached, written = used.cached_prompt_tokens, used.cache_write_tokens
+    return Bill(tokens, model.cost_usd(used.prompt_tokens, used.completion_tokens, cached, written))

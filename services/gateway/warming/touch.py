@@ -51,7 +51,7 @@ async def touch(
         try:
             await completion.read()
             first_s = clock() - began
-            spending.count(pool.model, spending.bill(model, await _rest(completion)))
+            spending.count(pool.model, model, await _rest(completion))
         finally:
             completion.cancel()
     finally:
@@ -62,8 +62,8 @@ async def touch(
     return first_s
 
 
-async def _rest(completion: Completion) -> chat_pb2.Usage:
+async def _rest(completion: Completion) -> llm_pb2.Finish:
     while completion.finish is None:
         await completion.read()
     await completion.ended()
-    return completion.finish.usage
+    return completion.finish

@@ -119,7 +119,9 @@ async def test_a_question_is_answered_with_what_it_cost() -> None:
     chunks = await answer(provider(event("ping"), *text("Hel", "lo."), *ended()))
     assert "".join(chunk.text for chunk in chunks) == "Hello."
     assert chunks[-1].finish
-    assert chunks[-1].finish.usage == Usage(prompt_tokens=12, completion_tokens=12, cached_prompt_tokens=8)
+    assert chunks[-1].finish.usage == Usage(
+        prompt_tokens=12, completion_tokens=12, cached_prompt_tokens=8, cache_write_tokens=1
+    )
     assert sum(chunk.tokens for chunk in chunks) == 12
 
 

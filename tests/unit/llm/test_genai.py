@@ -42,6 +42,7 @@ def test_a_generation_is_described_without_a_word_of_it() -> None:
         "gen_ai.usage.input_tokens": 5,
         "gen_ai.usage.output_tokens": 3,
         "gen_ai.usage.cache_read.input_tokens": 4,
+        "gen_ai.usage.cache_creation.input_tokens": 0,
         "hedgerow.llm.drafted_tokens": 8,
         "hedgerow.llm.accepted_tokens": 2,
         "hedgerow.llm.queue_ms": 1.5,

@@ -80,7 +80,7 @@ def test_the_end_carries_reason_usage_and_queue_time() -> None:
     usage = chat_pb2.Usage(
         prompt_tokens=1, completion_tokens=2, cached_prompt_tokens=3, drafted_tokens=4, accepted_tokens=5
     )
-    finish = llm_pb2.Finish(reason=chat_pb2.FINISH_REASON_LENGTH, usage=usage, queue_ms=0.0)
+    finish = llm_pb2.Finish(reason=chat_pb2.FINISH_REASON_LENGTH, usage=usage, queue_ms=0.0, billed_cached_tokens=3)
     assert to_response(chunk) == llm_pb2.GenerateResponse(text="!", tokens=1, finish=finish)
     assert not to_response(Chunk("a", 1)).HasField("finish")
 
@@ -237,6 +237,7 @@ async def test_what_was_cached_is_told_only_where_it_cannot_be_others_prompts(
     servicer = LLMServicer(_Caching(salts))  # type: ignore[arg-type]
     replies = [reply async for reply in servicer.Generate(asked, Call((), Deadline.never(), INVALID_SPAN))]
     assert (replies[-1].finish.usage.cached_prompt_tokens, replies[-1].finish.usage.prompt_tokens) == (told, 100)
+    assert replies[-1].finish.billed_cached_tokens == 64, "accounts have what the provider bills"
 
 
 class _Caching:
