@@ -7,7 +7,7 @@ the tenant with the most bytes waiting loses its oldest.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from hedgerow.router.v1 import router_pb2
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.upstream.removals import Known
 from services.gateway.upstream.stubs import Cache, Router, keep_up
+from services.runtime.deadline import until_set
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru
 
@@ -56,7 +57,8 @@ class WriteBehind:
         self._work, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
         _BYTES.set_function(lambda: self._waiting.bytes)
-        self._observations: asyncio.Queue[router_pb2.Observation] = asyncio.Queue(_OBSERVATIONS)
+        self._observations: deque[router_pb2.Observation] = deque()
+        self._observed = asyncio.Event()
 
     def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known) -> None:
         """Have the cache keep an answer; `question` is the L1 cache's digest for it, `known` when it was begun."""
@@ -84,10 +86,11 @@ class WriteBehind:
         """Tell the router how a generation went."""
         if self._router is None:
             return
-        try:
-            self._observations.put_nowait(observation)
-        except asyncio.QueueFull:
+        if len(self._observations) >= _OBSERVATIONS:
             _DROPPED.labels("observation").inc()
+            return
+        self._observations.append(observation)
+        self._observed.set()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -97,7 +100,7 @@ class WriteBehind:
                     group.create_task(self._keep_storing(self._cache))
             if self._router is not None:
                 router = self._router
-                group.create_task(keep_up(lambda: router.observe(self._batches())))
+                group.create_task(keep_up(lambda: self._tell(router)))
 
     async def settle(self, timeout_s: float) -> None:
         """Wait until every answer is stored, or for `timeout_s`."""
@@ -142,10 +145,24 @@ class WriteBehind:
         assert waiting is not None  # what is in the line has a place in the room
         return waiting
 
-    async def _batches(self) -> AsyncIterator[router_pb2.ObserveRequest]:
-        while True:
-            batch = [await self._observations.get()]
-            await asyncio.sleep(_OBSERVE_EVERY_S)
-            while not self._observations.empty():
-                batch.append(self._observations.get_nowait())
-            yield router_pb2.ObserveRequest(observations=batch)
+    async def _tell(self, router: Router) -> None:
+        """Send observations until the router goes. gRPC would read on for the call that is over, and lose what it read:
+        it finds an end."""
+        over = asyncio.Event()
+        try:
+            await router.observe(self._batches(over))
+        finally:
+            over.set()
+
+    async def _batches(self, over: asyncio.Event) -> AsyncIterator[router_pb2.ObserveRequest]:
+        while not over.is_set():
+            await until_set(over, self._some())
+            if not over.is_set():
+                batch = list(self._observations)
+                self._observations.clear()
+                self._observed.clear()
+                yield router_pb2.ObserveRequest(observations=batch)
+
+    async def _some(self) -> None:
+        await self._observed.wait()
+        await asyncio.sleep(_OBSERVE_EVERY_S)  # what comes meanwhile travels with it

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.router.v1 import router_pb2
 from services.gateway.answer import write_behind
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.write_behind import WriteBehind
@@ -182,3 +183,42 @@ async def test_what_the_cache_refuses_is_not_kept_here_either():
     async with scene.running():
         await scene.write_behind.settle(1)
     assert (scene.pending("q"), scene.near.get("a", b"q")) == (None, None)
+
+
+class LostRouter:
+    """Goes away while nothing is observed, the first `times` times. Its carriers read on, as gRPC's task does."""
+
+    def __init__(self, times: int):
+        self._left = times
+        self.seen: list[str] = []
+        self.carrying: list[asyncio.Task[None]] = []
+        self.lost = asyncio.Event()
+
+    async def observe(self, requests: AsyncIterator[router_pb2.ObserveRequest]) -> None:
+        gone, self._left = self._left > 0, self._left - 1
+
+        async def carry() -> None:
+            async for request in requests:
+                if gone:
+                    return  # it cannot be written
+                self.seen += [seen.model for seen in request.observations]
+
+        self.carrying.append(asyncio.create_task(carry()))
+        await asyncio.sleep(0.01)
+        if gone:
+            raise Unavailable("router: gone")
+        self.lost.set()
+        await asyncio.Event().wait()
+
+
+async def test_what_is_observed_after_a_router_was_lost_reaches_the_one_that_came_back() -> None:
+    router = LostRouter(times=2)
+    behind = WriteBehind(None, router, L1Cache(100, 30))  # type: ignore[arg-type]
+    running = asyncio.create_task(behind.run())
+    await router.lost.wait()
+    for model in "abc":
+        behind.observe(router_pb2.Observation(model=model))
+        await asyncio.sleep(1)
+    assert router.seen == ["a", "b", "c"]
+    running.cancel()
+    await asyncio.wait([running, *router.carrying])
