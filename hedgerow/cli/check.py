@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from hedgerow.cli import mesh_file, options
+from hedgerow.cli import mesh_file, options, running
 
 
 def check(
     file: mesh_file.MeshFile = mesh_file.DEFAULT,
-    state_dir: options.StateDir = Path(".hedgerow"),
+    state_dir: options.OwnStateDir = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a mesh file as a whole, and start nothing.
@@ -31,7 +29,7 @@ def check(
         from launcher.meshfile.catalog import missing_models
         from launcher.meshfile.planning import plan
 
-        planned = asyncio.run(plan(file, state_dir))
+        planned = asyncio.run(plan(file, state_dir or running.state_of(file)))
     missing = missing_models(planned.file)
     if as_json:
         services = [{"name": spec.name, "address": spec.address} for spec in planned.specs]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
+from hedgerow.cli import running
+
 if TYPE_CHECKING:
     from hedgerow import MeshTool, Tls, Tool
 
@@ -56,7 +58,16 @@ class PolicyName(StrEnum):
     LOCAL_AGREEMENT = "local-agreement"
 
 
-Gateway = Annotated[str, typer.Option(envvar="HEDGEROW_TARGET", metavar="HOST:PORT", help="The gateway to ask.")]
+_RUNNING = "Without it: of the mesh that runs from this folder, or else"
+Gateway = Annotated[
+    str,
+    typer.Option(
+        envvar="HEDGEROW_TARGET",
+        metavar="HOST:PORT",
+        help=f"The gateway to ask. {_RUNNING} as below.",
+        callback=running.address_of("gateway"),
+    ),
+]
 ApiKey = Annotated[
     str | None, typer.Option(envvar="HEDGEROW_API_KEY", help="Who asks, where the gateway wants to know.")
 ]
@@ -88,7 +99,23 @@ Model = Annotated[str | None, typer.Option(metavar="NAME", help="One model by na
 BudgetMs = Annotated[int | None, typer.Option(metavar="N", help="The whole time the answer may take, in milliseconds.")]
 System = Annotated[str | None, typer.Option(metavar="TEXT", help="Instructions for the model.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout, also on errors.")]
-StateDir = Annotated[Path, typer.Option(metavar="DIR", help="Where logs, the cache's database and mesh.json are kept.")]
+StateDir = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR",
+        help="Where a mesh keeps logs, the cache's database and mesh.json. Without it: of the mesh that runs from this "
+        "folder.",
+        callback=running.the_folder,
+    ),
+]
+OwnStateDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where logs, the cache's database and mesh.json are kept. Without it: .hedgerow for the demo, and "
+        ".hedgerow/meshes/NAME beside NAME.yaml.",
+    ),
+]
 CacheAllow = Annotated[
     list[QuestionKindName] | None,
     typer.Option(
@@ -165,10 +192,23 @@ PauseMs = Annotated[
     typer.Option(metavar="N", help="With --stream: the silence that ends what is said, 100 to 5000 milliseconds."),
 ]
 VisionService = Annotated[
-    str, typer.Option("--vision", envvar="HEDGEROW_TARGET_VISION", metavar="HOST:PORT", help="The vision service.")
+    str,
+    typer.Option(
+        "--vision",
+        envvar="HEDGEROW_TARGET_VISION",
+        metavar="HOST:PORT",
+        help=f"The vision service. {_RUNNING} as below.",
+        callback=running.address_of("vision"),
+    ),
 ]
 AudioService = Annotated[
-    str, typer.Option(envvar="HEDGEROW_TARGET_AUDIO", metavar="HOST:PORT", help="The audio service.")
+    str,
+    typer.Option(
+        envvar="HEDGEROW_TARGET_AUDIO",
+        metavar="HOST:PORT",
+        help=f"The audio service. {_RUNNING} as below.",
+        callback=running.address_of("audio"),
+    ),
 ]
 JsonLines = Annotated[
     bool,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli import options
+from hedgerow.cli import options, running
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -47,7 +47,7 @@ def up(
     tls: Annotated[
         bool, typer.Option("--tls", help="With --mesh: certificates for all, made anew; nobody talks without.")
     ] = False,
-    state_dir: options.StateDir = Path(".hedgerow"),
+    state_dir: options.OwnStateDir = None,
     otlp_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where to send traces, http://host:port.")] = "",
 ) -> None:
     """Start a mesh here, and keep it running: that of FILE, or the demo's.
@@ -87,7 +87,7 @@ def up(
         _refuse_demo_options(context)
     if not mesh and tls:
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
-    console = Console(highlight=False)
+    console, state_dir = Console(highlight=False), state_dir or running.state_of(file)
     try:
         if file:
             plan = _of_file(file, state_dir, console)

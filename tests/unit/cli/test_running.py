@@ -1,0 +1,90 @@
+"""Commands find the mesh that runs from their folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from hedgerow.cli import options, running
+
+DEAD = 2**22 + 1  # above every process id that Linux gives
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("HEDGEROW_TARGET", "HEDGEROW_TARGET_AUDIO"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def runs(folder: Path, port: int, pid: int | None = None) -> None:
+    """A mesh whose cache has `port`, its audio service the next one, its gateway the one after."""
+    names = ("cache-1", "audio", "gateway")
+    listed = [
+        {"name": name, "address": f"127.0.0.1:{port + number}", "pid": pid or os.getpid()}
+        for number, name in enumerate(names)
+    ]
+    folder.mkdir(parents=True)
+    (folder / running.LISTING).write_text(json.dumps({"services": listed}))
+
+
+def asked(*arguments: str) -> str:
+    """What a command with these options is given, or how it was refused."""
+    app = typer.Typer()
+
+    @app.command()
+    def show(
+        gateway: options.Gateway = "127.0.0.1:50050",
+        audio: options.AudioService = "127.0.0.1:50056",
+        state_dir: options.StateDir = Path(".hedgerow"),
+    ) -> None:
+        print(gateway, audio, state_dir)
+
+    return CliRunner().invoke(app, arguments).output
+
+
+def test_the_state_of_a_mesh_file_lies_beside_it_under_its_name() -> None:
+    assert running.state_of(None) == Path(".hedgerow")
+    assert running.state_of(Path("shop/prod.yaml")) == Path("shop/.hedgerow/meshes/prod")
+
+
+def test_without_a_mesh_the_defaults_hold() -> None:
+    assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
+
+
+def test_services_are_those_of_the_mesh_that_runs_here() -> None:
+    runs(Path(".hedgerow/meshes/prod"), 6000)
+    assert asked().split() == ["127.0.0.1:6002", "127.0.0.1:6001", ".hedgerow/meshes/prod"]
+
+
+def test_what_is_given_is_stronger(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs(Path(".hedgerow"), 6000)
+    monkeypatch.setenv("HEDGEROW_TARGET_AUDIO", "10.0.0.7:1")
+    assert asked("--gateway", "10.0.0.8:2").split() == ["10.0.0.8:2", "10.0.0.7:1", ".hedgerow"]
+
+
+def test_a_mesh_that_was_killed_does_not_run() -> None:
+    runs(Path(".hedgerow"), 6000, DEAD)
+    runs(Path(".hedgerow/meshes/prod"), 7000)
+    assert asked().split() == ["127.0.0.1:7002", "127.0.0.1:7001", ".hedgerow/meshes/prod"]
+
+
+def test_of_two_meshes_one_is_to_be_named() -> None:
+    runs(Path(".hedgerow/meshes/a"), 6000)
+    runs(Path(".hedgerow/meshes/b"), 7000)
+    refused = " ".join(asked().split())
+    assert "2 meshes run here, one is needed: .hedgerow/meshes/a, .hedgerow/meshes/b" in refused.replace(" │ │ ", " ")
+    told = ("--gateway", "h:1", "--audio", "h:2", "--state-dir", ".hedgerow/meshes/b")
+    assert asked(*told).split() == ["h:1", "h:2", ".hedgerow/meshes/b"]
+
+
+def test_a_listing_that_cannot_be_read_is_none(here: Path) -> None:
+    runs(here / ".hedgerow", 6000)
+    (here / ".hedgerow" / running.LISTING).write_text("{")
+    assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
