@@ -20,10 +20,10 @@ _STANDS = 0.5  # of a full wait
 
 
 class Patience:
-    """`full_s`, or 5 ms in overload. Judged every `full_s` by those who `came` and were `lost` since."""
+    """`full_s`, or `overload_s` in overload. Judged every `full_s` by those who `came` and were `lost` since."""
 
-    def __init__(self, full_s: float):
-        self._full_s, self._now_s = full_s, full_s
+    def __init__(self, full_s: float, overload_s: float = _OVERLOAD_S):
+        self._full_s, self._now_s, self._overload_s = full_s, full_s, min(full_s, overload_s)
         self._judged = float("-inf")
         self._stands_since = float("inf")
         self.came = self.lost = 0
@@ -43,7 +43,7 @@ class Patience:
 
     def seconds(self, now: float) -> float:
         """How long somebody who comes at `now`, in seconds on any clock, may wait; counts as having come."""
-        if now - self._stands_since >= self._full_s * _STANDS and self._now_s > _OVERLOAD_S:
+        if now - self._stands_since >= self._full_s * _STANDS and self._now_s > self._overload_s:
             self._judge(now, overload=True)
         elif now - self._judged >= self._full_s and self.came >= _MIN_ARRIVALS:
             self._judge(now, overload=self.lost > self.came * _OVERLOAD_SHARE)
@@ -51,5 +51,5 @@ class Patience:
         return self._now_s
 
     def _judge(self, now: float, *, overload: bool) -> None:
-        self._now_s = min(self._full_s, _OVERLOAD_S) if overload else self._full_s
+        self._now_s = self._overload_s if overload else self._full_s
         self._judged, self.came, self.lost = now, 0, 0

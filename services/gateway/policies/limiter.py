@@ -17,8 +17,9 @@ In this order, for each that comes:
    line gives way, or one of a tenant that crowds out others of the same line. Otherwise the newcomer is refused, which
    tells it at once what the oldest would learn too late.
 
-Nobody waits longer than `queue_s` (in a line that is overloaded: than 5 ms, see `patience`) or past its deadline, so
-expired work never runs. When the limit grows, waiters are let in; when it shrinks, nobody is thrown out.
+Nobody waits longer than `queue_s` or past its deadline, so expired work never runs. In a line that is overloaded, who
+is beyond its share waits 5 ms (`codel.py`). When the limit grows, waiters are let in; when it shrinks, nobody is thrown
+out.
 
 Batches stand outside of all this (`pace.py`): while nobody waits and the limiter is calm they take some of its places,
 more of them when nobody else has asked for some time, for each of them makes the backend slower for all.

@@ -27,10 +27,12 @@ class Waiter(Generic[P]):
 
 
 class Line(Generic[P]):
-    """`place` is its turn: 0 is served first."""
+    """`place` is its turn: 0 is served first. Those within their share wait for their full time also in overload: it is
+    the others' doing, places of theirs will become free, and they are never more than there are places."""
 
     def __init__(self, place: int, queue_s: float):
         self.place, self.kind = place, CLASSES[place % len(CLASSES)]
         self.within_share = place < len(CLASSES)
         self.dear = self.kind in ("critical", "high")
-        self.queue, self.patience = FairQueue[Waiter[P]](), Patience(queue_s)
+        self.queue = FairQueue[Waiter[P]]()
+        self.patience = Patience(queue_s, overload_s=queue_s) if self.within_share else Patience(queue_s)
