@@ -88,7 +88,8 @@ class SharedPermit:
     def abandoned(self) -> Blame:
         """Nobody waits any more, and nothing has come: a failure, where it had at least the time that the backend
         usually needs; else slow, where that is longer than it should be."""
-        if self._breaker.usual.tells(had_s := self._breaker.clock() - self._started):
+        had_s = self._breaker.clock() - self._started
+        if self._breaker.usual.tells(had_s):
             return self.failed()
         if had_s > self._breaker.slow_s:
             self._charge(Permit.abandoned)
