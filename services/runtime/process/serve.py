@@ -14,8 +14,10 @@ asks: every servicer that has an `authorize(metadata, identity)` method, which r
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import logging
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -90,23 +92,33 @@ def main(name: str, cls: type[ServiceSettings], descriptors: Sequence[ServiceDes
     # (https://github.com/grpc/grpc/issues/22365).
     grpc.aio.init_grpc_aio()
     try:
-        uvloop.run(run(name, settings, descriptors, assemble))
+        uvloop.run(_run(name, settings, descriptors, assemble))
     finally:
         for number in _STOPS:
             signal.signal(number, signal.SIG_IGN)  # whoever says it again would make a failure of a good end
 
 
-async def run(
+async def _run(
     name: str, settings: ServiceSettings, descriptors: Sequence[ServiceDescriptor], assemble: Assemble
 ) -> None:
-    """`main` without the process: serves until the process is told to stop."""
+    """`run`, and the end of the process where it never served: what loads does so in a thread, which may take minutes
+    more, and Python would wait for it."""
+    if not await run(name, settings, descriptors, assemble):
+        atexit._run_exitfuncs()
+        os._exit(0)
+
+
+async def run(
+    name: str, settings: ServiceSettings, descriptors: Sequence[ServiceDescriptor], assemble: Assemble
+) -> bool:
+    """`main` without the process: serves until the process is told to stop. Returns whether it came to serve."""
     stop, task = asyncio.Event(), asyncio.current_task()
     servicers: dict[str, boundary.Servicer] = {}
 
     def on_signal() -> None:
+        if not (servicers or stop.is_set()) and task:  # still assembling: nothing to drain
+            task.cancel()  # once: what it clears up then is not to be cut short
         stop.set()
-        if not servicers and task:  # still assembling: nothing to drain
-            task.cancel()
 
     for number in _STOPS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
@@ -128,6 +140,7 @@ async def run(
     finally:
         await asyncio.to_thread(telemetry.shutdown)
         _log.info("stopped")
+    return bool(servicers)
 
 
 @asynccontextmanager
