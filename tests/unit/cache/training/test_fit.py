@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.training.pairs import Pair, Parts
+from services.cache.training.pairs import Pair, Parts, one_of_each
 from services.cache.verdict.bounds import clopper_pearson
 from tests.unit.cache.conftest import BagOfWords
 
@@ -73,3 +73,17 @@ def test_too_few_pairs_are_refused(fit: ModuleType) -> None:
     parts = Parts([], [Pair("one", "one two", True)], [])
     with pytest.raises(fit.TooFew, match="at least 10 near pairs of each kind, got 0 duplicates of 0"):
         fit.fitted(parts, BagOfWords(), None, {}, lambda line: None)
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_more_than_one_percent_is_certified_as_one_in_fewer_than_one_of_twenty_draws(
+    fit: ModuleType, size: int
+) -> None:
+    """Also where the pairs of each group, which share a question, are all wrong or all right."""
+    rng, certified, draws = random.Random(size), 0, 120
+    for _ in range(draws):
+        groups = [(number, rng.random() >= 0.0101) for number in range(400)]
+        drawn = [Pair(f"{number}", f"{number}/{each}", right) for number, right in groups for each in range(size)]
+        scored = [(0.9, pair.duplicate) for pair in one_of_each(drawn, rng)]
+        certified += any(each.wrong <= 0.01 for each in fit.thresholds(scored))
+    assert certified / draws < 0.05
