@@ -7,7 +7,7 @@ import gc
 import itertools
 import random
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 
 import pytest
 from hypothesis import given
@@ -51,10 +51,23 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+_WAITING: set[asyncio.Task[Slot]] = set()
+
+
+@pytest.fixture(autouse=True)
+async def _nobody_waits_on() -> AsyncIterator[None]:
+    yield
+    for task in _WAITING:
+        task.cancel()
+    await asyncio.gather(*_WAITING, return_exceptions=True)
+    _WAITING.clear()
+
+
 async def waiting(limiter: Limiter, *tickets: Ticket) -> list[asyncio.Task[Slot]]:
     """A task for each ticket, in this order, all of which have come to wait or are done."""
     tasks = [asyncio.create_task(limiter.enter(ticket)) for ticket in tickets]
     await settled()
+    _WAITING.update(tasks)
     return tasks
 
 
