@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.runtime.security import personal_data
 from services.runtime.security.credentials import SECRETS
 from services.runtime.security.personal_data import PERSONAL
 from services.runtime.security.private_data import Names, Rule, find, hidden, masked
@@ -26,6 +27,59 @@ THING = st.sampled_from([(label, thing) for label, things in THINGS.items() for 
 @pytest.mark.parametrize(("label", "thing"), [(label, thing) for label, things in THINGS.items() for thing in things])
 def test_each_kind_of_thing_is_found_in_a_sentence(label: str, thing: str):
     assert hidden(f"It is {thing}, as you know.") == f"It is [{label} 1], as you know."
+
+
+# The examples of the IBAN registry (SWIFT, ISO 13616), one for each country that is known here.
+IBANS = [
+    "AT611904300234573201",
+    "BE68539007547034",
+    "BG80BNBG96611020345678",
+    "CH9300762011623852957",
+    "CY17002001280000001200527600",
+    "CZ6508000000192000145399",
+    "DE89370400440532013000",
+    "DK5000400440116243",
+    "EE382200221020145685",
+    "ES9121000418450200051332",
+    "FI2112345600000785",
+    "FR1420041010050500013M02606",
+    "GB29NWBK60161331926819",
+    "GR1601101250000000012300695",
+    "HR1210010051863000160",
+    "HU42117730161111101800000000",
+    "IE29AIBK93115212345678",
+    "IS140159260076545510730339",
+    "IT60X0542811101000000123456",
+    "LI21088100002324013AA",
+    "LT121000011101001000",
+    "LU280019400644750000",
+    "LV80BANK0000435195001",
+    "MC5811222000010123456789030",
+    "MT84MALT011000012345MTLCAST001S",
+    "NL91ABNA0417164300",
+    "NO9386011117947",
+    "PL61109010140000071219812874",
+    "PT50000201231234567890154",
+    "RO49AAAA1B31007593840000",
+    "SE4550000000058398257466",
+    "SI56263300012039086",
+    "SK3112000000198742637541",
+    "TR330006100519786457841326",
+    "UA213223130000026007233566001",
+    "SA0380000000608010167519",
+    "AE070331234567890123456",
+    "BR1800360305000010009795493C1",
+    "IL620108000000099999999",
+]
+
+
+@pytest.mark.parametrize("iban", IBANS)
+def test_a_bank_account_of_each_country_is_found(iban: str):
+    assert hidden(f"Pay to {iban}, please.") == "Pay to [iban 1], please."
+
+
+def test_no_country_of_bank_accounts_goes_untested():
+    assert {iban[:2] for iban in IBANS} == personal_data._IBAN_LENGTHS.keys()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""What the cache does first, when it loads, and last, when it stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from services.cache import __main__ as service
+from services.cache.config import CacheSettings
+from services.cache.database import Database
+from services.cache.entries import Entries
+from services.cache.file_store import FileStore
+from services.cache.memory import Memory
+from services.cache.servicer import CacheServicer
+from services.cache.vectors import VectorIndex
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.watch import Watchers
+from services.runtime.deadline import Deadline
+from tests.stores import at_work
+from tests.unit.cache.conftest import DIMENSION, BagOfWords, Clock, OpenCache, identity
+
+NEVER = Deadline.never()
+QUESTIONS = [identity(text) for text in ("one", "two", "six")]
+
+
+def on_disk(path: Path) -> dict[str, int]:
+    """How often each entry of a file was used, by its key."""
+    return {entry.key: entry.uses for entry, _ in Database(str(path)).load("bag of words", 0)}
+
+
+async def test_what_has_no_room_in_memory_when_it_is_loaded_leaves_the_disk(
+    open_cache: OpenCache, tmp_path: Path
+) -> None:
+    path, clock = tmp_path / "cache.db", Clock()
+    before = open_cache(database=Database(str(path)), clock=clock)
+    for question in QUESTIONS:
+        await before.answers.store(question, b"yes", 10_000, NEVER)
+        clock.ms += 1
+    await before.close()
+    memory = Memory(Entries(2, 10**6), VectorIndex(DIMENSION), Watchers(10), Thresholds(0.95, 0.01))
+    async with at_work(FileStore(Database(str(path)), memory, "bag of words", 0, 10**6, clock)):
+        held = {entry.key for entry in memory.entries}
+    memory.close()
+    assert len(held) == 2
+    assert on_disk(path).keys() == held
+
+
+@pytest.fixture
+def without_a_model() -> Iterator[None]:
+    with (
+        patch.object(service, "_load", lambda settings, tokens: BagOfWords()),
+        patch.object(service.engines, "DIMENSION", DIMENSION),
+    ):
+        yield
+
+
+@pytest.mark.usefixtures("without_a_model")
+async def test_what_was_used_since_the_last_sweep_is_written_down_at_the_end(tmp_path: Path) -> None:
+    path, question = tmp_path / "cache.db", QUESTIONS[0]
+    settings = CacheSettings(database=str(path), sweep_interval_ms=60_000)
+    async with service.assemble(settings) as servicers:
+        servicer = servicers[cache_pb2.DESCRIPTOR.services_by_name["CacheService"]]
+        assert isinstance(servicer, CacheServicer)
+        await servicer._answers.store(question, b"yes", 10_000, NEVER)
+        for _ in range(3):
+            await servicer._answers.lookup(question, 1, NEVER)
+    assert on_disk(path) == {question.key: 4}

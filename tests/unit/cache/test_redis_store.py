@@ -1,0 +1,56 @@
+"""What goes to a shared Redis, and when; without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from services.cache.entries import Entries
+from services.cache.memory import Memory
+from services.cache.redis_entries import Written
+from services.cache.redis_store import RedisStore
+from services.cache.tombstones import Removal
+from services.cache.vectors import VectorIndex
+from services.cache.verdict.thresholds import Thresholds
+from services.cache.watch import Watchers
+from services.runtime.deadline import Deadline
+from tests.clock import loop_clock, on_paused_loop
+from tests.unit.cache.conftest import DIMENSION
+
+
+class CountingState:
+    """Answers at once, and counts the round trips."""
+
+    up = True
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def on_return(self, hear: Callable[[], Awaitable[None]]) -> None:
+        pass
+
+    def on_loss(self, hear: Callable[[], None]) -> None:
+        pass
+
+    async def ask(self, call: Any) -> list[Any]:
+        self.asked.append(call.keywords)
+        (items,) = call.keywords.values()
+        return [None if "keys" in call.keywords else Written(1, 1) for _ in items]
+
+
+def test_what_is_asked_of_redis_goes_at_once_and_what_comes_meanwhile_goes_together() -> None:
+    async def main() -> None:
+        memory = Memory(Entries(10, 10**6), VectorIndex(DIMENSION), Watchers(10), Thresholds(0.95, 0.01))
+        state, began = CountingState(), loop_clock()
+        store = RedisStore(state, memory, "engine", 0, lambda: 0)  # type: ignore[arg-type]
+        await store._fetched("a", Deadline.never())
+        await store._writes.submit(Removal(key="a"))
+        assert state.asked == [{"keys": ["a"]}, {"changes": [Removal(key="a")]}]
+        await asyncio.gather(*(store._fetched(key, Deadline.never()) for key in map(str, range(40))))
+        assert [len(asked["keys"]) for asked in state.asked[2:]] == [32, 8]
+        assert loop_clock() == began
+        await store.close()
+        memory.close()
+
+    on_paused_loop(main())

@@ -1,0 +1,24 @@
+"""What a stage brings after its slice."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.answer import Answer
+
+
+@pytest.mark.parametrize(("missed", "text", "comes"), [(True, "Par", 1), (True, "", 0), (False, "Par", 0)])
+def test_it_comes_where_something_was_missed_and_never_before_the_first_text(
+    missed: bool, text: str, comes: int
+) -> None:
+    answer = object.__new__(Answer)
+    patch = pb.Patch(stage="audio", text="what was heard")
+    answer._draft = SimpleNamespace(missed=missed, outbox=[])  # type: ignore[assignment]
+    answer._ledger = SimpleNamespace(written=SimpleNamespace(text=text), patches=[])  # type: ignore[assignment]
+    answer._started = {"audio": SimpleNamespace(patches=lambda: [patch])}  # type: ignore[dict-item]
+    answer._take_patches()
+    assert answer._draft.outbox == [pb.Event(patch=patch)] * comes
+    assert answer._ledger.patches == [patch] * comes
