@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from services.gateway.admission.control import AdmissionControl
-from services.gateway.admission.quota_scripts import RESERVE, SETTLE
+from services.gateway.admission.quota_scripts import RENEW, RESERVE, SETTLE
 from services.gateway.admission.shared_quotas import _SHA, SharedQuotas
 from services.gateway.config import ShedSettings
 from services.runtime.deadline import Deadline
@@ -27,7 +27,7 @@ class ScriptedRedis:
     """Answers a pipeline after 10 ms, as the scripts do for one tenant that has one place; `leases` are its."""
 
     def __init__(self) -> None:
-        self.leases: dict[str, int] = {}  # tokens by id
+        self.leases: dict[str, float] = {}  # when each ends, by id
         self.spent = 0
         self._calls: list[tuple[Any, ...]] = []
 
@@ -46,11 +46,18 @@ class ScriptedRedis:
 
         return execute
 
+    def expire(self) -> None:
+        for request_id in [each for each, ends in self.leases.items() if ends <= loop_clock()]:
+            del self.leases[request_id]
+
     def _do(self, sha: str, *arguments: Any) -> Any:
+        self.expire()
+        if sha == _SHA[RENEW]:
+            self.leases |= dict.fromkeys(arguments[1:], loop_clock() + arguments[0])
         if sha == _SHA[RESERVE]:
             if self.leases:
                 return [b"concurrency", b"0", b"1"]
-            self.leases[arguments[0]] = arguments[2]
+            self.leases[arguments[0]] = loop_clock() + arguments[1]
             self.spent += arguments[2]
             return [b"", b"0", b"0"]
         if sha == _SHA[SETTLE]:

@@ -1,0 +1,149 @@
+"""Quotas on a Redis that goes away before or after it has done what it is asked, and comes back: nothing stays held."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from services.gateway.admission.quota import REQUEST, Allowance, QuotaExceeded, Reservation
+from services.gateway.admission.shared_quotas import SharedQuotas
+from services.runtime.shared_state import SharedStateLost
+from tests.cancelling import settled
+from tests.clock import PausedLoop
+from tests.unit.gateway.test_cancelled_admission import REDIS_S, ScriptedRedis
+
+SEEDED = settings(max_examples=60, stateful_step_count=25, derandomize=True, deadline=None, database=None)
+LEASE_S = 10.0
+
+
+class FlakyState:
+    """As `SharedState`; the next pipeline may be lost on its way there, or on its way back."""
+
+    def __init__(self, redis: ScriptedRedis):
+        self.up, self.loses, self._redis, self._returns = True, "", redis, 0
+        self._hear: list[Callable[[], Awaitable[None]]] = []
+
+    def on_return(self, hear: Callable[[], Awaitable[None]]) -> None:
+        self._hear.append(hear)
+
+    async def try_to(self, call: Callable[[Any], Awaitable[Any]]) -> None:
+        await asyncio.sleep(0)
+
+    async def ask(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
+        if not self.up:
+            raise SharedStateLost("away")
+        loses, self.loses, returns = self.loses, "", self._returns
+        if loses != "before":
+            told = await call(self._redis)
+        if loses:
+            self.up = self.up and self._returns > returns  # one that began before says nothing of now
+            raise SharedStateLost(f"lost {loses} it was done")
+        return told
+
+    async def come_back(self) -> None:
+        for hear in self._hear:
+            await hear()
+        self.up, self._returns = True, self._returns + 1
+
+
+class SharedQuotasMachine(RuleBasedStateMachine):
+    """One tenant, with one place."""
+
+    ALLOWANCE = Allowance(concurrency=1, tokens_per_minute=6_000)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = PausedLoop()
+        asyncio.set_event_loop(self.loop)
+        self.redis = ScriptedRedis()
+        self.state = FlakyState(self.redis)
+        self.running = list[Reservation]()
+        self.asking = list[asyncio.Task[Reservation]]()
+        self.away = False  # whether Redis has ever been
+        self.do(self.begin())
+
+    async def begin(self) -> None:
+        self.quotas = SharedQuotas(self.state, LEASE_S, clock=self.loop.time)
+        self.carrying = asyncio.create_task(self.quotas.run())
+
+    def do(self, work: Awaitable[None]) -> None:
+        async def and_settle() -> None:
+            await work
+            await settled()
+
+        self.loop.run_until_complete(and_settle())
+        for task in [task for task in self.asking if task.done()]:
+            self.asking.remove(task)
+            if not task.cancelled() and not isinstance(task.exception(), QuotaExceeded):
+                self.running.append(task.result())
+
+    async def expire(self) -> None:
+        self.redis.expire()
+
+    @rule(tokens=st.integers(0, 500))
+    def asks(self, tokens: int):
+        async def ask() -> None:
+            asked = self.quotas.reserve("acme", self.ALLOWANCE, tokens, 5 * REDIS_S, REQUEST)
+            self.asking.append(asyncio.create_task(asked))
+
+        self.do(ask())
+
+    @rule(seconds=st.sampled_from([0.0, REDIS_S, 6 * REDIS_S, 3.0, 2 * LEASE_S]))
+    def time_passes(self, seconds: float):
+        self.do(asyncio.sleep(seconds))
+
+    @precondition(lambda self: self.asking)
+    @rule(data=st.data())
+    def leaves(self, data: st.DataObject):
+        self.asking[data.draw(st.integers(0, len(self.asking) - 1))].cancel()
+        self.do(asyncio.sleep(0))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), cost=st.integers(0, 900))
+    def ends(self, data: st.DataObject, cost: int):
+        self.running.pop(data.draw(st.integers(0, len(self.running) - 1))).settle(cost)
+        self.do(asyncio.sleep(0))
+
+    @rule(when=st.sampled_from(["before", "after"]))
+    def the_next_pipeline_is_lost(self, when: str):
+        self.state.loses, self.away = when, True
+
+    @precondition(lambda self: not self.state.up)
+    @rule()
+    def redis_comes_back(self):
+        self.do(self.state.come_back())
+
+    @invariant()
+    def what_runs_counts_here(self):
+        account = self.quotas.local._accounts.get("acme")
+        assert (account.in_flight if account else 0) == len(self.running) == len(self.quotas._running)
+
+    @invariant()
+    def while_redis_is_there_it_decides(self):
+        assert self.away or len(self.running) <= 1
+
+    def teardown(self) -> None:
+        self.state.loses = ""
+        self.do(self.state.come_back())
+        self.do(asyncio.sleep(1))
+        for reservation in self.running:
+            reservation.settle(0)
+        self.running.clear()
+        self.do(asyncio.sleep(1))
+        assert not self.asking
+        self.do(self.expire())
+        assert (self.redis.leases, self.quotas._running, self.quotas._ends) == ({}, {}, {})
+        self.carrying.cancel()
+        self.do(asyncio.wait({self.carrying}))
+        assert not asyncio.all_tasks(self.loop)
+        asyncio.set_event_loop(None)
+        self.loop.close()
+
+
+SharedQuotasMachine.TestCase.settings = SEEDED
+TestSharedQuotas = SharedQuotasMachine.TestCase
