@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
 from services.gateway.answer.write_behind import WriteBehind
+from services.gateway.form.forms import Checked, Forms, Unchecked
 from services.gateway.policies.pace import Pace
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable
@@ -115,5 +117,31 @@ def test_of_what_waits_for_the_cache():
         assert (writing._waiting.bytes, len(writing._line)) == (0, 0)
         again.cancel()
         await asyncio.wait({again})
+
+    assert cancelled_at_every_await(scene) >= 1
+
+
+@pytest.mark.parametrize("within_s", [60.0, 0.1, 0.05])
+@pytest.mark.parametrize("found", [None, Unchecked("too much")])
+def test_of_a_check_of_an_answers_form(found: Unchecked | None, within_s: float):
+    @asynccontextmanager
+    async def scene() -> Work:
+        def beside(*_: Any) -> asyncio.Future[Checked]:
+            done: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(0.1, done.set_result, Checked(found, 0.1))
+            return done
+
+        forms = Forms(beside=beside)
+        wanted = chat_pb2.ResponseFormat(json_object=True)
+        other = asyncio.create_task(forms.mismatch("other", 1, wanted, "{}", 60))
+
+        async def work() -> None:
+            with suppress(Unchecked):
+                await forms.mismatch("acme", 1, wanted, "{}", within_s)
+
+        yield work()
+        await asyncio.sleep(1)
+        await asyncio.gather(other, return_exceptions=True)
+        assert (forms._places._running, len(forms._places.waiting)) == (0, 0)
 
     assert cancelled_at_every_await(scene) >= 1
