@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -176,14 +176,15 @@ class AudioServicer:
         self._stopping = True
 
     async def _upload(self, first: bytes, requests: AsyncIterator[audio_pb2.TranscribeRequest]) -> bytes:
-        async def pieces() -> AsyncIterator[bytes]:
+        async def read() -> AsyncGenerator[bytes, None]:
             yield first
             while (request := await not_idle(requests, self._idle_timeout_s)) is not None:
                 if request.HasField("options"):
                     raise InvalidInput("options", "only in the first message", "in a later one")
                 yield request.data
 
-        return await gathered(pieces(), self._settings.max_file_bytes)
+        async with aclosing(read()) as pieces:
+            return await gathered(pieces, self._settings.max_file_bytes)
 
     @contextmanager
     def _inbox(self, call: Call) -> Iterator[Inbox]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 from hedgerow.cache.v1 import cache_pb2
 from services.cache import validation
@@ -80,13 +81,14 @@ class CacheServicer:
         self, request: cache_pb2.WatchInvalidationsRequest, call: Call
     ) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
         await self._answers.watchers.in_force()
-        with self._answers.watchers.watch() as removals:
+        with self._answers.watchers.watch() as watch:
             yield cache_pb2.WatchInvalidationsResponse(epoch=self._answers.epoch)
-            async for removal in removals:
-                if removal.tenant:
-                    yield cache_pb2.WatchInvalidationsResponse(tenant=removal.tenant, epoch=self._answers.epoch)
-                else:
-                    yield cache_pb2.WatchInvalidationsResponse(key=removal.key, epoch=self._answers.epoch)
+            async with aclosing(watch) as removals:
+                async for removal in removals:
+                    if removal.tenant:
+                        yield cache_pb2.WatchInvalidationsResponse(tenant=removal.tenant, epoch=self._answers.epoch)
+                    else:
+                        yield cache_pb2.WatchInvalidationsResponse(key=removal.key, epoch=self._answers.epoch)
 
     async def Embed(self, request: cache_pb2.EmbedRequest, call: Call) -> cache_pb2.EmbedResponse:
         validation.check_texts(list(request.texts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 
 from services.cache.errors import FellBehind
@@ -36,7 +36,7 @@ class Watchers:
         self._in_force.set()
 
     @contextmanager
-    def watch(self) -> Iterator[AsyncIterator[Removal]]:
+    def watch(self) -> Iterator[AsyncGenerator[Removal, None]]:
         """The removals from now on. They end when `close` is called, and with `FellBehind` when read too slowly."""
         watcher = _Watcher(self._limit)
         self._watchers.add(watcher)
@@ -78,7 +78,7 @@ class _Watcher:
         self._ended = True
         self._news.set()
 
-    async def removals(self) -> AsyncIterator[Removal]:
+    async def removals(self) -> AsyncGenerator[Removal, None]:
         while True:
             await self._news.wait()
             self._news.clear()

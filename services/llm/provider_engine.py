@@ -165,11 +165,12 @@ class ProviderEngine(ABC):
         async with self._client.request("POST", self._address(""), deadline, _encode(body), **headers) as reply:
             if reply.status != 200:
                 raise to_error(reply.status, reply.headers, await reply.text(_MAX_ERROR_BYTES), self._key)
-            async for event in reply.events():
-                reply.told = answer.is_last(event)
-                yield event
-                if reply.told:
-                    return
+            async with aclosing(reply.events()) as events:
+                async for event in events:
+                    reply.told = answer.is_last(event)
+                    yield event
+                    if reply.told:
+                        return
 
 
 def _read_key(group: str, own: ProviderSettings) -> str:

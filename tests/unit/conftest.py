@@ -4,13 +4,15 @@ belongs in tests/integration."""
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.clock import PausedLoop
+from tests.leftovers import nothing_left
 
 _ENGINES = {"onnxruntime", "sentence_transformers", "tensorrt", "torch", "transformers", "vllm"}
 _PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
@@ -24,6 +26,20 @@ def _no_io() -> Iterator[None]:
     _watched = True
     yield
     _watched = False
+
+
+@pytest.fixture(autouse=True)
+def _tidy(request: pytest.FixtureRequest) -> None:
+    """An asynchronous test leaves nothing behind when it and its fixtures are over."""
+    inner = getattr(request.function, "hypothesis", None)
+    if inspect.iscoroutinefunction(inner.inner_test if inner else request.function):
+        request.getfixturevalue("_nothing_left")
+
+
+@pytest.fixture
+async def _nothing_left() -> AsyncIterator[None]:
+    async with nothing_left():
+        yield
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -129,7 +129,7 @@ class Conversation:
         async with self._turning:  # who cuts it off says so
             pass
 
-    async def _sent(self) -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
+    async def _sent(self) -> AsyncGenerator[audio_pb2.TranscribeStreamRequest, None]:
         """What the audio service gets."""
         pause_ms = self._options.pause_ms if self._options.HasField("pause_ms") else None
         options = audio_pb2.StreamOptions(format=self._options.format, pause_ms=pause_ms)

@@ -14,7 +14,7 @@ import asyncio
 import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +120,7 @@ class Discovery:
         for each in kinds.values():
             outbox.put_nowait(each.ask(list(self._watchers), self._node))
 
-        async def requests() -> AsyncIterator[discovery_pb2.DiscoveryRequest]:
+        async def requests() -> AsyncGenerator[discovery_pb2.DiscoveryRequest, None]:
             while True:
                 yield await outbox.get()
 

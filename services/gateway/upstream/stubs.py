@@ -150,7 +150,7 @@ class Control:
         )
 
     def discover(
-        self, requests: AsyncIterator[discovery_pb2.DiscoveryRequest]
+        self, requests: AsyncGenerator[discovery_pb2.DiscoveryRequest, None]
     ) -> AsyncGenerator[discovery_pb2.DiscoveryResponse, None]:
         """Resources as they change; waits for the control plane, ends with `ServiceError` when it goes."""
         return _both_ways(self._discover(wait_for_ready=True), requests, "control")
@@ -194,13 +194,18 @@ class Audio:
         return _both_ways(call, _pieces(recording, options), "audio")
 
     def listen(
-        self, requests: AsyncIterator[audio_pb2.TranscribeStreamRequest], timeout_s: float | None, metadata: Metadata
+        self,
+        requests: AsyncGenerator[audio_pb2.TranscribeStreamRequest, None],
+        timeout_s: float | None,
+        metadata: Metadata,
     ) -> AsyncGenerator[audio_pb2.TranscribeStreamResponse, None]:
         """What is heard in live audio; the first request has the options. Closing it ends the call."""
         return _both_ways(self._transcribe_stream(timeout=timeout_s, metadata=metadata), requests, "audio")
 
 
-async def _pieces(recording: bytes, options: audio_pb2.TranscribeOptions) -> AsyncIterator[audio_pb2.TranscribeRequest]:
+async def _pieces(
+    recording: bytes, options: audio_pb2.TranscribeOptions
+) -> AsyncGenerator[audio_pb2.TranscribeRequest, None]:
     yield audio_pb2.TranscribeRequest(options=options)
     for start in range(0, len(recording), _PIECE_BYTES):
         yield audio_pb2.TranscribeRequest(data=recording[start : start + _PIECE_BYTES])
@@ -253,13 +258,14 @@ async def _reachable(channel: grpc.aio.Channel) -> None:
         await channel.wait_for_state_change(state)
 
 
-async def _both_ways(call: Any, requests: AsyncIterator[Message], who: str) -> AsyncGenerator[Any, None]:
+async def _both_ways(call: Any, requests: AsyncGenerator[Message, None], who: str) -> AsyncGenerator[Any, None]:
     """`_follow`, while `requests` are sent."""
 
     async def send_all() -> None:
-        async for request in requests:
-            if not await send(call, request):
-                return
+        async with aclosing(requests):
+            async for request in requests:
+                if not await send(call, request):
+                    return
         await done_sending(call)
 
     sending = asyncio.create_task(send_all())

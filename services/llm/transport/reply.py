@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from services.llm.transport.sse import EventParser, TooLarge
@@ -37,7 +37,7 @@ class Reply:
             body += piece
         return body[:most_bytes].decode(errors="replace")
 
-    async def events(self) -> AsyncIterator[str]:
+    async def events(self) -> AsyncGenerator[str, None]:
         """The data of each server-sent event. Raises Broken."""
         if not self.headers.get("content-type", "").startswith("text/event-stream"):
             raise Broken("not an event stream")

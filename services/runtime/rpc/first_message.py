@@ -9,7 +9,7 @@ call, and a call is spared the turn of the event loop that this costs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import grpc
@@ -35,7 +35,7 @@ async def message(context: Any, within_s: float) -> bytes:
     return bytes(raw)
 
 
-async def messages(requests: AsyncIterator[bytes], within_s: float) -> AsyncIterator[bytes]:
+async def messages(requests: AsyncIterator[bytes], within_s: float) -> AsyncGenerator[bytes, None]:
     """All messages of a call, the first within its time. Raises `TooLate`."""
     task, timer = _timed(within_s)
     try:

@@ -104,8 +104,9 @@ class _Wrapped:
 
     async def _parsed(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         # Not a generator expression: that would begin to read at once, also for a caller who may not.
-        async for raw in first_message.messages(requests, self._within_s):
-            yield self._parse(raw)
+        async with aclosing(first_message.messages(requests, self._within_s)) as messages:
+            async for raw in messages:
+                yield self._parse(raw)
 
     async def _guard(self, context: _Context, serve: Callable[[], Awaitable[Any]]) -> Any:
         try:

@@ -50,7 +50,7 @@ async def test_hits_are_counted_over_all_lookups_and_judged_by_the_labels(apart:
         Pair("apples", "pears and plums", False),
     ]
     mode = Mode("pairs", pairs, apart, lambda line: None, Traffic())
-    told = await mode.measure(CacheSettings(), BagOfWords())
+    told = await mode.measure(CacheSettings(), WideBagOfWords())
     assert told["found"] == (0.5 if apart else 1)
     assert (told["right"], told["wrong"], told["unlabelled"]) == ((1, 1, 0) if apart else (2, 1, 0))
     assert told["wrong_of_lookups"] == 0.25

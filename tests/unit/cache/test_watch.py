@@ -30,6 +30,7 @@ async def test_a_watcher_that_falls_behind_is_cut_off_and_the_others_are_not() -
             assert await anext(quick) == Removal(key=key)
         with pytest.raises(FellBehind):
             await anext(slow)
+        await quick.aclose()
 
 
 async def test_a_watch_begun_after_the_close_ends_at_once() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 
 from hedgerow.audio.v1 import audio_pb2
@@ -260,13 +260,14 @@ class ScriptedAudio:
         return audio_pb2.TranscribeSummary(text=self._text, audio_s=2, speech_s=1.5)
 
     async def listen(self, requests, timeout_s, metadata) -> AsyncGenerator[Said, None]:
-        async for request in requests:
-            if request.HasField("options"):
-                self.options = request.options
-            if self._error:
-                raise self._error
-            for told in self.script.get(request.audio, []):
-                yield told
+        async with aclosing(requests):
+            async for request in requests:
+                if request.HasField("options"):
+                    self.options = request.options
+                if self._error:
+                    raise self._error
+                for told in self.script.get(request.audio, []):
+                    yield told
         yield Said(summary=audio_pb2.StreamSummary())
 
 

@@ -1,6 +1,7 @@
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 
 import grpc
 import pytest
@@ -110,13 +111,14 @@ class ScriptedControl:
         self.responses, self.requests = responses, []
 
     async def discover(
-        self, requests: AsyncIterator[discovery_pb2.DiscoveryRequest]
+        self, requests: AsyncGenerator[discovery_pb2.DiscoveryRequest, None]
     ) -> AsyncIterator[discovery_pb2.DiscoveryResponse]:
-        for _ in (ASSIGNMENTS, ROUTES):
-            self.requests.append(await anext(requests))
-        for response in self.responses:
-            yield response
-            self.requests.append(await anext(requests))
+        async with aclosing(requests):
+            for _ in (ASSIGNMENTS, ROUTES):
+                self.requests.append(await anext(requests))
+            for response in self.responses:
+                yield response
+                self.requests.append(await anext(requests))
 
 
 def response(version: str, *resources: object, type_url: str = "") -> discovery_pb2.DiscoveryResponse:

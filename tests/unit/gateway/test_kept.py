@@ -131,6 +131,7 @@ async def test_what_cannot_be_is_refused(fields: dict[str, Any], limit: str):
     await scene.ask(most=1)
     with pytest.raises(InvalidInput, match=limit):
         await scene.ask(**fields)
+    await asyncio.sleep(2)  # until the answer is over
 
 
 async def test_a_full_gateway_gives_up_whole_answers_of_who_has_most_and_none_that_is_read():
