@@ -16,7 +16,8 @@ not known to be.
 
 A pair that raises doubts (`gates.py`) is a candidate, too. What they cost is learnt (`penalties.py`), and what they
 leave of its score counts here; until a threshold is certified they refuse. Each time that it is learnt anew the 95%
-are those of a new choice.
+are those of a new choice. So are they where old samples leave: the bound is one of the 5,000 samples since then. In a
+simulation with 1.05 times what is allowed, 4% of records were certified within 5,000 samples, and 7.5% within 200,000.
 
 Assumed: samples are exchangeable for as long as they count (the last 2,500 to 5,000), missing at random (a judge that
 is busy or unclear drops right ones as often as wrong ones), and the judge errs less than what is allowed. A judge that
