@@ -19,6 +19,7 @@ from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
+from tests.unit.gateway import test_completion
 from tests.unit.gateway.scripted import ScriptedLlm, Step, finish, fleet, text
 from tests.unit.gateway.test_generation import GONE, Scene, too_busy
 
@@ -105,12 +106,14 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[s
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
-def test_in_a_generation(name: str):
+@pytest.mark.parametrize("make", [ScriptedLlm, test_completion.ScriptedLlm], ids=["scripted", "gRPC"])
+def test_in_a_generation(name: str, make: type[ScriptedLlm]):
+    """Also of calls that are cancelled as gRPC's are: who reads hears of it a turn later."""
     settings, scripts, how = GENERATIONS[name]
 
     @asynccontextmanager
     async def scene() -> Work:
-        llms = {model: [ScriptedLlm(*script) for script in each] for model, each in scripts.items()}
+        llms = {model: [make(*script) for script in each] for model, each in scripts.items()}
         fleet_ = behind(settings, **llms)
         order = Scene(fleet_, budget_s=how.get("budget_s", 20.0))
         pool = fleet_.pools["m"]

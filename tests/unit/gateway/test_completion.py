@@ -3,38 +3,65 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
+import grpc
 import pytest
 
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.generation.stack import make_stack
 from services.gateway.upstream.completion import Completion
-from services.runtime.errors import Unavailable
+from services.runtime.errors import Exhausted, ServiceError, Unavailable
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import Step, finish, fleet, text
 from tests.unit.gateway.test_generation import GONE, Scene
+from tests.unit.gateway.test_translate import failed
 
 
 class ScriptedCall:
     """As gRPC's: who reads from a cancelled call hears of it a turn of the loop later, by a `CancelledError`."""
 
-    def __init__(self, *script: Step):
-        self.messages = 0
-        self._script, self._cancelled = iter(script), asyncio.Event()
+    finish = None
 
-    async def read(self) -> bytes:
+    def __init__(self, *script: Step, timeout_s: float = 600.0):
+        self.messages = 0
+        self._script, self._cancelled, self._ended = iter(script), asyncio.Event(), False
+        self._ends_at = loop_clock() + timeout_s
+
+    @property
+    def closed(self) -> bool:
+        """Also by its own end."""
+        return self._ended or self._cancelled.is_set()
+
+    async def read(self) -> object:
         for step in self._script:
             if isinstance(step, llm_pb2.GenerateResponse):
                 self.messages += 1
+                self._ended = step.HasField("finish")
                 await asyncio.sleep(0)
                 return step.SerializeToString()
-            if step is not None:
-                await asyncio.sleep(step)
-                continue
-            await self._cancelled.wait()
+            if isinstance(step, ServiceError):
+                self._ended = True
+                code = (
+                    grpc.StatusCode.RESOURCE_EXHAUSTED if isinstance(step, Exhausted) else grpc.StatusCode.UNAVAILABLE
+                )
+                raise failed(code, told=step)
+            await self._pause(step)
+        self._ended = True
+        return grpc.aio.EOF
+
+    async def _pause(self, seconds: float | None) -> None:
+        """For ever where it is None; as a call does, it ends at its deadline or when it is cancelled."""
+        left_s = self._ends_at - loop_clock()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left_s if seconds is None else min(seconds, left_s)):
+                await self._cancelled.wait()
+        if self._cancelled.is_set():
             await asyncio.sleep(0)
             raise asyncio.CancelledError
-        raise AssertionError("read beyond the end")
+        if loop_clock() >= self._ends_at:
+            self._ended = True
+            raise failed(grpc.StatusCode.DEADLINE_EXCEEDED)
 
     def cancel(self) -> None:
         self._cancelled.set()
@@ -45,7 +72,7 @@ class ScriptedLlm:
         self._script, self.calls = script, list[ScriptedCall]()
 
     def generate(self, request, timeout_s, metadata) -> Completion:
-        self.calls.append(ScriptedCall(*self._script))
+        self.calls.append(ScriptedCall(*self._script, timeout_s=timeout_s))
         return Completion(self.calls[-1], "m")
 
 
