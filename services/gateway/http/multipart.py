@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.datastructures import Headers, UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from services.gateway.http.errors import NotJson
@@ -44,12 +44,19 @@ async def read_form(exchange: Exchange, origins: tuple[str, ...]) -> Form:
 
     parser = _InMemory(Headers({"content-type": kind}), stream(), max_files=1, max_fields=_MOST_FIELDS)
     try:
-        items = (await parser.parse()).multi_items()
+        form = await parser.parse()
     except MultiPartException as error:
         raise InvalidInput("body", "a form with one file", error.message) from None
+    try:
+        return await _read(form)
+    finally:
+        await form.close()
+
+
+async def _read(form: FormData) -> Form:
     given: dict[str, Any] = {}
     file: UploadFile | None = None
-    for name, value in items:
+    for name, value in form.multi_items():
         if isinstance(value, UploadFile):
             file = value if name == "file" else file
         elif name.endswith("[]"):

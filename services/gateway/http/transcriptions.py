@@ -14,7 +14,7 @@ from services.gateway.http.exchange import Exchange
 from services.gateway.http.fields import Fields
 from services.gateway.http.multipart import Form, read_form
 from services.gateway.upstream.media import Hearing
-from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.errors import InvalidInput, ServiceError, TooLate
 
 _TEXT = b"text/plain; charset=utf-8"
 _FORMATS = {"json": "json", "text": "text", "verbose_json": "verbose_json"}
@@ -68,14 +68,17 @@ async def _heard(
     permit = hearing.breaker.enter(admitted.tenant)
     if permit is None:
         raise hearing.breaker.refusal(admitted.tenant)
+    answered = False
     try:
         replies = hearing.client.recording(form.file, options, admitted.timeout_s, admitted.metadata)
         async with aclosing(replies) as heard:
             async for reply in heard:
+                answered = True
                 yield reply
-        permit.replied()
+        permit.succeeded(None)  # the time that it took is the recording's and the client's
     except ServiceError as error:
-        permit.ended(error)
+        if not (answered and isinstance(error, TooLate)):  # else there was too little time for so long a recording
+            permit.ended(error)
         raise
     finally:
         permit.withdrawn()  # unless it has reported

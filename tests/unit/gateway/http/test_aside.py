@@ -1,0 +1,151 @@
+"""What is no answer, by HTTP: statuses, and what a transcription tells of the audio service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hedgerow.audio.v1 import audio_pb2
+from hedgerow.cache.v1 import cache_pb2
+from services.gateway.admission.control import AdmissionControl
+from services.gateway.config import BreakerSettings, GatewaySettings
+from services.gateway.http.aside import Admitted, Aside
+from services.gateway.http.caching import Caching
+from services.gateway.http.errors import Told
+from services.gateway.http.exchange import Endpoint, Exchange, Serve
+from services.gateway.http.fields import Fields
+from services.gateway.http.multipart import Form
+from services.gateway.http.transcriptions import Transcriptions, _heard
+from services.gateway.policies.usual import Usual
+from services.gateway.upstream.fleet import make_breaker
+from services.gateway.upstream.media import Hearing
+from services.runtime.errors import ServiceError, TooLate, Unavailable
+from tests.clock import loop_clock
+from tests.unit.gateway.http.wire import Wire
+from tests.unit.gateway.test_answer import EVERYTHING
+
+pytestmark = pytest.mark.paused
+
+SETTINGS = GatewaySettings(llm_addresses={"unused": "unused"}, http={"heartbeat_ms": 10_000})
+SEGMENT = audio_pb2.TranscribeResponse(segment=audio_pb2.Segment(text="Hello."))
+SUMMARY = audio_pb2.TranscribeResponse(summary=audio_pb2.TranscribeSummary(text="Hello.", audio_s=2))
+Said = float | ServiceError | audio_pb2.TranscribeResponse
+
+
+class ScriptedAudio:
+    """Says what a script has, with pauses of so many seconds."""
+
+    def __init__(self, *script: Said):
+        self.script: Iterable[Said] = script
+
+    async def recording(self, *_: Any) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
+        for each in self.script:
+            if isinstance(each, ServiceError):
+                raise each
+            if isinstance(each, float):
+                await asyncio.sleep(each)
+            else:
+                yield each
+
+
+class ScriptedCache:
+    async def embed(self, request: cache_pb2.EmbedRequest, *_: Any) -> cache_pb2.EmbedResponse:
+        return cache_pb2.EmbedResponse(
+            model="e", embeddings=[cache_pb2.Embedding(values=[1, 0]) for _ in request.texts]
+        )
+
+
+def hearing(*script: Said) -> Hearing:
+    breaker = make_breaker(BreakerSettings(in_a_row=2), "audio", Usual(1, loop_clock), loop_clock)
+    return Hearing(ScriptedAudio(*script), breaker)
+
+
+def aside() -> Aside:
+    return Aside(SETTINGS, AdmissionControl(SETTINGS.shed, lambda: 0.0))
+
+
+def wire(serve: Serve) -> Wire:
+    """A connection to one route, whose callers are all one tenant."""
+
+    async def known(exchange: Exchange) -> None:
+        exchange.credential = SimpleNamespace(tenant=EVERYTHING)
+        await serve(exchange)
+
+    return Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, True))
+
+
+def form(**fields: str) -> bytes:
+    parts = [f'--b\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{text}\r\n' for name, text in fields.items()]
+    file = '--b\r\ncontent-disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n--b--\r\n'
+    return asked("".join(parts) + file, "multipart/form-data; boundary=b")
+
+
+def asked(body: str, kind: str = "application/json") -> bytes:
+    return f"POST / HTTP/1.1\r\nhost: g\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
+
+
+@pytest.mark.parametrize("how", ["json", "text", "verbose_json"])
+async def test_a_transcript_that_comes_whole_is_200(how: str) -> None:
+    sent = wire(Transcriptions(aside(), hearing(SEGMENT, SUMMARY)))
+    await sent.send(form(response_format=how))
+    assert sent.statuses == [200]
+    await sent.end()
+
+
+async def test_embeddings_are_200() -> None:
+    sent = wire(Caching(aside(), ScriptedCache()).embed)
+    await sent.send(asked(json.dumps({"input": "Hello."})))
+    assert sent.statuses == [200]
+    await sent.end()
+
+
+async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_of_life() -> None:
+    sent = wire(Transcriptions(aside(), hearing(25.0, SEGMENT, SUMMARY)))
+    await sent.send(form(stream="true"))
+    assert sent.statuses == []
+    await asyncio.sleep(12)
+    head, _, body = bytes(sent.transport.written).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert b"text/event-stream" in head
+    assert b": ping\n" in body
+    await asyncio.sleep(20)
+    assert b"transcript.text.done" in sent.transport.written
+    await sent.end()
+
+
+async def heard(listening: Hearing, pause_s: float = 0.0) -> None:
+    """What a client reads, with a pause after each piece."""
+    admitted = Admitted("acme", 60, ())
+    replies = _heard(listening, Form(Fields({}), b"RIFF"), audio_pb2.TranscribeOptions(), admitted)
+    async with aclosing(replies) as pieces:
+        async for _ in pieces:
+            await asyncio.sleep(pause_s)
+
+
+async def test_how_slowly_a_client_reads_and_how_long_a_recording_is_is_not_what_the_service_usually_takes() -> None:
+    listening = hearing(0.1, SEGMENT, 30.0, SUMMARY)
+    await asyncio.gather(*(heard(listening, pause_s=60) for _ in range(30)))
+    assert listening.breaker.usual.needs_s() == 1
+
+
+async def test_a_long_recording_with_little_time_is_no_failure_of_the_service_that_writes_it_down() -> None:
+    listening = hearing(0.1, SEGMENT, 5.0, TooLate("audio: late"))
+    for _ in range(5):
+        with pytest.raises(TooLate):
+            await heard(listening)
+    assert listening.breaker.would_admit("other")
+
+
+@pytest.mark.parametrize("script", [(5.0, TooLate("audio: late")), (SEGMENT, Unavailable("audio: gone"))])
+async def test_a_service_that_stays_silent_or_breaks_off_is_not_asked_for_a_while(script: tuple[Said, ...]) -> None:
+    listening = hearing(*script)
+    for _ in range(2):
+        with pytest.raises((TooLate, Unavailable)):
+            await heard(listening)
+    assert not listening.breaker.would_admit("other")
