@@ -64,6 +64,13 @@ def test_a_text_is_cut_where_sentences_begin():
     assert window.shortened("One is here. Two is there. Three.", 3) == ""
 
 
+def test_what_has_exactly_the_limit_stays_whole():
+    text = "One is here. Zwei ist hübsch."
+    assert window.shortened(text, len(text.encode())) == text
+    assert window.shortened(f"Before. {text}", len(text.encode())) == text
+    assert window.shortened(f"Before. {text}", len(text.encode()) - 1) == "Zwei ist hübsch."
+
+
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=5))
 def test_no_tokenizer_makes_more_tokens_than_there_are_bytes(contents: list[str]):
     messages = [said("user", content) for content in contents]
