@@ -224,10 +224,14 @@ class ScriptedVision:
             for name, score in labels:
                 shown.labels.add(name=name, score=score)
         self.requests: list[vision_pb2.ClassifyRequest] = []
+        self.ended = 0  # calls that can run no longer
 
     def classify(self, request, timeout_s, metadata) -> ScriptedVision:
         self.requests.append(request)
         return self
+
+    def cancel(self) -> None:
+        self.ended += 1
 
     async def reply(self) -> vision_pb2.ClassifyResponse:
         await asyncio.sleep(self._pause_s)

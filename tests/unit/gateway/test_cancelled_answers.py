@@ -10,13 +10,25 @@ from typing import Any
 import pytest
 from opentelemetry.trace import Span
 
+from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.answer import Messages
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.config import KeptSettings
+from services.gateway.policies.shared_breaker import SharedBreaker
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
-from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
+from tests.clock import loop_clock
+from tests.unit.gateway.scripted import (
+    ScriptedAudio,
+    ScriptedCache,
+    ScriptedLlm,
+    ScriptedLookup,
+    ScriptedVision,
+    finish,
+    senses,
+    text,
+)
 from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
 from tests.unit.gateway.test_answer import EVERYTHING, MISS, Scene
 
@@ -28,8 +40,25 @@ def plain() -> Scene:
     return Scene(small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")), large=ScriptedLlm())
 
 
+class SlowLookup(ScriptedLookup):
+    async def reply(self) -> cache_pb2.LookupResponse:
+        await asyncio.sleep(0.01)
+        return await super().reply()
+
+
+class SlowCache(ScriptedCache):
+    def lookup(self, request, timeout_s, metadata) -> ScriptedLookup:
+        super().lookup(request, timeout_s, metadata)
+        return SlowLookup(self.outcome)
+
+
 def after_a_miss() -> Scene:
-    return Scene(ScriptedCache(MISS), small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")), large=ScriptedLlm())
+    return Scene(SlowCache(MISS), small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")), large=ScriptedLlm())
+
+
+def with_all_senses() -> Scene:
+    seen, heard = ScriptedVision([("cat", 0.9)], pause_s=0.02), ScriptedAudio("a cat?", pause_s=0.02)
+    return Scene(senses=senses(seen, heard), small=ScriptedLlm(0.01, text("Pa"), finish("ris.")), large=ScriptedLlm())
 
 
 def by_another_model() -> Scene:
@@ -47,6 +76,10 @@ SCENES: dict[str, tuple[Callable[[], Scene], dict[str, Any]]] = {
     "plain": (plain, {}),
     "after a miss": (after_a_miss, {}),
     "by another model": (by_another_model, {}),
+    "with a picture and a recording": (
+        with_all_senses,
+        {"images": [pb.Image(data=b"1")], "audio": pb.Audio(data=b"2")},
+    ),
     "with tools": (with_tools, {"mesh_tools": OFFERED}),
 }
 
@@ -69,6 +102,21 @@ async def read(messages: AsyncGenerator[pb.GenerateResponse, None]) -> None:
             pass
 
 
+def breakers(scene: Scene) -> list[SharedBreaker]:
+    media = [each.breaker for each in (scene.media.seeing, scene.media.hearing) if each]
+    models = [replica.breaker for pool in scene.fleet.pools.values() for replica in pool.replicas]
+    return [scene.breaker, *media, *models]
+
+
+async def on_probation(scene: Scene) -> None:
+    """The next call of each backend is a probe."""
+    for breaker in breakers(scene):
+        permit = breaker.enter("acme")
+        assert permit
+        permit.throttled(0.001)
+    await asyncio.sleep(0.01)
+
+
 def assert_over(scene: Scene) -> None:
     account = scene.quotas._accounts.get("acme")
     assert account is None or account.in_flight == 0
@@ -76,17 +124,24 @@ def assert_over(scene: Scene) -> None:
         assert (pool.limiter.in_flight, pool.limiter.waiting) == (0, 0)
         assert all(replica.in_flight == 0 for replica in pool.replicas)
     assert all(call.closed or call.finish for llm in scene.llms.values() for call in llm.calls)
+    if seeing := scene.media.seeing:
+        assert seeing.client.ended == len(seeing.client.requests)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize("heartbeats", [False, True])
-def test_of_an_answer(name: str, heartbeats: bool):
+@pytest.mark.parametrize("probes", [False, True])
+def test_of_an_answer(name: str, heartbeats: bool, probes: bool):
     make, fields = SCENES[name]
 
     @asynccontextmanager
     async def scene() -> Work:
         scene_ = make()
+        for breaker in breakers(scene_):
+            breaker.clock = breaker._common.clock = loop_clock
+        if probes:
+            await on_probation(scene_)
 
         async def work() -> None:
             messages = await begun(scene_, fields)
@@ -94,6 +149,8 @@ def test_of_an_answer(name: str, heartbeats: bool):
 
         yield work()
         assert_over(scene_)
+        await asyncio.sleep(600)
+        assert all(breaker.would_admit("acme") for breaker in breakers(scene_)), "a probe that never ends"
 
     assert cancelled_at_every_await(scene) >= 2
 

@@ -21,6 +21,7 @@ from services.gateway.answer.stages.stage import BesideStage, Needs, retrieve
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.media import Hearing, Seeing
+from services.gateway.upstream.stubs import Pending
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 
@@ -168,8 +169,9 @@ class VisionStage(_MediaStage):
         async def look(stage: Running) -> vision_pb2.ClassifyResponse:
             metadata, left_s = telemetry.propagate(stage.span), self.draft.ledger.remaining()
             call = seeing.client.classify(self._wanted(seeing), left_s, metadata)
-            self._look = asyncio.create_task(_reply(call.reply()))
+            self._look = asyncio.create_task(_reply(call))
             self._look.add_done_callback(retrieve)
+            self._look.add_done_callback(lambda _: call.cancel())  # also where it is cancelled before it has begun
             done, _ = await asyncio.wait({self._look}, timeout=stage.budget_s)
             if not done:
                 raise TooLate(f"vision: longer than its {stage.budget_s * 1000:.0f} ms")
@@ -192,5 +194,5 @@ class VisionStage(_MediaStage):
         self.draft.take_sights(pb.Sights(pictures=seen.results))
 
 
-async def _reply(reply: Awaitable[T]) -> T:
-    return await reply
+async def _reply(call: Pending) -> vision_pb2.ClassifyResponse:
+    return await call.reply()  # type: ignore[no-any-return]
