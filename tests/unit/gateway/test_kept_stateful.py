@@ -1,0 +1,145 @@
+"""Answers that outlast connections, whatever clients do in whatever order, with a clock that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from opentelemetry.trace import Span
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.api.kept import KeptAnswers
+from services.gateway.config import KeptSettings
+from services.gateway.errors import AnswerNotKept
+from services.runtime.errors import Exhausted, InvalidInput
+from tests.clock import PausedLoop
+
+SEEDED = settings(max_examples=250, stateful_step_count=25, derandomize=True, deadline=None, database=None)
+_KEPT_S, _WORDS = 3, 4  # an answer has a word each second
+_SIZE = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="1.0"))]).ByteSize()
+TENANTS, KEYS = st.sampled_from("ab"), st.sampled_from("kl")
+
+
+@dataclass
+class Client:
+    """Reads from the event `seen` on. `read`: the words that came."""
+
+    tenant: str
+    key: str
+    seen: int
+    read: list[str] = field(default_factory=list)
+    ended: str = ""
+
+
+class Kept(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = PausedLoop()
+        self.answers = KeptAnswers(KeptSettings(ms=_KEPT_S * 1_000, bytes=6 * _SIZE))
+        self.under_way = Counter[str]()  # answers by their number
+        self.begun = 0
+        self.failing = False
+        self.clients: dict[asyncio.Task[None], Client] = {}
+
+    async def _begin(self, span: Span) -> AsyncGenerator[pb.GenerateResponse, None]:
+        self.begun += 1
+        return self._words(str(self.begun % 10), self.failing)
+
+    async def _words(self, number: str, failing: bool) -> AsyncGenerator[pb.GenerateResponse, None]:
+        self.under_way[number] += 1
+        try:
+            for word in range(_WORDS):
+                await asyncio.sleep(1)
+                if failing and word == 2:
+                    raise Exhausted("busy")
+                yield pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=f"{number}.{word}"))])
+        finally:
+            self.under_way[number] -= 1
+
+    async def _follow(self, client: Client) -> None:
+        request = pb.GenerateRequest(idempotency_key=client.key, events_seen=client.seen)
+        messages = self.answers.follow(request, client.tenant, self._begin, 100)
+        try:
+            async for message in messages:
+                client.read += [event.delta.text for event in message.events]
+            client.ended = "whole"
+        except (AnswerNotKept, InvalidInput, Exhausted) as error:
+            client.ended = type(error).__name__
+        finally:
+            await messages.aclose()
+
+    def run_for(self, seconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    @rule(tenant=TENANTS, key=KEYS, seen=st.sampled_from([0, 0, 1, 3]))
+    def asks(self, tenant: str, key: str, seen: int) -> None:
+        client = Client(tenant, key, seen)
+        self.clients[self.loop.create_task(self._follow(client))] = client
+        self.run_for(0)
+
+    @precondition(lambda self: any(not task.done() for task in self.clients))
+    @rule(at=st.integers(0, 9))
+    def leaves(self, at: int) -> None:
+        reading = [task for task in self.clients if not task.done()]
+        reading[at % len(reading)].cancel()
+        self.run_for(0)
+
+    @rule(seconds=st.sampled_from([0.5, 1, 1, 2, _KEPT_S - 0.1, _KEPT_S + 0.1, 100, 1e5]))
+    def time_passes(self, seconds: float) -> None:
+        self.run_for(seconds)
+
+    @rule(failing=st.booleans())
+    def models_fail_or_not(self, failing: bool) -> None:
+        self.failing = failing
+
+    @rule()
+    def gateway_drains(self) -> None:
+        self.answers.drain()
+        self.run_for(0)
+
+    @invariant()
+    def what_is_counted_is_what_is_kept(self) -> None:
+        sizes = Counter[str]()
+        for (tenant, _), kept in self.answers._kept.items():
+            sizes[tenant] += kept.size
+        assert self.answers._sizes == +sizes
+        assert sizes.total() <= 6 * _SIZE
+
+    @invariant()
+    def only_what_nobody_reads_is_about_to_be_given_up(self) -> None:
+        for kept in self.answers._kept.values():
+            waits = kept.timer is not None and not kept.timer.cancelled()
+            assert waits == (kept.clients == 0)
+
+    @invariant()
+    def no_answer_is_made_for_nobody(self) -> None:
+        reading = sum(not task.done() for task in self.clients)
+        assert +self.under_way == Counter(dict.fromkeys(+self.under_way, 1))  # each is made once
+        assert (+self.under_way).total() <= len(self.answers) + reading
+
+    @invariant()
+    def each_client_reads_one_answer_in_order_from_where_it_was(self) -> None:
+        for client in self.clients.values():
+            numbers = {word[0] for word in client.read}
+            places = [int(word[2:]) for word in client.read]
+            assert len(numbers) <= 1
+            assert places == list(range(client.seen, client.seen + len(places)))
+            assert client.ended != "whole" or client.seen + len(places) == _WORDS
+
+    def teardown(self) -> None:
+        for task in self.clients:
+            task.cancel()
+        self.run_for(0)
+        self.run_for(_KEPT_S + 0.1)
+        assert (len(self.answers), self.answers._sizes, (+self.under_way).total()) == (0, Counter(), 0)
+        assert not asyncio.all_tasks(self.loop)
+        self.loop.close()
+
+
+TestKept = Kept.TestCase
+TestKept.settings = SEEDED
