@@ -16,6 +16,8 @@ from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.ticket import Ticket
 from services.gateway.upstream.fleet import Fleet
+from services.gateway.warming.touch import request as touched
+from services.gateway.warming.touch import touch
 from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
@@ -133,3 +135,20 @@ def test_in_a_generation(name: str, make: type[ScriptedLlm]):
         await assert_as_before(fleet_, job)
 
     cancelled_at_every_await(scene)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_in_a_warm_up_call(busy: bool):
+    @asynccontextmanager
+    async def scene() -> Work:
+        fleet_ = behind({"limit": ONE_PLACE}, m=[ScriptedLlm(0.1, text("a"), 0.1, finish())])
+        pool = fleet_.pools["m"]
+        held = await pool.limiter.enter(Ticket(100, "other", 1.0, Deadline.never(loop_clock))) if busy else None
+        if held:
+            asyncio.get_running_loop().call_later(0.5, held.release)
+        yield touch(pool, pool.replicas[0], touched("You are kind.", "salt"), 5.0, loop_clock, None)
+        if held:
+            held.release()
+        await assert_as_before(fleet_, Scene(fleet_).job)
+
+    assert cancelled_at_every_await(scene) >= 2
