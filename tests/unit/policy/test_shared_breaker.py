@@ -250,6 +250,8 @@ def test_of_a_backend_that_is_gone_for_good_nothing_stays_in_the_metrics(clock):
     for _ in range(10):
         if permit := shared.own("third").enter():
             permit.failed()
+    clock.advance(60)
+    admitted(shared, "good").failed()  # one that was picked before it was gone; it would be the probe
     assert not rows("gone@10.0.0.1:50051")
 
 
