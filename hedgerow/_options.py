@@ -48,7 +48,7 @@ class Options(TypedDict, total=False):
     regex: str | None  # the whole answer is made to match
     choice: Sequence[str] | None  # the answer is one of these texts
     grammar: str | None  # the whole answer is made to be of it; in Lark's notation, or GBNF
-    cache: Literal["use", "bypass"]
+    cache: Literal["auto", "use", "exact", "bypass"]  # auto: as the tenant's setting has it; use: also other wordings
     min_similarity: float | None  # the least cosine similarity for a semantic hit, 0.5 to 1; 1 turns them off
     cache_allow: Sequence[QuestionKind]  # kinds that this question may be of, and is looked up and stored all the same
     cache_category: str | None  # one of the gateway's settings, in the place of the one that its words make it

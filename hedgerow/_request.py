@@ -38,7 +38,12 @@ _QUESTION_KINDS = {
     "time_bound": pb.QUESTION_KIND_TIME_BOUND,
     "personal": pb.QUESTION_KIND_PERSONAL,
 }
-_CACHE = {"use": False, "bypass": True}
+_CACHE = {
+    "auto": pb.CachePolicy(),
+    "use": pb.CachePolicy(use=pb.CACHE_USE_ANY),
+    "exact": pb.CachePolicy(use=pb.CACHE_USE_EXACT),
+    "bypass": pb.CachePolicy(bypass=True),
+}
 _VERIFIERS = {
     "rules": pb.VERIFIER_RULES,
     "form": pb.VERIFIER_FORM,
@@ -75,7 +80,7 @@ def generate_request(
     regex: str | None = None,
     choice: Sequence[str] | None = None,
     grammar: str | None = None,
-    cache: str = "use",
+    cache: str = "auto",
     min_similarity: float | None = None,
     cache_allow: Sequence[QuestionKind] = (),
     cache_category: str | None = None,
@@ -127,7 +132,7 @@ def generate_request(
     with _field("stop"):
         request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
     _set_format(request, choice, json_schema=_as_json(json_schema), regex=regex, grammar=grammar)
-    request.cache.bypass = _CACHE[one_of("cache", cache, _CACHE)]
+    request.cache.CopyFrom(_CACHE[one_of("cache", cache, _CACHE)])
     set_fields(request.cache, "cache_", category=cache_category)
     set_fields(request.cache, "", min_similarity=min_similarity, hit_chars_per_s=hit_chars_per_s)
     request.cache.allow.extend(_QUESTION_KINDS[one_of("cache_allow", kind, _QUESTION_KINDS)] for kind in cache_allow)

@@ -21,6 +21,7 @@ SERVICES = ("gateway", "cache", "router", "llm-fast", "llm-quality", "vision", "
 # Each model has one replica here, so that the other model is the one to hedge with. A mesh that is asked a few times a
 # minute saves up too slowly for a second call with the usual share of 5%.
 _HEDGE = {"across_models": True, "max_share": 0.25}
+LIMITS = {"DEFAULT_MAX_TOKENS": "256", "MAX_TOKENS_CAP": "512"}  # of the profile `latency`, for each model
 PULLED = ("smollm2-135m-int8", "smollm2-135m", "whisper-base", "efficientnet-lite0")
 
 
@@ -55,7 +56,11 @@ class LanguageModel:
     def settings(self) -> dict[str, str]:
         """The settings of the llm service that serves it."""
         given = {"MODEL": str(self.folder), "MAX_MODEL_LEN": str(self.context_tokens), "MAX_NUM_SEQS": "16"}
-        return {"MODEL_NAME": self.name, **{f"VLLM__{name}": value for name, value in {**given, **self.vllm}.items()}}
+        return {
+            "MODEL_NAME": self.name,
+            **LIMITS,
+            **{f"VLLM__{name}": value for name, value in {**given, **self.vllm}.items()},
+        }
 
 
 @dataclass(frozen=True)

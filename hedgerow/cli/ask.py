@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli import options
+from hedgerow.cli import given, options
 
 if TYPE_CHECKING:
     from hedgerow import Options
@@ -114,7 +114,7 @@ def ask(
     images = image or []
     choices: Options = {
         "budget_ms": budget_ms,
-        "cache": "bypass" if no_cache else "use",
+        "cache": "bypass" if no_cache else "auto",
         "min_similarity": similarity,
         "cache_allow": [kind.value for kind in cache_allow or ()],
         "cache_category": cache_category,
@@ -132,11 +132,11 @@ def ask(
         "diet": diet.value if diet else None,
         "whole": whole,
         "system_prompt": system_prompt,
-        "json_schema": options.json_text(schema, "--schema") if schema else None,
+        "json_schema": given.json_text(schema, "--schema") if schema else None,
         "choice": choice or None,
-        "grammar": options.text_of(grammar, "--grammar") if grammar else None,
-        "tools": options.own_tools(tool),
-        "mesh_tools": options.mesh_tools(tool, mcp, collection, agent=agent),
+        "grammar": given.text_of(grammar, "--grammar") if grammar else None,
+        "tools": given.own_tools(tool),
+        "mesh_tools": given.mesh_tools(tool, mcp, collection, agent=agent),
         "tool_choice": tool_choice,
     }
     reach = options.reach(gateway, "gateway", api_key, tls, ca_file, tls_dir, plaintext_key)

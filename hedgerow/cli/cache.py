@@ -252,7 +252,7 @@ async def _ask_one(client: AsyncClient, question: str, places: Any) -> Answer | 
 
     async with places:
         try:
-            return await client.ask(question)
+            return await client.ask(question, cache="use")
         except HedgerowError as error:
             tell(f"{question}: {explain(error)}")
             return None

@@ -119,7 +119,9 @@ class Model(WithSettings):
         "`config.json` says, or 8192.",
     )
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="The most tokens of an answer, also where a request does not say. Without it, 256 and 512."
+        None,
+        description="The most tokens of an answer, also where a request does not say. Without it, the model's own, or "
+        "512 and 256 with the profile `latency`.",
     )
     sees: bool = Field(False, description="Whether it takes pictures as they are; the others are told what they show.")
     expected_ttft_ms: Milliseconds | None = Field(

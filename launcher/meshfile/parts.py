@@ -13,12 +13,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from launcher.demo import LIMITS
 from launcher.mesh import collections_at
 from launcher.meshfile.fields import read_key
 from launcher.meshfile.models import Model, Settings
 from launcher.meshfile.names import process_names, service_name
 from launcher.meshfile.problems import Steps
-from launcher.meshfile.schema import Audio, MeshFile, Tenant, Vision
+from launcher.meshfile.schema import Audio, Cache, MeshFile, Tenant, Vision
 
 DEFAULT_CONTEXT_TOKENS = 8192
 _PROVIDER_GIB, _ENGINE_GIB = 0.5, 4.0
@@ -61,7 +62,7 @@ class Part:
 def parts(file: MeshFile) -> list[Part]:
     """All services of a mesh, the gateway last. Who is where is not said yet: see `gateway_finds`."""
     found = [_cache(file)] if file.cache.enabled else []
-    found += [_router(file), *(part for name, model in file.models.items() for part in _model(name, model))]
+    found += [_router(file), *(part for name in file.models for part in _model(name, file))]
     found += [_vision(file.vision)] if file.vision else []
     found += [_audio(file.audio)] if file.audio else []
     everywhere: dict[str, Any] = {}
@@ -135,9 +136,8 @@ def _router(file: MeshFile) -> Part:
 def _gateway(file: MeshFile) -> Part:
     given, shared = file.gateway, _shared(file)
     said = {"WORKERS": given.workers, "ALLOW_ANONYMOUS": given.allow_anonymous, "PLAINTEXT": given.plaintext}
-    settings = shared.pop("settings") | {
-        name: value for name, value in said.items() if name.lower() in given.model_fields_set
-    }
+    settings = {**shared.pop("settings"), "PROFILE": file.profile, **_stored_answers(file.cache)}
+    settings |= {name: value for name, value in said.items() if name.lower() in given.model_fields_set}
     # Who may come in is told of the address that lets them.
     origins: dict[str, Steps] = dict.fromkeys(("ADDRESS", "PLAINTEXT", "ALLOW_ANONYMOUS"), ("gateway", "address"))
     origins |= {"WORKERS": ("gateway", "workers"), "HTTP_ADDRESS": ("gateway", "http"), "LLM_ADDRESSES": ("models",)}
@@ -145,6 +145,15 @@ def _gateway(file: MeshFile) -> Part:
     memory = 0.5 * given.workers
     part = Part("gateway", "gateway", ("gateway",), settings, origins, folders, memory_gib=memory, **shared)
     return _with_more(part, given.settings)
+
+
+def _stored_answers(cache: Cache) -> dict[str, Any]:
+    """Who gets stored answers without asking for them, where the file says it."""
+    if cache.semantic:
+        return {"HITS": {"others": "any"}}
+    if cache.exact is None and cache.semantic is None:
+        return {}
+    return {"HITS": {"others": "exact" if cache.exact else "off"}}
 
 
 def _shared(file: MeshFile) -> dict[str, Any]:
@@ -171,11 +180,14 @@ def _audio(given: Audio) -> Part:
     return _with_more(part, given.settings)
 
 
-def _model(name: str, model: Model) -> Iterator[Part]:
+def _model(name: str, file: MeshFile) -> Iterator[Part]:
     """One, or one for each of its URLs."""
+    model = file.models[name]
     services = process_names(service_name(name), len(model.url))
     for service, url in zip(services, model.url or [""], strict=True):
-        yield _with_more(_served(service, name, model, url), model.settings)
+        part = _served(service, name, model, url)
+        usual = LIMITS if file.profile == "latency" else {}
+        yield _with_more(replace(part, settings={**usual, **part.settings}), model.settings)
 
 
 def _served(service: str, name: str, model: Model, url: str) -> Part:

@@ -129,6 +129,14 @@ class Cache(WithSettings):
     }
 
     enabled: bool = Field(True, description="Whether there is one.")
+    exact: bool | None = Field(
+        None,
+        description="Whether a question that was asked before gets the stored answer. Without it, as `profile` has it; "
+        "a request or a tenant may ask for it.",
+    )
+    semantic: bool | None = Field(
+        None, description="Whether one that asks the same in other words gets it, too; with it, `exact` is on."
+    )
     database: NewFile | None = Field(None, description="SQLite file of the entries. Without it, in the state folder.")
     collections: NewFile | None = Field(
         None, description="SQLite file of collections of documents. Without it, in the state folder."
@@ -261,6 +269,12 @@ class MeshFile(Section):
     )
     tenants_file: ExistingFile | None = Field(
         None, description="In the place of `tenants`: a file as HEDGEROW_GATEWAY_TENANTS_FILE, which is followed."
+    )
+    profile: Literal["transparent", "latency"] = Field(
+        "transparent",
+        description="What the mesh does by itself. `transparent`: requests and answers stay as they are. `latency`: "
+        "stored answers, shorter system prompts, conversations cut to the context, answers held to their form and to "
+        "512 tokens, 30 s for each. Every part can be set alone.",
     )
     gateway: Annotated[Gateway, _alone("address", str, int)] = Field(Gateway(), description="The way in.")
     cache: Annotated[Cache, _alone("enabled", bool)] = Field(Cache(), description="Answers that are kept.")

@@ -116,7 +116,7 @@ models:
   {name}:
 {place}
     tier: balanced           # fast, balanced or quality: requests may ask for one, and the router chooses by it
-    max_tokens: 1024         # the most of an answer, also where a request does not say
+    # max_tokens: 1024       # the most of an answer, also where a request does not say; without it, the model's own
     # context_tokens: 32768  # the most of prompt and answer together
     # prices: {{input: 0.15, output: 0.60}}   # US dollars for a million tokens
     # replicas: 2
@@ -130,7 +130,8 @@ gateway:
   http: 127.0.0.1:50080      # for OpenAI's and Anthropic's clients: base_url=http://127.0.0.1:50080/v1
   # workers: 2
 
-# cache: false               # no answer is kept
+# profile: latency           # stored answers, shorter prompts, 30 s (docs/mesh-file.md); without it nothing is changed
+# cache: {{exact: true}}       # the same question again gets the stored answer; {{semantic: true}}: other wordings too
 # vision: ./models/pictures  # what looks at pictures
 # audio: large-v3-turbo      # what hears
 # tracing: http://127.0.0.1:4317

@@ -15,10 +15,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from services.gateway.guard import denied
 from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
+from services.gateway.profiles import DEFAULT, OfProfile, Profile
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings, is_loopback
 from services.runtime.rpc import first_message
@@ -174,6 +175,11 @@ class PromptSettings(_Group):
     diet: Literal["off", "system", "all"] = Field(
         "system",
         description="Which messages are put on a diet: those that instruct, or the user's too, which may hold data.",
+    )
+    whole: bool = Field(
+        False,
+        description="Leave a conversation that is longer than its model's context as it is: the model refuses it. "
+        "Otherwise its first turns are left out, or summed up.",
     )
     diet_from_bytes: int = Field(500, ge=1, description="Prompts from this size on.")
     diet_to_bytes: int = Field(
@@ -417,6 +423,7 @@ class ConstraintSettings(_Group):
     max_patterns: int = Field(100, ge=0, description="Regular expressions in a JSON Schema.")
     max_pattern_bytes: int = Field(2_048, ge=1, description="Of one regular expression.")
     max_grammar_bytes: int = Field(8_192, ge=1, description="Of a grammar.")
+    check: bool = Field(True, description="Whether answers are looked at where a request does not say it (`repair`).")
     check_ms: float = Field(
         200, gt=0, le=10_000, description="The processor time that the check of one answer may take, when it is whole."
     )
@@ -521,6 +528,12 @@ class GatewaySettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_GATEWAY_")
 
+    profile: Profile = Field(
+        DEFAULT,
+        description="What the gateway does by itself: defaults of other settings. `latency`: stored answers, prompts "
+        "on a diet, conversations cut to the context, answers held to their form, 30 s. `transparent`: none of these, "
+        "and 600 s; requests and tenants may ask for each.",
+    )
     address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
     first_message_ms: int = Field(
         first_message.DEFAULT_MS,
@@ -734,6 +747,12 @@ class GatewaySettings(ServiceSettings):
         if address and not (info.data.get("plaintext") or info.data.get("tls_dir") or is_loopback(address)):
             raise ValueError(f"on loopback, or with a `tls_dir`, or `plaintext` true, got {shown(address)}")
         return address
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (*super().settings_customise_sources(settings_cls, *sources, **named), OfProfile(settings_cls))
 
     @field_validator("llm_addresses")
     @classmethod

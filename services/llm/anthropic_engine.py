@@ -16,6 +16,7 @@ from services.llm.transport.wire import Wire
 from services.runtime.deadline import Deadline
 
 _BASE_URL = "https://api.anthropic.com/v1"
+_USUAL_MAX_TOKENS = 4_096  # the API asks for a number
 _VERSION = "2023-06-01"
 
 
@@ -34,12 +35,12 @@ class AnthropicEngine(ProviderEngine):
     def _headers(self) -> Mapping[str, str]:
         return {"anthropic-version": _VERSION, **({"x-api-key": self._key} if self._key else {})}
 
-    def _body(self, request: Request, max_tokens: int) -> dict[str, Any]:
-        return to_body(request, self._own.model, max_tokens, self._own.thinking)
+    def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
+        return to_body(request, self._own.model, max_tokens or _USUAL_MAX_TOKENS, self._own.thinking)
 
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
         """The beginning of an answer is the caller's, and among the messages: this API goes on from no other."""
-        body = forwarded(request, own, lambda: self._translated(request))
+        body = self._capped(forwarded(request, own, lambda: self._translated(request)))
         return {**body, "model": self._own.model, "stream": True}
 
     def _answer(self) -> AnthropicAnswer:

@@ -92,8 +92,15 @@ class LlmSettings(ServiceSettings):
     model_name: str = Field(
         "", description="The name callers see. Empty: the last part of the engine's own name for it."
     )
-    default_max_tokens: int = Field(256, ge=1, description="Most tokens of an answer whose request does not say.")
-    max_tokens_cap: int = Field(512, ge=1, description="Most tokens of any answer.")
+    default_max_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="Most tokens of an answer whose request does not say. Empty: as many as the model, or its "
+        "provider, has room for; of Anthropic's API 4,096, because it asks for a number.",
+    )
+    max_tokens_cap: int | None = Field(
+        None, ge=1, description="Most tokens of any answer. Empty: no cap of the service's own."
+    )
     warm_up: bool = Field(True, description="Generate a few answers before health says SERVING.")
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
     constraints: ConstraintSettings = Field(ConstraintSettings(), description="Bounds of constrained decoding.")

@@ -209,7 +209,7 @@ class Model:
     name: str
     engine: str  # by the name in the settings
     context_tokens: int  # prompt and answer together; 0: the engine does not say
-    max_tokens: int  # one answer
+    max_tokens: int  # one answer; 0: the engine does not say
     speculation: str  # `off`, `ngram`, `draft_model`, …; empty: the engine does not say
     continues: bool  # whether it takes a request with a `prefix`
     salts: bool = False  # whether it keeps prompts with different `cache_salt` apart

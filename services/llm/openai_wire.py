@@ -46,7 +46,11 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 def to_body(
-    request: Request, model: str, max_tokens: int, max_tokens_field: str, of_calls: Mapping[str, Any] | None = None
+    request: Request,
+    model: str,
+    max_tokens: int | None,
+    max_tokens_field: str,
+    of_calls: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What is posted. Raises InvalidInput for what this API cannot express."""
     sampling = request.sampling
@@ -74,7 +78,7 @@ def to_body(
         "messages": to_messages((*request.messages, *begun), of_calls),
         "stream": True,
         "stream_options": {"include_usage": True},
-        max_tokens_field: max_tokens,
+        **({max_tokens_field: max_tokens} if max_tokens else {}),
         **(GO_ON if begun else {}),
         **{name: value for name, value in optional.items() if value is not None},
         **(_to_tools(request) if request.tools else {}),

@@ -29,10 +29,13 @@ _log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES = 16 * 1024
 _WARM_UP_S, _NEVER_S = 10.0, 1e6
 _JSON = "application/json"
+LIMITS = ("max_tokens", "max_completion_tokens")  # fields of requests
 
 
 class ProviderEngine(ABC):
-    """`group` is that of its settings, by its name."""
+    """`group` is that of its settings, by its name; `_limit` the field of the most tokens of an answer."""
+
+    _limit = "max_tokens"
 
     def __init__(self, group: str, own: ProviderSettings, url: str, settings: LlmSettings, wire: Wire | None):
         """`wire` replaces the network, for tests. Raises BadEngineSettings."""
@@ -41,9 +44,10 @@ class ProviderEngine(ABC):
         if not url:
             raise BadEngineSettings(f"{group}.base_url: must be set")
         self._url, self._key, self._extra = url.rstrip("/"), _read_key(group, own), own.extra_body
-        self._default_max_tokens, self._most_bytes = settings.default_max_tokens, own.max_answer_bytes
+        self._default_max_tokens, self._most_tokens = settings.default_max_tokens, settings.max_tokens_cap
+        self._most_bytes = own.max_answer_bytes
         self._running, self._warm_every_s = 0, own.warm_every_ms / 1000 or _NEVER_S
-        features, most = frozenset(own.features), settings.max_tokens_cap
+        features, most = frozenset(own.features), settings.max_tokens_cap or 0
         self._model = Model(settings.public_name, group, own.context_tokens, most, "", False, features=features)
         headers = {name.lower(): value.get_secret_value() for name, value in own.extra_headers.items()}
         self._client = ProviderClient(
@@ -58,8 +62,8 @@ class ProviderEngine(ABC):
         """Those of every request, the credential among them, by their names in lower case."""
 
     @abstractmethod
-    def _body(self, request: Request, max_tokens: int) -> dict[str, Any]:
-        """What is posted. Raises InvalidInput for what the provider's API cannot express."""
+    def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
+        """What is posted; `max_tokens` None: the provider decides. Raises InvalidInput for what cannot be expressed."""
 
     @abstractmethod
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
@@ -154,9 +158,16 @@ class ProviderEngine(ABC):
         except (ValueError, KeyError, TypeError):
             raise NotSupported(f"count_tokens: the provider's /{path} does not answer with a count") from None
 
+    def _capped(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A caller's own words, with no more tokens than the settings allow."""
+        if not (most := self._most_tokens):
+            return body
+        asked = {name: body[name] for name in LIMITS if isinstance(body.get(name), int)} or {self._limit: most}
+        return {**body, **{name: min(tokens, most) for name, tokens in asked.items()}}
+
     def _translated(self, request: Request) -> dict[str, Any]:
-        asked = request.sampling.max_tokens or self._default_max_tokens
-        return self._body(request, min(asked, self._model.max_tokens))
+        asked, most = request.sampling.max_tokens or self._default_max_tokens, self._most_tokens
+        return self._body(request, min(asked or most, most) if most else asked)
 
     async def _events(
         self, body: Mapping[str, object], answer: Answer, deadline: Deadline, own: Mapping[str, str]

@@ -187,7 +187,7 @@ def _describe(engine: Any, settings: LlmSettings, defaults: Mapping[str, Any]) -
         name=settings.public_name,
         engine="vllm",
         context_tokens=context,
-        max_tokens=min(settings.max_tokens_cap, context - 1),
+        max_tokens=min(settings.max_tokens_cap or context, context - 1),
         speculation=speculation.method if speculation else "off",
         continues=True,
         salts=True,

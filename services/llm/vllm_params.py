@@ -14,7 +14,7 @@ from services.runtime.errors import InvalidInput, shorten
 def sampling_params(
     request: Request,
     defaults: Mapping[str, Any],
-    default_max_tokens: int,
+    default_max_tokens: int | None,
     most_tokens: int,
     structured: Any = None,
     **more: Any,
@@ -40,7 +40,8 @@ def sampling_params(
         "stop_token_ids": list(sampling.stop_token_ids) or None,
     }
     chosen = {**defaults, **{name: value for name, value in asked.items() if value is not None}}
-    chosen["max_tokens"] = min(sampling.max_tokens or chosen.get("max_tokens", default_max_tokens), most_tokens)
+    wanted = sampling.max_tokens or chosen.get("max_tokens") or default_max_tokens
+    chosen["max_tokens"] = min(wanted or most_tokens, most_tokens)
     if (least := chosen.get("min_tokens")) is not None:
         chosen["min_tokens"] = min(least, chosen["max_tokens"])  # which may be less than was asked for
     return _checked_params()(

@@ -8,7 +8,7 @@ from typing import Any
 Shape = Mapping[str, Any]
 _SYSTEM = (
     "You are a careful assistant.\n\n# Rules\n- Answer in one line.\n- Never guess.\n\nExamples:\n"
-    + "\n".join(f"Q: {number} + {number}?\nA: {2 * number}" for number in range(12))
+    + "\n".join(f"Q: {number} + {number}?\nA: {2 * number}" for number in range(60))
     + "\n\nPlease make sure that you always, in all cases, do as is said above.   "
 )
 _PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -36,7 +37,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
             cache_address="",
             router_address="",
             http_address=f"127.0.0.1:{port}",
-            default_budget_ms="20000",
+            profile="transparent",
         )
         yield provider, f"http://127.0.0.1:{port}"
 
@@ -226,3 +227,24 @@ async def test_a_field_that_the_provider_refuses_comes_back_with_its_own_words(
     reply = await http.post("/v1/chat/completions", json=body)
     assert reply.status_code == 400
     assert "Unknown parameter: 'field_of_tomorrow'." in reply.json()["error"]["message"]
+
+
+async def test_who_asks_the_same_several_times_gets_as_many_answers(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "A name for a cat?"}], "temperature": 0}
+    replies = await asyncio.gather(*(http.post("/v1/chat/completions", json=body) for _ in range(5)))
+    assert [reply.status_code for reply in replies] == [200] * 5
+    assert len(provider.asked) == 5
+
+
+async def test_an_answer_that_does_not_match_its_form_is_the_providers_own(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "required": ["a"]}}}
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "?"}], "response_format": form}
+    reply = await http.post("/v1/chat/completions", json=body)
+    assert reply.status_code == 200, reply.text
+    assert len(provider.asked) == 1
+    checked = await http.post("/v1/chat/completions", json={**body, "hedgerow": {"repair": False}})
+    assert (checked.status_code, checked.json()["error"]["code"]) == (502, "form_broken")

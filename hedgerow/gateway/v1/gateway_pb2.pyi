@@ -25,6 +25,12 @@ class QuestionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     QUESTION_KIND_TIME_BOUND: _ClassVar[QuestionKind]
     QUESTION_KIND_PERSONAL: _ClassVar[QuestionKind]
 
+class CacheUse(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CACHE_USE_UNSPECIFIED: _ClassVar[CacheUse]
+    CACHE_USE_EXACT: _ClassVar[CacheUse]
+    CACHE_USE_ANY: _ClassVar[CacheUse]
+
 class GuardAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     GUARD_ACTION_UNSPECIFIED: _ClassVar[GuardAction]
@@ -78,6 +84,9 @@ QUESTION_KIND_UNSPECIFIED: QuestionKind
 QUESTION_KIND_SAMPLED: QuestionKind
 QUESTION_KIND_TIME_BOUND: QuestionKind
 QUESTION_KIND_PERSONAL: QuestionKind
+CACHE_USE_UNSPECIFIED: CacheUse
+CACHE_USE_EXACT: CacheUse
+CACHE_USE_ANY: CacheUse
 GUARD_ACTION_UNSPECIFIED: GuardAction
 GUARD_ACTION_MASK: GuardAction
 GUARD_ACTION_REFUSE: GuardAction
@@ -108,18 +117,20 @@ WARM_KIND_ENGINE: WarmKind
 WARM_KIND_PROMPT: WarmKind
 
 class CachePolicy(_message.Message):
-    __slots__ = ("bypass", "min_similarity", "allow", "category", "hit_chars_per_s")
+    __slots__ = ("bypass", "min_similarity", "allow", "category", "hit_chars_per_s", "use")
     BYPASS_FIELD_NUMBER: _ClassVar[int]
     MIN_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     ALLOW_FIELD_NUMBER: _ClassVar[int]
     CATEGORY_FIELD_NUMBER: _ClassVar[int]
     HIT_CHARS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    USE_FIELD_NUMBER: _ClassVar[int]
     bypass: bool
     min_similarity: float
     allow: _containers.RepeatedScalarFieldContainer[QuestionKind]
     category: str
     hit_chars_per_s: float
-    def __init__(self, bypass: _Optional[bool] = ..., min_similarity: _Optional[float] = ..., allow: _Optional[_Iterable[_Union[QuestionKind, str]]] = ..., category: _Optional[str] = ..., hit_chars_per_s: _Optional[float] = ...) -> None: ...
+    use: CacheUse
+    def __init__(self, bypass: _Optional[bool] = ..., min_similarity: _Optional[float] = ..., allow: _Optional[_Iterable[_Union[QuestionKind, str]]] = ..., category: _Optional[str] = ..., hit_chars_per_s: _Optional[float] = ..., use: _Optional[_Union[CacheUse, str]] = ...) -> None: ...
 
 class Image(_message.Message):
     __slots__ = ("data",)

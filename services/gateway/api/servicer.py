@@ -25,6 +25,7 @@ from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import answer_stages
+from services.gateway.answer.stages.form import is_checked
 from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.answer.targets import Targets
 from services.gateway.api import warm
@@ -247,7 +248,7 @@ class GatewayServicer:
                 cascade=request.HasField("cascade"),
                 tools=any(not (each.offered or each.source) for each in request.mesh_tools),
                 offered=offers_mesh_tools(request),
-                form=request.HasField("response_format"),
+                form=is_checked(request, self._settings.response_format),
                 prompt=is_needed(question, self._settings.prompt, self._backends.routes.least_context),
             ),
             budget_ms,

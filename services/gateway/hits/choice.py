@@ -21,6 +21,7 @@ from services.gateway.hits.wording import wording
 
 _MOST: Mapping[Hits, int] = {"off": 0, "exact": 1, "any": 2}
 _KINDS = {"time_bound": Bypassed.TIME_BOUND, "personal": Bypassed.PERSONAL}
+_ASKED: Mapping[int, Hits] = {pb.CACHE_USE_EXACT: "exact", pb.CACHE_USE_ANY: "any"}
 _ALLOWED: Mapping[int, Bypassed] = {
     pb.QUESTION_KIND_SAMPLED: Bypassed.SAMPLED,
     pb.QUESTION_KIND_TIME_BOUND: Bypassed.TIME_BOUND,
@@ -52,19 +53,23 @@ def choose(policy: pb.CachePolicy, sampling: chat_pb2.Sampling, said: Iterable[s
     texts = looked_at(said)
     category = policy.category or _category(texts, settings)
     kept = settings.categories.get(category)
+    asked = _ASKED.get(policy.use, settings.others)
+    if asked == "off":
+        return Choice("off", Bypassed.UNASKED, category=category, drawn=True)
     found = {_KINDS[kind]: words for kind, words in kinds(texts).items()}
     if sampling.temperature > 0:
         found[Bypassed.SAMPLED] = f"a temperature of {sampling.temperature:g}"
     allowed = {_ALLOWED[kind] for kind in policy.allow if kind in _ALLOWED}
     seeded = sampling.HasField("seed")
     bounds = {reason: _hits(reason, settings, allowed, seeded=seeded, kept=kept is not None) for reason in found}
+    bounds[Bypassed.UNASKED] = asked
     choice = Choice(category=category, drawn=bounds.get(Bypassed.SAMPLED) == "off")
     if kept:
         choice = replace(choice, ttl_ms=kept.ttl_ms, max_wrong=kept.max_wrong)
-    reason = min(bounds, key=lambda each: _MOST[bounds[each]], default=None)
-    if reason is None or bounds[reason] == "any":
+    reason = min(bounds, key=lambda each: _MOST[bounds[each]])
+    if bounds[reason] == "any":
         return choice
-    return replace(choice, hits=bounds[reason], reason=reason, words=found[reason])
+    return replace(choice, hits=bounds[reason], reason=reason, words=found.get(reason, ""))
 
 
 def _hits(reason: Bypassed, settings: HitSettings, allowed: Collection[Bypassed], *, seeded: bool, kept: bool) -> Hits:

@@ -12,6 +12,7 @@ class Bypassed(Label):
     TOOLS = "tools", "it has tools, or what tools said: its answer is for this conversation alone"
     PREFIX = "prefix", "it goes on with a text that has begun"
     LOGPROBS = "logprobs", "it asks for log-probabilities, which are not kept"
+    UNASKED = "unasked", "stored answers, or those to other wordings, were not asked for: `hits.others`, `cache.use`"
     SAMPLED = "sampled", "it asks for an answer that is drawn: a `temperature` above 0; `hits.sampled`"
     TIME_BOUND = "time_bound", "it asks about now, today, the latest of something; `hits.time_bound`"
     PERSONAL = "personal", "it asks about a record of who asks: my order, my bill; `hits.personal`"

@@ -48,6 +48,9 @@ class HitSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    others: Hits = Field(
+        "any", description=f"Requests that none of the next three is about, where they do not say it. {_MEANING}."
+    )
     sampled: Hits = Field(
         "off",
         description=f"Requests with a `temperature` above 0. {_MEANING}. With a `seed` `off` means `exact`.",

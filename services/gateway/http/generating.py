@@ -82,7 +82,7 @@ class Generating:
         order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses)
         if api := self.dialect.api:
             order.request.original.CopyFrom(original(api, data, body, exchange.headers))
-        settle_replacing(order)
+        settle_replacing(order, checks=self.settings.response_format.check)
         settle_pace(order)
         call = Call(exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer)
         writer = self.dialect.write(order, exchange.answer_id)

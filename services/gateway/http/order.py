@@ -64,6 +64,11 @@ _QUESTION_KINDS = {
     "time_bound": pb.QUESTION_KIND_TIME_BOUND,
     "personal": pb.QUESTION_KIND_PERSONAL,
 }
+_CACHE_USES = {
+    "bypass": pb.CACHE_USE_UNSPECIFIED,
+    "exact": pb.CACHE_USE_EXACT,
+    "use": pb.CACHE_USE_ANY,
+}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
 
@@ -107,16 +112,16 @@ def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None
         order.request.attempt = min(int(attempt), 1_000)
 
 
-def settle_replacing(order: Order) -> None:
+def settle_replacing(order: Order, *, checks: bool) -> None:
     """Whether the answer's text may be replaced: of a stream of these dialects nothing can be, so that is refused by
-    name; of an answer in one piece nobody sees it."""
+    name; of an answer in one piece nobody sees it. `checks`: whether the gateway looks at forms by itself."""
     request = order.request
     if order.at_once and not request.HasField("cascade"):
         raise InvalidInput(f"{_BODY}.cascade_at_once", "with a cascade", "none")
     for name, wanted in (("repair", request.repair), ("cascade_at_once", order.at_once)):
         if order.stream and wanted:
             raise InvalidInput(f"{_BODY}.{name}", "none beside stream, whose text cannot be replaced", "true")
-    if not (order.stream or request.HasField("repair")):
+    if checks and not (order.stream or request.HasField("repair")):
         request.repair = True
 
 
@@ -150,8 +155,9 @@ def _take(order: Order, options: Fields) -> None:
 
 
 def _take_cache(policy: pb.CachePolicy, options: Fields) -> None:
-    if (bypass := options.one_of("cache", {"bypass": True, "use": False})) is not None:
-        policy.bypass = bypass
+    if (use := options.one_of("cache", _CACHE_USES)) is not None:
+        policy.bypass = use == pb.CACHE_USE_UNSPECIFIED
+        policy.use = use
     if (similarity := options.number("min_similarity")) is not None:
         policy.min_similarity = similarity
     if "cache_allow" in options:

@@ -14,7 +14,7 @@ from hedgerow import MeshTool, Unavailable
 from hedgerow.cli.app import app
 from hedgerow.cli.bench import benches
 from hedgerow.cli.failures import explain, fail, reported
-from hedgerow.cli.options import mesh_tools, own_tools, read_tool
+from hedgerow.cli.given import mesh_tools, own_tools, read_tool
 from hedgerow.cli.screen import written_as_it_comes
 from hedgerow.cli.status import known_addresses
 

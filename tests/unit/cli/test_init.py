@@ -39,9 +39,7 @@ def test_it_asks_for_the_model_the_keys_variable_and_the_callers(file: Path) -> 
 def test_a_wrong_answer_is_asked_again(file: Path) -> None:
     result = init(file, typed="openai:\n./models/mine\neverybody\nlocal\n")
     assert result.exit_code == 0, result.output
-    assert yaml.safe_load(file.read_text())["models"] == {
-        "mine": {"folder": "./models/mine", "tier": "balanced", "max_tokens": 1024}
-    }
+    assert yaml.safe_load(file.read_text())["models"] == {"mine": {"folder": "./models/mine", "tier": "balanced"}}
 
 
 def test_a_model_without_a_provider_has_no_key_to_ask_for(file: Path) -> None:

@@ -54,7 +54,7 @@ def test_what_is_no_object_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "place, given",
+    ("place", "given"),
     [
         ("reasoning_effort", '"high"'),
         ("thinking", '{"type":"enabled","budget_tokens":1024}'),
@@ -71,7 +71,7 @@ def test_what_may_change_an_answer_is_refused_by_its_place(place: str, given: st
 
 
 @pytest.mark.parametrize(
-    "place, given",
+    ("place", "given"),
     [
         ("user", '"7"'),
         ("metadata", '{"a":"b"}'),

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from services.llm.engine import Chunk, Constraint, Finish, FinishReason, Load, Message, Request, Sampling, Usage
+from services.llm.engine import (
+    Chunk,
+    Constraint,
+    Finish,
+    FinishReason,
+    Load,
+    Message,
+    Original,
+    Request,
+    Sampling,
+    Usage,
+)
 from services.llm.errors import EngineBusy, EngineDown, ProviderRefused
 from services.llm.transport.wire import Broken, Lost
 from services.runtime.deadline import Deadline
@@ -58,7 +69,7 @@ async def test_what_the_request_sets_is_sent_and_nothing_else() -> None:
         "seed": 3,
     }
     await answer(provider)
-    assert provider.body.keys() == {"model", "messages", "stream", "stream_options", "max_tokens"}
+    assert provider.body.keys() == {"model", "messages", "stream", "stream_options"}
     assert provider.requests[-1].headers["authorization"] == f"Bearer {KEY}"
 
 
@@ -83,8 +94,24 @@ async def test_a_provider_that_may_not_be_able_to_is_not_asked_to_go_on() -> Non
 
 async def test_max_tokens_is_capped() -> None:
     provider = SimulatedProvider()
-    await answer(provider, Request(HELLO, Sampling(max_tokens=1_000_000)))
-    assert provider.body["max_tokens"] == 512
+    asked, engine = Request(HELLO, Sampling(max_tokens=1_000_000)), provider.engine(max_tokens_cap=512)
+    for request in (asked, Request(HELLO)):
+        assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+        assert provider.body["max_tokens"] == 512
+    await answer(provider, asked)
+    assert provider.body["max_tokens"] == 1_000_000
+
+
+async def test_a_cap_holds_for_what_is_asked_in_the_callers_own_words() -> None:
+    provider = SimulatedProvider()
+    engine = provider.engine(max_tokens_cap=512)
+    for own, sent in (({"max_completion_tokens": 3_000}, 512), ({"max_completion_tokens": 7}, 7), ({}, 512)):
+        words = Original("chat_completions", json.dumps({"messages": [], **own}).encode())
+        request = Request(HELLO, original=words)
+        assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+        assert [provider.body[name] for name in ("max_tokens", "max_completion_tokens") if name in provider.body] == [
+            sent
+        ]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_budget_that_makes_no_sense_is_for_the_gateway_to_refuse() -> None:
     [
         ({"tier": "best"}, "tier: fast, balanced or quality, got best"),
         ({"cache_allow": ["all"]}, "cache_allow: sampled, time_bound or personal, got all"),
-        ({"cache": "never"}, "cache: use or bypass, got never"),
+        ({"cache": "never"}, "cache: auto, use, exact or bypass, got never"),
         (
             {"json_schema": "{}", "regex": "a"},
             "response_format: one of json_schema, regex, choice and grammar, got json_",

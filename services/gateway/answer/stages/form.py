@@ -18,7 +18,7 @@ from services.gateway.answer import asking
 from services.gateway.answer.hearing import hear_all
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
-from services.gateway.config import StageBudget
+from services.gateway.config import ConstraintSettings, StageBudget
 from services.gateway.errors import FormBroken
 from services.gateway.form.verdict import Mismatch, Unchecked
 from services.gateway.form.words import again
@@ -30,6 +30,11 @@ _WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 _HITS = (pb.CACHE_VERDICT_EXACT, pb.CACHE_VERDICT_SEMANTIC)
 _WRITERS = ("llm", "cascade")
 _KEY = b"/form"  # after a question's own: who shares an answer shares its repair, too
+
+
+def is_checked(request: pb.GenerateRequest, settings: ConstraintSettings) -> bool:
+    """Whether anybody wants to know if an answer matches what was asked for."""
+    return request.HasField("response_format") and (settings.check or request.HasField("repair"))
 
 
 class FormStage(AnswerStage):

@@ -160,7 +160,8 @@ class PromptStage(BesideStage):
         """The most tokens the prompt may have; 0 where nobody knows or nothing may be left out."""
         draft, request = self.draft, self.draft.question.request
         model = draft.backends.routes.model(draft.choice.model) if draft.choice else None
-        if model is None or not model.context_tokens or request.prompt.whole or draft.asked.pictures:
+        whole = request.prompt.whole or draft.backends.prompts.settings.whole
+        if model is None or not model.context_tokens or whole or draft.asked.pictures:
             return 0
         reserved = request.sampling.max_tokens or draft.backends.prompts.settings.reserved_tokens
         return model.context_tokens - min(reserved + len(request.prefix.encode()), model.context_tokens // 2)

@@ -180,7 +180,7 @@ def test_a_picture_elsewhere_is_never_fetched() -> None:
         ),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema: an object, got null"),
         ({"hedgerow": {"budget": 3}}, "hedgerow.budget: one of budget_ms,"),
-        ({"hedgerow": {"cache": "maybe"}}, "hedgerow.cache: one of bypass, use, got 'maybe'"),
+        ({"hedgerow": {"cache": "maybe"}}, "hedgerow.cache: one of bypass, exact, use, got 'maybe'"),
         ({"modalities": ["text", "audio"]}, "modalities: text, got audio"),
     ],
 )
@@ -268,7 +268,7 @@ def test_a_guard_is_asked_for_by_what_it_looks_for() -> None:
 @pytest.mark.parametrize(("own", "repair"), [({}, True), ({"repair": False}, False), ({"repair": True}, True)])
 def test_an_answer_in_one_piece_is_repaired_unless_it_must_not_be(own: dict[str, bool], repair: bool) -> None:
     order = read(hedgerow=own)
-    settle_replacing(order)
+    settle_replacing(order, checks=True)
     assert order.request.repair == repair
 
 
@@ -283,18 +283,18 @@ def test_findings_are_told_of_where_that_is_asked_for() -> None:
 def test_of_a_stream_nothing_can_be_replaced(headers: dict[str, str]) -> None:
     order = read({**headers, "x-hedgerow-cascade": "rules"}, stream=True)
     with pytest.raises(InvalidInput, match="none beside stream"):
-        settle_replacing(order)
+        settle_replacing(order, checks=True)
 
 
 def test_a_stream_is_not_repaired_by_itself() -> None:
     order = read(stream=True)
-    settle_replacing(order)
+    settle_replacing(order, checks=True)
     assert not order.request.repair
 
 
 def test_at_once_is_for_a_cascade() -> None:
     with pytest.raises(InvalidInput, match="with a cascade"):
-        settle_replacing(read(hedgerow={"cascade_at_once": True}))
+        settle_replacing(read(hedgerow={"cascade_at_once": True}), checks=True)
 
 
 def test_what_the_cache_may_do_is_an_option() -> None:

@@ -86,7 +86,7 @@ def test_headers_for_providers_pass_within_limits() -> None:
         told(ASKED, **{f"openai_{number}": "x" for number in range(17)})
 
 
-@pytest.mark.parametrize("field, given", [("store", True), ("service_tier", "priority"), ("background", True)])
+@pytest.mark.parametrize(("field", "given"), [("store", True), ("service_tier", "priority"), ("background", True)])
 def test_what_a_provider_keeps_or_charges_more_for_needs_permission(field: str, given: object) -> None:
     own = told({**ASKED, field: given})
     with pytest.raises(FieldDenied, match=rf"^{field}: .* for tenant acme, got .*; `provider: \[{field}\]`"):
@@ -94,6 +94,6 @@ def test_what_a_provider_keeps_or_charges_more_for_needs_permission(field: str, 
     permission.check(own, (field,), "acme")
 
 
-@pytest.mark.parametrize("field, given", [("store", False), ("service_tier", "auto"), ("background", False)])
+@pytest.mark.parametrize(("field", "given"), [("store", False), ("service_tier", "auto"), ("background", False)])
 def test_what_asks_for_nothing_more_needs_none(field: str, given: object) -> None:
     permission.check(told({**ASKED, field: given}), (), "acme")
