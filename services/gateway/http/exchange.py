@@ -87,6 +87,7 @@ class Exchange:
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self.peer: str = scope.get(PEER, "")  # empty in plain text
         self._read = not {"content-length", "transfer-encoding"} & self.headers.keys()
+        self._waits = self.headers.get("expect", "").lower() == "100-continue"  # with its body, until it is asked for
 
     @cached_property
     def metadata(self) -> Metadata:
@@ -141,7 +142,7 @@ class Exchange:
         return await self.body()
 
     async def _all(self, most: int, *, keep: bool = True) -> bytes:
-        pieces, size, more = list[bytes](), 0, True
+        pieces, size, more, self._waits = list[bytes](), 0, True, False
         while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
@@ -157,6 +158,8 @@ class Exchange:
 
     async def _skim(self) -> bool:
         """Whether a body that nobody wants is over soon. To close before it is takes the answer from its client."""
+        if self._waits:
+            return False
         with suppress(BodyTooLarge, TimeoutError):
             async with asyncio.timeout(_SKIMMED_S):
                 await self._all(_SKIMMED_BYTES, keep=False)
