@@ -200,6 +200,14 @@ async def test_a_complete_answer_is_stored_under_its_tenant_and_class():
     assert stored.answer.text == "Paris."
 
 
+@pytest.mark.parametrize(("asked", "kept"), [(None, 0), (3_000, 0), (4, 0), (3, 1)])
+async def test_an_answer_that_was_cut_is_stored_where_the_request_has_cut_it(asked: int | None, kept: int):
+    cut = finish("Par", chat_pb2.FINISH_REASON_LENGTH)  # after three tokens
+    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(cut), large=ScriptedLlm(cut))
+    await scene.messages(sampling=chat_pb2.Sampling(max_tokens=asked))
+    assert len(scene.write_behind.stored) == kept
+
+
 async def test_an_answer_is_stored_with_what_the_cache_knew_before_it_was_begun():
     cache = ScriptedCache(MISS)
     scene = Scene(cache)

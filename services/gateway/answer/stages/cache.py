@@ -30,7 +30,6 @@ _VERDICTS: Mapping[int, pb.CacheVerdict] = {
     cache_pb2.VERDICT_SEMANTIC: pb.CACHE_VERDICT_SEMANTIC,
 }
 _SPOKEN_SHARE = 0.8  # of the time that is left, for a hit that is given at a pace
-_STORED = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
 
 
 class Near(NamedTuple):
@@ -152,8 +151,8 @@ class CacheStage(AnswerStage):
     def after_final(self, final: pb.Final) -> None:
         """Have it stored, by the first of those who share it, and what the cache has drawn judged."""
         self._have_judged()
-        draft, generation = self.draft, self.draft.generation
-        if draft.cached is None or generation is None or generation.report.stored or not _is_storable(final):
+        draft, generation, asked = self.draft, self.draft.generation, self.draft.question.request.sampling
+        if draft.cached is None or generation is None or generation.report.stored or not _is_storable(final, asked):
             return
         if draft.checks and find(final.text, draft.checks.hides):
             draft.ledger.decide(Act.GUARD_BYPASSED, self.name, "the answer holds secrets or personal data")
@@ -215,7 +214,7 @@ class CacheStage(AnswerStage):
         ledger.cache = self._report(pb.CACHE_VERDICT_BYPASS)
         if hits.reason:
             act = Act.CACHE_BYPASSED if hits.hits == "off" else Act.CACHE_EXACT
-            ledger.decide(act, self.name, f"{hits.reason}: {hits.words}")
+            ledger.decide(act, self.name, ": ".join(filter(None, (hits.reason, hits.words))))
 
     def _report(self, verdict: pb.CacheVerdict, key: str = "", similarity: float | None = None) -> pb.CacheReport:
         draft, hits = self.draft, self.draft.hits
@@ -275,8 +274,13 @@ class CacheStage(AnswerStage):
             self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
 
 
-def _is_storable(final: pb.Final) -> bool:
-    """Only what is new, complete and undegraded is kept."""
+def _is_storable(final: pb.Final, asked: chat_pb2.Sampling) -> bool:
+    """Only what is new, complete and undegraded is kept. An answer that another limit than the request's own has cut is
+    not complete: nothing of the question says that it must end there."""
     fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
-    whole = final.finish_reason in _STORED and all(label in LOCAL for label in final.degraded)
-    return fresh and whole and bool(final.text.strip())
+    ended = final.finish_reason == chat_pb2.FINISH_REASON_STOP
+    as_asked = final.finish_reason == chat_pb2.FINISH_REASON_LENGTH and (
+        0 < asked.max_tokens <= final.usage.completion_tokens
+    )
+    undegraded = all(label in LOCAL for label in final.degraded)
+    return fresh and (ended or as_asked) and undegraded and bool(final.text.strip())
