@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from services.cache.errors import Conflict, NotRemoved
@@ -37,6 +38,8 @@ _STEPS = (
     "cut the stream",
     "back",
 )
+_CLOCKS = (*_STEPS, *["store"] * 2, *["clock jumps"] * 4)
+_JUMPS_MS = (0, 7_200_000, -7_200_000, 50)
 Step = tuple[str, int, int]  # what, by which replica, about which question
 
 
@@ -52,6 +55,7 @@ class History:
 
     redis: RedisProcess
     replicas: list[Replica]
+    ahead_ms: list[int]  # by which each replica's clock is wrong
     epochs: dict[int, int] = field(default_factory=dict)  # by when an answer was begun
     begun: dict[bytes, int] = field(default_factory=dict)  # answers by when they were begun
     removed: list[tuple[int, int, Removal]] = field(default_factory=list)  # when, under which sequence number, what
@@ -77,6 +81,9 @@ class History:
             case "cut the stream":
                 async with self.redis.client() as client:
                     await client.xtrim(CHANGES, maxlen=0, approximate=False)
+            case "clock jumps":
+                self.ahead_ms[number % _REPLICAS] = _JUMPS_MS[about]
+                one.answers.sweep()
             case "back":
                 await until(lambda: one.state.up)
 
@@ -110,16 +117,27 @@ async def _live_through(redis: RedisProcess, steps: list[Step]) -> None:
     async with redis.client() as client:
         await client.flushall()
     async with AsyncExitStack() as stack:
-        replicas = [await stack.enter_async_context(replica(redis.url)) for _ in range(_REPLICAS)]
-        history = History(redis, replicas)
+        ahead_ms = [0] * _REPLICAS
+        replicas = [
+            await stack.enter_async_context(replica(redis.url, ahead_ms=partial(ahead_ms.__getitem__, number)))
+            for number in range(_REPLICAS)
+        ]
+        history = History(redis, replicas, ahead_ms)
         for step in steps:
             await history.do(step)
+        ahead_ms[:] = [0] * _REPLICAS  # every clock is right in the end
         await up_to_date(redis, *replicas)
         left = await kept(redis)
-        assert [one.holds() for one in replicas] == [left] * _REPLICAS, "replicas converge"
         for one in replicas:
+            if "clock jumps" in {what for what, _, _ in steps}:
+                await until(lambda one=one: one.holds() == left or one.memory.overflowed, 5)
+                assert one.holds().items() <= left.items(), "what replicas hold is what Redis has"
+            else:
+                assert one.holds() == left, "replicas converge"
             for question in _QUESTIONS:
                 await history.look_up(one, question)
+                if question.key in left:
+                    assert (await one.look_up(question)).entry, "what Redis has is found"
 
 
 async def test_nothing_removed_is_served_as_shared_and_replicas_converge(redis: RedisProcess) -> None:
@@ -127,6 +145,26 @@ async def test_nothing_removed_is_served_as_shared_and_replicas_converge(redis: 
 
     @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(step, min_size=5, max_size=30))
+    def holds(steps: list[Step]) -> None:
+        asyncio.run(_live_through(redis, steps))
+
+    await asyncio.to_thread(holds)
+
+
+async def test_replicas_whose_clocks_jump_serve_nothing_removed_and_find_all_that_redis_has(
+    redis: RedisProcess,
+) -> None:
+    step = st.tuples(st.sampled_from(_CLOCKS), st.integers(0, _REPLICAS - 1), st.integers(0, len(_QUESTIONS) - 1))
+
+    @settings(
+        max_examples=40,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(step, min_size=10, max_size=30))
     def holds(steps: list[Step]) -> None:
         asyncio.run(_live_through(redis, steps))
 
