@@ -8,7 +8,7 @@ import pytest
 
 from bench import overload
 from bench.load import Outcome, Sample
-from bench.overload import CLASSES, goodput_rps, mixed, recovery_s, summary
+from bench.overload import CLASSES, goodput_rps, mixed, p99_ms, recovery_s, summary
 
 
 def samples_at(times_s: list[float], outcome: Outcome = Outcome.OK, total_s: float = 0.1) -> list[Sample]:
@@ -50,6 +50,12 @@ def test_a_failed_answer_counts_among_the_admitted() -> None:
     result = summary(1, samples_at([1.0, 2.0]) + samples_at([3.0], Outcome.TIMEOUT, 5), 10, capacity_rps=10)
     assert result["failed"] == 1
     assert float(str(result["admitted_p99_ms"])) > 4_000
+
+
+def test_an_answer_that_failed_at_once_was_not_a_fast_one() -> None:
+    level = samples_at(every(0.1, 0, 10), total_s=2) + samples_at(every(0.1, 0, 10), Outcome.FAILED, 0.0)
+    assert p99_ms(level) == float("inf")
+    assert summary(2, level, 10, capacity_rps=10)["admitted_p99_ms"] == float("inf")
 
 
 def test_recovery_is_the_first_window_without_a_rejection_and_fast_again() -> None:
