@@ -8,6 +8,7 @@ coroutine waits there, and when what it waited for is there and it has not run s
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from itertools import count
@@ -57,8 +58,11 @@ async def _played(scene: Scene, number: int, moment: Moment) -> bool:
             assert task.cancelled(), f"who was cancelled ended with {task}"
         elif problem := task.exception():
             assert isinstance(problem, ServiceError), problem
-    assert not unheard
-    return steps.cancelled
+        cancelled = steps.cancelled
+    del work, steps, task
+    gc.collect(1)
+    assert not unheard, f"exceptions that nobody has heard of: {unheard}"
+    return cancelled
 
 
 class _Steps(Coroutine[Any, Any, object]):

@@ -85,8 +85,8 @@ class Scheduler(Generic[Given, Made]):
         return True
 
     def _settle(self, job: Job[Given, Made], computed: asyncio.Future[Made]) -> None:
+        error = None if computed.cancelled() else computed.exception()  # heard also where nobody waits for it
         if not (computed.cancelled() or job.outcome.done()):
-            error = computed.exception()
             job.outcome.set_exception(error) if error else job.outcome.set_result(computed.result())
         self._places.ended()
 

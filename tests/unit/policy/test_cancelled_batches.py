@@ -1,0 +1,79 @@
+"""Whoever is cancelled while an engine's batch is gathered or runs, at whichever await, leaves nothing that waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Histogram
+
+from services.cache.scheduler import Scheduler
+from services.runtime.deadline import Deadline
+from services.runtime.errors import Unavailable
+from services.runtime.policy.batch import Batcher
+from tests.cancelling import cancelled_at_every_await
+from tests.clock import loop_clock
+
+Work = AsyncIterator[Coroutine[Any, Any, object]]
+
+
+async def doubled(items: list[int]) -> list[int]:
+    await asyncio.sleep(0.1)
+    return [2 * item for item in items]
+
+
+async def broken(items: list[int]) -> list[int]:
+    await asyncio.sleep(0.1)
+    raise Unavailable("gone")
+
+
+@pytest.mark.parametrize("within_s", [60.0, 0.15, 0.1, 0.05])
+@pytest.mark.parametrize("run", [doubled, broken])
+def test_of_a_batcher(run: Any, within_s: float):
+    @asynccontextmanager
+    async def scene() -> Work:
+        batcher = Batcher[int, int]("test", run, 2, 0.01)
+        others = [asyncio.create_task(batcher.submit(number)) for number in range(3)]
+        await asyncio.sleep(0)
+        yield batcher.submit(7, Deadline.after(within_s, loop_clock))
+        await asyncio.gather(*others, return_exceptions=True)
+        await batcher.close()
+        assert (len(batcher._waiting), len(batcher._workers)) == (0, 0)
+
+    assert cancelled_at_every_await(scene) >= 1
+
+
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("run", [doubled, broken])
+def test_of_a_scheduler(run: Any, before: int):
+    """It runs at once, or waits behind others. What runs goes on without its caller, and nobody hears how it ends."""
+
+    @asynccontextmanager
+    async def scene() -> Work:
+        seconds = Histogram("test_cancelled_batches_seconds", "Of a test.", registry=CollectorRegistry())
+        scheduler = Scheduler[int, int](lambda items: items, 1, "test", seconds)
+        scheduler._batcher._run = run
+
+        async def work() -> int:
+            job = scheduler.put("a", 7)
+            try:
+                return await job.outcome
+            finally:
+                scheduler.withdraw(job)
+
+        others = [asyncio.create_task(_computed(scheduler, number)) for number in range(before)]
+        await asyncio.sleep(0)
+        yield work()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(1)
+        assert (scheduler._places._running, len(scheduler._places.waiting)) == (0, 0)
+        scheduler.stop()
+
+    assert cancelled_at_every_await(scene) >= 1
+
+
+async def _computed(scheduler: Scheduler[int, int], number: int) -> int:
+    return await scheduler.put("b", number).outcome
