@@ -49,7 +49,7 @@ _THINKING = "thinking"  # at the top it asks for thoughts; in a message it is on
 def check(original: Original | None, model: Model) -> None:
     """Raise InvalidInput for the first field that `model` would not get."""
     for place, given in (original.untranslated if original else {}).items():
-        if not _is_harmless(place, given):
+        if place not in model.takes and not _is_harmless(place, given):
             limit = f"none that model {model.name} has no counterpart for"
             raise InvalidInput(place, limit, shorten(given))
 

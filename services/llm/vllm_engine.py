@@ -17,6 +17,7 @@ from services.llm.errors import BadEngineSettings, EngineBusy, EngineDown
 from services.llm.openai_wire import to_tools
 from services.llm.trial import Terms
 from services.llm.vllm_args import BOUNDED
+from services.llm.vllm_fields import TAKEN, Fields, fields
 from services.llm.vllm_messages import characters, has_media, to_chat
 from services.llm.vllm_params import refusal, sampling_params, structured_outputs, template_refusal, unreadable_media
 from services.llm.vllm_parsers import Parsers, found
@@ -61,13 +62,15 @@ class VllmEngine:
         from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
 
         self._parsers.check(request)
-        prompt = await self._prompt(request)
+        own = fields(request)
+        prompt = await self._prompt(request, own)
         if request.cache_salt:
             prompt["cache_salt"] = request.cache_salt  # goes into the hash of its first block, and so into all others
         tokens = prompt["prompt_token_ids"]
         structured = await self._structured(request, deadline)
         most_tokens = min(self._model.context_tokens - len(tokens), self._model.max_tokens)
         reading, more = self._parsers.reading(request, tokens)
+        more = {**own.sampling, **more}
         params = sampling_params(request, self._defaults, self._default_max_tokens, most_tokens, structured, **more)
         tally = Tally(len(tokens), reading, request.sampling.top_logprobs)
         try:
@@ -119,7 +122,7 @@ class VllmEngine:
         config, tokenizer = self._engine.vllm_config, self._engine.get_tokenizer()
         return await asyncio.to_thread(structured_outputs, constraint, config, tokenizer)
 
-    async def _prompt(self, request: Request) -> Any:
+    async def _prompt(self, request: Request, own: Fields) -> Any:
         messages, tools = self._parsers.shown(request.messages, request.tools, request.tool_choice)
         limit = self._model.context_tokens - 1  # at least one token to answer with
         longest = limit * self._engine.get_tokenizer().max_chars_per_token
@@ -127,14 +130,19 @@ class VllmEngine:
         if size > longest:  # cannot fit, so do not spend seconds on counting its tokens
             raise InvalidInput("messages", f"at most {limit} tokens", f"{size} characters")
         vllm_pictures.check(request.messages, self._max_pixels)
-        prompt = await self._render(messages, tools, request.prefix, request.cache_salt)
+        prompt = await self._render(messages, tools, request.prefix, request.cache_salt, own.template)
         tokens = len(prompt["prompt_token_ids"])
         if tokens > limit:
             raise InvalidInput("messages", f"at most {limit} tokens", f"{tokens} tokens")
         return prompt
 
     async def _render(
-        self, messages: tuple[Message, ...], tools: tuple[Tool, ...], prefix: str = "", salt: str = ""
+        self,
+        messages: tuple[Message, ...],
+        tools: tuple[Tool, ...],
+        prefix: str = "",
+        salt: str = "",
+        own: Mapping[str, Any] | None = None,
     ) -> Any:
         """The model's own chat template, then tokens: vLLM does both in a thread.
 
@@ -147,7 +155,7 @@ class VllmEngine:
         if self._engine.errored:
             raise Unavailable("the engine is down")
         told = {"add_generation_prompt": not prefix, "continue_final_message": bool(prefix)}
-        chat = ChatParams(chat_template_kwargs={**told, **({"tools": to_tools(tools)} if tools else {})})
+        chat = ChatParams(chat_template_kwargs={**(own or {}), **told, **({"tools": to_tools(tools)} if tools else {})})
         try:
             _, (prompt,) = await self._engine.renderer.render_chat_async([conversation], chat, self._tokenize)
         except VLLMClientError as error:
@@ -192,6 +200,7 @@ def _describe(engine: Any, settings: LlmSettings, defaults: Mapping[str, Any]) -
         continues=True,
         salts=True,
         features=_features(engine),
+        takes=TAKEN,
         default_sampling=Sampling(**defaults),
     )
 

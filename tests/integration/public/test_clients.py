@@ -51,6 +51,46 @@ def test_openai_streams_an_answer_with_its_usage(client: openai.OpenAI) -> None:
     assert 0 < chunks[-1].usage.completion_tokens <= 20
 
 
+@pytest.mark.parametrize("model", PULLED[:2])
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        {"reasoning_effort": "low"},
+        {"bad_words": ["the", "Oslo", "\u2603"]},
+        {"allowed_token_ids": list(range(20, 900))},
+        {"skip_special_tokens": False},
+        {"spaces_between_special_tokens": False},
+        {"include_stop_str_in_output": True, "stop": ["."]},
+        {"user": "u", "metadata": {"a": "b"}, "store": False},
+    ],
+    ids=lambda own: next(iter(own)),
+)
+def test_fields_of_vllms_own_server_are_taken(client: openai.OpenAI, model: str, own: dict[str, Any]) -> None:
+    answer = client.chat.completions.create(model=model, messages=QUESTION, max_tokens=12, extra_body=own)
+    assert answer.usage is not None
+    assert 0 < answer.usage.completion_tokens <= 12
+
+
+@pytest.mark.parametrize(
+    ("own", "place"),
+    [
+        ({"chat_template_kwargs": {"chat_template": "{{ 1 }}"}}, "chat_template_kwargs.chat_template"),
+        ({"chat_template_kwargs": 1}, "chat_template_kwargs"),
+        ({"bad_words": ["x" * 65]}, "bad_words.0"),
+        ({"allowed_token_ids": [10**6]}, "allowed_token_ids"),
+        ({"allowed_token_ids": []}, "allowed_token_ids"),
+        ({"length_penalty": 0.5}, "length_penalty"),
+        ({"field_of_tomorrow": 1}, "field_of_tomorrow"),
+    ],
+)
+def test_what_vllm_does_not_take_is_refused_by_name(client: openai.OpenAI, own: dict[str, Any], place: str) -> None:
+    with pytest.raises(openai.BadRequestError, match=place):
+        client.chat.completions.create(model=PULLED[1], messages=QUESTION, max_tokens=12, extra_body=own)
+    answer = client.chat.completions.create(model=PULLED[1], messages=QUESTION, max_tokens=2)
+    assert answer.usage is not None, "and the engine goes on"
+
+
 def test_openai_sends_a_whole_number_of_tokens_where_the_end_is_ignored(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(
         model=PULLED[1], messages=QUESTION, max_tokens=32, extra_body={"ignore_eos": True}

@@ -1,0 +1,77 @@
+"""Fields of vLLM's own server that the contract does not have, out of a caller's own words.
+
+Source: https://docs.vllm.ai/en/latest/serving/openai_compatible_server/#extra-parameters_1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+
+from services.llm.engine import Request
+from services.runtime.errors import InvalidInput, shorten
+
+_MOST = 1_000  # of one list
+_Words = Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=_MOST)]
+_Tokens = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, max_length=_MOST)]
+_SAMPLING: Mapping[str, TypeAdapter[Any]] = {
+    "allowed_token_ids": TypeAdapter(_Tokens),
+    "bad_words": TypeAdapter(_Words),
+    "include_stop_str_in_output": TypeAdapter(bool),
+    "skip_special_tokens": TypeAdapter(bool),
+    "spaces_between_special_tokens": TypeAdapter(bool),
+}
+_TEMPLATE: Mapping[str, TypeAdapter[Any]] = {
+    "chat_template_kwargs": TypeAdapter(Annotated[dict[str, JsonValue], Field(max_length=32)]),
+    "reasoning_effort": TypeAdapter(Annotated[str, Field(pattern="^[a-z]{1,16}$")]),
+}
+TAKEN = frozenset({*_SAMPLING, *_TEMPLATE})
+# Arguments of a chat template that are ours to say.
+_OURS = frozenset(
+    {
+        "add_generation_prompt",
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "documents",
+        "messages",
+        "return_dict",
+        "tokenize",
+        "tools",
+    }
+)
+_MOST_BYTES = 8_192  # of one field
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """`sampling`: arguments of vLLM's `SamplingParams`; `template`: of the model's chat template."""
+
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    template: Mapping[str, Any] = field(default_factory=dict)
+
+
+def fields(request: Request) -> Fields:
+    """Those that a request has. Raises InvalidInput for a value that vLLM's server would not take."""
+    told = request.original.untranslated if request.original else {}
+    sampling = {name: _read(name, told[name], kind) for name, kind in _SAMPLING.items() if name in told}
+    template = {name: _read(name, told[name], kind) for name, kind in _TEMPLATE.items() if name in told}
+    arguments = template.pop("chat_template_kwargs", {})
+    for name in arguments:
+        if name in _OURS:
+            raise InvalidInput(f"chat_template_kwargs.{name}", "none that the engine itself sets", "one")
+    return Fields(sampling, {**template, **arguments})
+
+
+def _read(name: str, given: str, kind: TypeAdapter[Any]) -> Any:
+    if len(given) > _MOST_BYTES:
+        raise InvalidInput(name, f"at most {_MOST_BYTES} bytes", f"{len(given)} bytes")
+    try:
+        return kind.validate_json(given, strict=True)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, (name, *problem["loc"])))
+        raise InvalidInput(place, problem["msg"], shorten(given)) from None
