@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from services.runtime.rpc import first_message
-from tests.clock import on_paused_loop
+from tests.clock import PausedLoop
 from tests.leftovers import nothing_left
 
 
@@ -43,10 +43,14 @@ async def _all_is_tidy() -> None:
 going_on: list[asyncio.Task[None]] = []
 
 
-async def _watched(work: Callable[[], Awaitable[None]]) -> None:
-    await _a_task_goes_on()  # from before
-    async with nothing_left():
-        await work()
+def _run(work: Callable[[], Awaitable[None]]) -> None:
+    async def watched() -> None:
+        await _a_task_goes_on()  # from before
+        async with nothing_left():
+            await work()
+
+    with asyncio.Runner(loop_factory=PausedLoop) as runner:
+        runner.run(watched())
 
 
 @pytest.mark.parametrize(
@@ -59,8 +63,8 @@ async def _watched(work: Callable[[], Awaitable[None]]) -> None:
 )
 def test_what_is_left_behind_is_found(work: Callable[[], Awaitable[None]], found: str) -> None:
     with pytest.raises(AssertionError, match=found):
-        on_paused_loop(_watched(work))
+        _run(work)
 
 
 def test_what_is_cancelled_and_closed_and_what_was_there_before_is_not() -> None:
-    on_paused_loop(_watched(_all_is_tidy))
+    _run(_all_is_tidy)
