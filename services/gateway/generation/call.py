@@ -85,15 +85,15 @@ class Call:
 
     def asked_tokens(self) -> int:
         """The prompt of the job as the backend has counted it, without the text of calls before; 0 until it is told."""
-        finish = self._completion.finish
+        finish = self._completion.told
         return max(0, finish.usage.prompt_tokens - self._carried) if finish else 0
 
     def used(self, asked_tokens: int) -> llm_pb2.Finish:
         """What the backend says that it has used. Where it has not said: a prompt of `asked_tokens` and the text that
         was carried on, and the tokens that have come."""
         told = llm_pb2.Finish()
-        if self._completion.finish:
-            told.CopyFrom(self._completion.finish)
+        if self._completion.told:
+            told.CopyFrom(self._completion.told)
         told.usage.prompt_tokens = told.usage.prompt_tokens or asked_tokens + self._carried
         told.usage.completion_tokens = told.usage.completion_tokens or self._tokens
         return told

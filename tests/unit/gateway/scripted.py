@@ -53,6 +53,10 @@ class ScriptedCompletion:
         self._cancelled = asyncio.Event()
 
     @property
+    def told(self) -> llm_pb2.Finish | None:
+        return self.finish
+
+    @property
     def closed(self) -> bool:
         return self._cancelled.is_set()
 

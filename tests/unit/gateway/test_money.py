@@ -26,6 +26,7 @@ from tests.unit.gateway import test_warming as warming
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, fleet, text
 from tests.unit.gateway.test_answer import ACME, MISS, Scene
 from tests.unit.gateway.test_billing import leaving
+from tests.unit.gateway.test_completion import ScriptedLlm as OverACall
 from tests.unit.gateway.test_judging import SAMPLE, Reports
 from tests.waiting import until
 
@@ -246,6 +247,17 @@ async def test_an_answer_whose_client_leaves_is_billed_and_counted(kind: str):
     await leaving(asked, kind)
     counted.assert_is(Used("small", ESTIMATE, int(kind == "delta")))
     assert asked.billed == [ESTIMATE + int(kind == "delta")]
+
+
+async def test_an_answer_that_its_engine_broke_off_costs_what_the_engine_says():
+    broken = ends(2_000, 150, read=1_900)
+    broken.finish.reason = chat_pb2.FINISH_REASON_INTERRUPTED
+    counted, asked = Counted(), scene(small=OverACall(text("Pa"), broken))
+    final = await asked.final()
+    used = Used("small", 2_000, 150, cached=1_900)
+    assert final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED
+    assert final.cost_usd == pytest.approx(used.usd, abs=MICRODOLLAR / 1_000)
+    counted.assert_is(used)
 
 
 async def test_when_who_began_leaves_the_cost_is_on_the_account_of_who_reads_on():
