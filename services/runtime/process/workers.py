@@ -166,7 +166,11 @@ class _Parent:
         pauses, first = Pauses(), True
         while not self._stop.is_set():
             began = time.monotonic()
-            code = await self._run_once(worker)
+            try:
+                code = await self._run_once(worker)
+            except OSError as error:  # this machine has no process more, or no memory: later it may
+                _log.error("worker %d cannot be started: %s", worker.number, error)
+                code = 1
             if self._stop.is_set():
                 return 0 if code in _TOLD_TO_END else 1
             if code == _BAD_SETTINGS and first:

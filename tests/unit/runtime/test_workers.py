@@ -1,11 +1,23 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from services.gateway.config import GatewaySettings
 from services.router.config import RouterSettings
 from services.runtime.process.serve import server_options
-from services.runtime.process.workers import FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_S, Pauses, PortTaken, Worker, claim
+from services.runtime.process.workers import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    STEADY_S,
+    Pauses,
+    PortTaken,
+    Worker,
+    _Parent,
+    claim,
+)
+from tests.clock import on_paused_loop
 
 
 def gateway(**settings: object) -> GatewaySettings:
@@ -71,3 +83,21 @@ def test_a_worker_that_lived_long_is_started_again_soon() -> None:
 def test_what_is_no_host_and_port_cannot_be_shared(address: str) -> None:
     with pytest.raises(PortTaken, match="is no host and port to share"):
         claim(address)
+
+
+def test_a_worker_that_cannot_be_started_for_a_while_is_tried_again_and_ends_no_other() -> None:
+    starts = list[Worker]()
+
+    class Parent(_Parent):
+        async def _run_once(self, worker: Worker) -> int:
+            starts.append(worker)
+            if len(starts) < 3:
+                raise BlockingIOError(11, "Resource temporarily unavailable")  # no process more for this user
+            self._stop.set()
+            return 0
+
+    parent = Parent(["true"], 1)
+    assert on_paused_loop(parent._keep(Worker(1, ()))) == 0
+    assert len(starts) == 3
+    for end in (parent._pipe_in, parent._pipe_out):
+        os.close(end)
