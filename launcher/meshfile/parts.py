@@ -16,6 +16,7 @@ from typing import Any
 from launcher.demo import LIMITS
 from launcher.mesh import collections_at
 from launcher.meshfile.fields import read_key
+from launcher.meshfile.identity import identity_of
 from launcher.meshfile.models import Model, Settings
 from launcher.meshfile.names import process_names, service_name
 from launcher.meshfile.problems import Steps
@@ -237,6 +238,8 @@ def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
         "prompt_usd_per_mtok": model.prices.input,
         "completion_usd_per_mtok": model.prices.output,
     }
+    if identity := identity_of(model):
+        said["identity"] = identity
     if model.sees:
         said["sees"] = True
     where_told = {

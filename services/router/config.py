@@ -38,6 +38,12 @@ class ModelSettings(BaseModel):
     expected_ttft_ms: Milliseconds = Field(200, description="Expected time to first token.")
     expected_total_ms: Milliseconds = Field(1_000, description="Expected time to the last token.")
     sees: bool = Field(False, description="Whether it takes pictures as they are; the others are told what they show.")
+    identity: str = Field(
+        "",
+        max_length=64,
+        description="What it is beside its name, for example a digest of its weights. Stored answers are given for the "
+        "same identities alone; `hedgerow up` and `render` set it for a mesh file.",
+    )
 
 
 class RouterSettings(ServiceSettings):

@@ -128,4 +128,5 @@ def _model(model: routing.Model) -> pb.Model:
         sees=model.sees,
         cached_prompt_usd_per_mtok=model.cached_prompt_usd_per_mtok,
         cache_write_usd_per_mtok=model.cache_write_usd_per_mtok,
+        identity=model.identity,
     )

@@ -61,6 +61,7 @@ class _Row:
             sees=settings.sees,
             cached_prompt_usd_per_mtok=settings.cached_prompt_usd_per_mtok,
             cache_write_usd_per_mtok=settings.cache_write_usd_per_mtok,
+            identity=settings.identity,
         )
 
     def _total(self) -> Latency:

@@ -50,6 +50,7 @@ class Model:
     sees: bool = False
     cached_prompt_usd_per_mtok: float | None = None
     cache_write_usd_per_mtok: float | None = None
+    identity: str = ""  # what it is beside its name
 
     def cost_usd(self, prompt_tokens: int, completion_tokens: int, cached: int = 0, written: int = 0) -> float:
         """Of the prompt's tokens, `cached` were read from a provider's cache and `written` to it."""

@@ -51,7 +51,7 @@ class Latency(_message.Message):
     def __init__(self, p50_ms: _Optional[float] = ..., p95_ms: _Optional[float] = ..., p99_ms: _Optional[float] = ..., samples: _Optional[int] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "tier", "context_tokens", "prompt_usd_per_mtok", "completion_usd_per_mtok", "ttft", "total", "failure_rate", "sees", "cached_prompt_usd_per_mtok", "cache_write_usd_per_mtok")
+    __slots__ = ("name", "tier", "context_tokens", "prompt_usd_per_mtok", "completion_usd_per_mtok", "ttft", "total", "failure_rate", "sees", "cached_prompt_usd_per_mtok", "cache_write_usd_per_mtok", "identity")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,7 @@ class Model(_message.Message):
     SEES_FIELD_NUMBER: _ClassVar[int]
     CACHED_PROMPT_USD_PER_MTOK_FIELD_NUMBER: _ClassVar[int]
     CACHE_WRITE_USD_PER_MTOK_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     name: str
     tier: ModelTier
     context_tokens: int
@@ -74,7 +75,8 @@ class Model(_message.Message):
     sees: bool
     cached_prompt_usd_per_mtok: float
     cache_write_usd_per_mtok: float
-    def __init__(self, name: _Optional[str] = ..., tier: _Optional[_Union[ModelTier, str]] = ..., context_tokens: _Optional[int] = ..., prompt_usd_per_mtok: _Optional[float] = ..., completion_usd_per_mtok: _Optional[float] = ..., ttft: _Optional[_Union[Latency, _Mapping]] = ..., total: _Optional[_Union[Latency, _Mapping]] = ..., failure_rate: _Optional[float] = ..., sees: _Optional[bool] = ..., cached_prompt_usd_per_mtok: _Optional[float] = ..., cache_write_usd_per_mtok: _Optional[float] = ...) -> None: ...
+    identity: str
+    def __init__(self, name: _Optional[str] = ..., tier: _Optional[_Union[ModelTier, str]] = ..., context_tokens: _Optional[int] = ..., prompt_usd_per_mtok: _Optional[float] = ..., completion_usd_per_mtok: _Optional[float] = ..., ttft: _Optional[_Union[Latency, _Mapping]] = ..., total: _Optional[_Union[Latency, _Mapping]] = ..., failure_rate: _Optional[float] = ..., sees: _Optional[bool] = ..., cached_prompt_usd_per_mtok: _Optional[float] = ..., cache_write_usd_per_mtok: _Optional[float] = ..., identity: _Optional[str] = ...) -> None: ...
 
 class RouteRequest(_message.Message):
     __slots__ = ("tier", "question", "budget_ms", "prompt_tokens", "max_tokens", "max_cost_usd")

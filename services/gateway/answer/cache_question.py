@@ -15,8 +15,10 @@ from services.gateway.hits.choice import ANY, Choice
 _OF_NO_EFFECT = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "store", "user"})
 
 
-def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str, hits: Choice = ANY) -> cache_pb2.Question:
-    """The question as the cache keys it."""
+def cache_question(
+    request: pb.GenerateRequest, asked: Asked, tenant: str, hits: Choice = ANY, identity: str = ""
+) -> cache_pb2.Question:
+    """The question as the cache keys it. `identity`: of the models that may answer it."""
     named = f"model:{request.model}" if request.model else ""
     return cache_pb2.Question(
         tenant=tenant,
@@ -24,7 +26,7 @@ def cache_question(request: pb.GenerateRequest, asked: Asked, tenant: str, hits:
         messages=asked.messages,
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
-        attachments=[*asked.attachments(), *_own_words(request.original)],
+        attachments=[*asked.attachments(), *_own_words(request.original), *_digest(identity)],
         category=hits.category,
         exact_only=hits.hits == "exact",
     )
@@ -37,3 +39,7 @@ def _own_words(original: chat_pb2.Original) -> list[str]:
         return []
     words = json.dumps([sorted(told.items()), sorted(original.headers.items())])
     return [hashlib.sha256(words.encode()).hexdigest()]
+
+
+def _digest(identity: str) -> list[str]:
+    return [hashlib.sha256(f"identity: {identity}".encode()).hexdigest()] if identity else []

@@ -205,7 +205,8 @@ class Draft:
         self.hits = choose(request.cache, request.sampling, said, self.tenant.hits)
         if self.hits.drawn:
             return
-        question = cache_question(request, self.asked, self.tenant.name, self.hits)
+        identity = self.backends.routes.identity(request.model)
+        question = cache_question(request, self.asked, self.tenant.name, self.hits, identity)
         question.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(question)
         self.key = question_key.digest(question)

@@ -22,6 +22,7 @@ class Routes:
         self._known, self.expected, self._tell = known, expected, tell
         self._models: list[Model] = []
         self._by_name: dict[str, Model] = {}
+        self._identities = ""
         self._arrived = asyncio.Event()
         self.least_context = 0  # tokens, of any model; 0 while there is no table
         self.live = False  # whether the router is there to renew it
@@ -35,6 +36,12 @@ class Routes:
     def model(self, name: str) -> Model | None:
         """A model's row."""
         return self._by_name.get(name)
+
+    def identity(self, name: str) -> str:
+        """What the model of this name is; without a name, what all are that might be chosen. Empty: not known."""
+        if name:
+            return self._by_name[name].identity if name in self._by_name else ""
+        return self._identities
 
     def sees(self, name: str) -> bool:
         """Whether the model of this name takes pictures as they are; without a name, whether all do."""
@@ -61,6 +68,7 @@ class Routes:
     def _take(self, table: router_pb2.WatchTableResponse) -> None:
         self._models = rank(_model(row) for row in table.models if row.name in self._known)
         self._by_name = {model.name: model for model in self._models}
+        self._identities = " ".join(sorted(f"{each.name}={each.identity}" for each in self._models if each.identity))
         self.least_context = min((model.context_tokens for model in self._models), default=0)
         for model in self._models:
             self._tell(model)
@@ -81,6 +89,7 @@ def _model(row: router_pb2.Model) -> Model:
         row.sees,
         row.cached_prompt_usd_per_mtok if row.HasField("cached_prompt_usd_per_mtok") else None,
         row.cache_write_usd_per_mtok if row.HasField("cache_write_usd_per_mtok") else None,
+        row.identity,
     )
 
 

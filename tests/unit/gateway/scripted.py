@@ -190,10 +190,14 @@ class ScriptedRoutes:
     live: bool = True
     expected: bool = True
     least_context: int = 2_048
+    identities: Mapping[str, str] = field(default_factory=dict)  # by model; of all: by ""
 
     def choose(self, demand: Demand, below: Tier | None = None) -> Choice | None:
         models = [model for model in map(_model, self.names) if below is None or model.tier < below]
         return choose(rank(models), demand) if models else None
+
+    def identity(self, name: str) -> str:
+        return self.identities.get(name, "")
 
     def model(self, name: str) -> Model | None:
         return _model(name) if name in self.names else None

@@ -200,6 +200,21 @@ async def test_a_complete_answer_is_stored_under_its_tenant_and_class():
     assert stored.answer.text == "Paris."
 
 
+async def test_answers_of_another_model_of_the_same_name_are_for_other_questions():
+    keys = []
+    for identities in (
+        {"small": "weights 1", "": "1"},
+        {"small": "weights 2", "": "1"},
+        {"small": "weights 1", "": "2"},
+    ):
+        scene = Scene(ScriptedCache(MISS), ScriptedRoutes(identities=identities))
+        await scene.messages(model="small")
+        await scene.messages()
+        keys.append([tuple(question.attachments) for question in scene.cache.questions])
+    assert keys[0][0] == keys[2][0] != keys[1][0]
+    assert keys[0][1] == keys[1][1] != keys[2][1]
+
+
 @pytest.mark.parametrize(("asked", "kept"), [(None, 0), (3_000, 0), (4, 0), (3, 1)])
 async def test_an_answer_that_was_cut_is_stored_where_the_request_has_cut_it(asked: int | None, kept: int):
     cut = finish("Par", chat_pb2.FINISH_REASON_LENGTH)  # after three tokens

@@ -159,6 +159,7 @@ def test_the_files_own_tools_stay_beside_the_collections_and_come_first(folder: 
 
 def test_the_routers_catalogue_has_tiers_prices_and_what_a_folder_says_of_its_context(folder: Path) -> None:
     remote, local = json.loads(specs_of(FULL, folder)["router"].environment["HEDGEROW_ROUTER_MODELS"])
+    assert len({remote.pop("identity"), local.pop("identity")}) == 2
     assert remote == {
         "name": "remote", "tier": "quality", "context_tokens": 128000, "prompt_usd_per_mtok": 0.5,
         "completion_usd_per_mtok": 1.5, "expected_ttft_ms": 300,

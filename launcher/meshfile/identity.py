@@ -1,0 +1,30 @@
+"""What a model is, beside its name: answers of another one of the same name are not its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from launcher.meshfile.models import Model
+
+_DIGITS = 16
+
+
+def identity_of(model: Model) -> str:
+    """A digest of where a model is, and of its files as far as sizes and times tell. Empty where it is not here yet."""
+    if model.local:
+        told = list(_files(model.local))
+        if not told:
+            return ""
+    else:
+        told = [model.engine_used, model.model, model.hub or "", *sorted(model.url)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:_DIGITS]
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            stat = file.stat()
+            yield f"{file.relative_to(folder)} {stat.st_size} {stat.st_mtime_ns}"

@@ -1,0 +1,30 @@
+"""What a model of a mesh file is, beside its name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from launcher.meshfile.identity import identity_of
+from launcher.meshfile.models import Model
+
+
+def test_a_provider_is_its_engine_its_urls_and_its_name_there() -> None:
+    def told(**fields: object) -> str:
+        return identity_of(Model.model_validate({"url": ["http://a/v1"], "model": "m", **fields}))
+
+    assert told() == told(tier="fast")
+    assert len({told(), told(model="other"), told(url=["http://b/v1"]), told(engine="anthropic")}) == 4
+
+
+def test_a_folder_is_its_files(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"1234")
+    model = Model.model_construct(folder=tmp_path)
+    first = identity_of(model)
+    assert first == identity_of(model)
+    os.utime(tmp_path / "model.safetensors", (0, 0))
+    assert identity_of(model) != first
+
+
+def test_what_is_not_here_yet_is_not_known(tmp_path: Path) -> None:
+    assert identity_of(Model.model_construct(folder=tmp_path / "later")) == ""
