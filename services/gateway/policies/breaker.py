@@ -17,19 +17,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
 from prometheus_client import Counter, Gauge
 
+from services.gateway.policies.window import Counts, Window
 from services.runtime.deadline import Clock
 from services.runtime.errors import Unavailable
 
-_SLICES = 10
 _PROBE_JITTER = 0.2  # of `open_s`, up and down: not all gateways probe at once
 _THROTTLE_JITTER = 0.1  # upwards only: the backend said when
 _OPEN = Gauge("hedgerow_breaker_open", "State of a backend's breaker: 0 closed, 0.5 half open, 1 open.", ["backend"])
@@ -119,7 +117,7 @@ class Breaker:
         """`in_a_row`: failures that open it at once. `min_calls`: fewer in the window say nothing. `open_s`: from
         opening to the first probe, give or take 20%."""
         self.name, self.slow_s, self.clock = name, slow_s, clock
-        self._window = _Window(window_s)
+        self._window = Window(window_s)
         self._window_s, self._min_calls, self._open_s, self._rng = window_s, min_calls, open_s, rng
         self._in_a_row, self._failed_in_a_row = in_a_row, 0
         self._failure_rate, self._slow_rate = failure_rate, slow_rate
@@ -213,7 +211,7 @@ class Breaker:
         if reason := self._reason(self._window.total(now)):
             self._open(self._jittered_open_s(), reason)
 
-    def _reason(self, counts: _Counts) -> str:
+    def _reason(self, counts: Counts) -> str:
         """Why these counts open it; empty when they do not."""
         if self._failed_in_a_row >= self._in_a_row:
             return f"{self._failed_in_a_row} calls in a row failed"
@@ -264,38 +262,3 @@ class Breaker:
     def _measure(self, state: State) -> None:
         if self._in_metrics:
             _OPEN.labels(self.name).set(state.value)
-
-
-@dataclass(slots=True)
-class _Counts:
-    slice: int = 0
-    calls: int = 0
-    failed: int = 0
-    slow: int = 0
-
-
-class _Window:
-    """Counts of the last seconds, give or take one tenth."""
-
-    def __init__(self, window_s: float):
-        self._slice_s = window_s / _SLICES
-        self._slices: deque[_Counts] = deque(maxlen=_SLICES)
-
-    def current(self, now: float) -> _Counts:
-        """What to count in now."""
-        number = int(now / self._slice_s)
-        if not self._slices or self._slices[-1].slice != number:
-            self._slices.append(_Counts(number))
-        return self._slices[-1]
-
-    def total(self, now: float) -> _Counts:
-        oldest = int(now / self._slice_s) - _SLICES
-        counted = [counts for counts in self._slices if counts.slice > oldest]
-        return _Counts(
-            calls=sum(counts.calls for counts in counted),
-            failed=sum(counts.failed for counts in counted),
-            slow=sum(counts.slow for counts in counted),
-        )
-
-    def clear(self) -> None:
-        self._slices.clear()

@@ -24,10 +24,7 @@ from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.translate import Refused, translate
-from services.runtime.errors import (
-    ServiceError,
-    Unavailable,
-)
+from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.telemetry import Metadata
 
