@@ -27,6 +27,7 @@ class AnthropicEngine(ProviderEngine):
         own = self._own = settings.anthropic
         super().__init__("anthropic", own, own.base_url.get_secret_value() or _BASE_URL, settings, wire)
         self._model = replace(self._model, api="messages")
+        self._usual = min(_USUAL_MAX_TOKENS, own.context_tokens // 2 or _USUAL_MAX_TOKENS)
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         body = to_conversation(messages, self._own.model) | ({"tools": to_tools(tools)} if tools else {})
@@ -36,7 +37,7 @@ class AnthropicEngine(ProviderEngine):
         return {"anthropic-version": _VERSION, **({"x-api-key": self._key} if self._key else {})}
 
     def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
-        return to_body(request, self._own.model, max_tokens or _USUAL_MAX_TOKENS, self._own.thinking)
+        return to_body(request, self._own.model, max_tokens or self._usual, self._own.thinking)
 
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
         """The beginning of an answer is the caller's, and among the messages: this API goes on from no other."""

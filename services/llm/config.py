@@ -96,7 +96,8 @@ class LlmSettings(ServiceSettings):
         None,
         ge=1,
         description="Most tokens of an answer whose request does not say. Empty: as many as the model, or its "
-        "provider, has room for; of Anthropic's API 4,096, because it asks for a number.",
+        "provider, has room for; of Anthropic's API 4,096, and half of `anthropic.context_tokens` "
+        "at most, because it asks for a number.",
     )
     max_tokens_cap: int | None = Field(
         None, ge=1, description="Most tokens of any answer. Empty: no cap of the service's own."

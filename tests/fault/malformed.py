@@ -53,13 +53,21 @@ def _filled(descriptor: Descriptor, rng: random.Random, depth: int) -> Message:
             continue
         if field.message_type:
             inner = _filled(field.message_type, rng, depth - 1)
-            target = getattr(message, field.name)
-            target.append(inner) if field.is_repeated else target.CopyFrom(inner)
+            _put(getattr(message, field.name), inner, field)
         elif field.is_repeated:
             getattr(message, field.name).append(_value(field, rng))
         else:
             setattr(message, field.name, _value(field, rng))
     return message
+
+
+def _put(target: Any, inner: Any, field: FieldDescriptor) -> None:
+    if field.message_type.GetOptions().map_entry:
+        target[inner.key] = inner.value
+    elif field.is_repeated:
+        target.append(inner)
+    else:
+        target.CopyFrom(inner)
 
 
 def _value(field: FieldDescriptor, rng: random.Random) -> Any:

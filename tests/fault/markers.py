@@ -50,6 +50,9 @@ def _put(message: Message, path: tuple[FieldDescriptor, ...]) -> None:
     *above, last = path
     for field in above:
         held = getattr(message, field.name)
+        if field.message_type.GetOptions().map_entry:
+            held[_TEXTS[last.type]] = _TEXTS[last.type]
+            return
         message = (held[0] if len(held) else held.add()) if field.is_repeated else held
         if not field.is_repeated:
             message.SetInParent()

@@ -237,7 +237,7 @@ async def test_max_tokens_ends_an_answer(service: Service) -> None:
 async def test_an_answer_is_clipped_to_what_the_context_has_left(service: Service) -> None:
     prompt = "hello " * 300
     _, finish = await service.ask(prompt, max_tokens=100_000)
-    assert finish.usage.completion_tokens <= min(512, 1024 - finish.usage.prompt_tokens)
+    assert finish.usage.completion_tokens <= 1024 - finish.usage.prompt_tokens
 
 
 async def test_an_answer_goes_on_behind_its_end_where_that_is_ignored(service: Service) -> None:
@@ -584,7 +584,7 @@ async def idle(service: Service) -> bool:
 async def test_the_model_is_described(service: Service) -> None:
     model = await service.model()
     assert (model.name, model.engine, model.speculation) == ("demo-llm", "vllm", "draft_model")
-    assert (model.context_tokens, model.max_tokens) == (1024, 512)
+    assert (model.context_tokens, model.max_tokens) == (1024, 1023)
     assert model.continues
     offered = [llm_pb2.FEATURE_TOOLS, llm_pb2.FEATURE_LOGPROBS, llm_pb2.FEATURE_CHOICE, llm_pb2.FEATURE_GRAMMAR]
     offered += [llm_pb2.FEATURE_TOP_K, llm_pb2.FEATURE_VLLM_SAMPLING]
@@ -760,7 +760,8 @@ def openai_service(port: int, key: str, folder: Path) -> AbstractAsyncContextMan
 def anthropic_service(port: int, key: str, folder: Path) -> AbstractAsyncContextManager[Service]:
     (folder / "key").write_text(key)
     bearer = json.dumps({"authorization": f"Bearer {key}"})  # which is what vLLM's server looks at
-    return remote_service("anthropic", port, folder, API_KEY_FILE=str(folder / "key"), EXTRA_HEADERS=bearer)
+    own = {"API_KEY_FILE": str(folder / "key"), "EXTRA_HEADERS": bearer, "CONTEXT_TOKENS": "1024"}
+    return remote_service("anthropic", port, folder, **own)
 
 
 @asynccontextmanager

@@ -115,6 +115,12 @@ def end(chunks: list[Chunk]) -> FinishReason:
     return finish.reason
 
 
+async def test_an_answer_without_a_limit_has_room_in_the_context_that_is_known() -> None:
+    assert (await body(Request(HELLO)))["max_tokens"] == 4_096
+    assert (await body(Request(HELLO), context_tokens=200_000))["max_tokens"] == 4_096
+    assert (await body(Request(HELLO), context_tokens=1_024))["max_tokens"] == 512
+
+
 async def test_a_question_is_answered_with_what_it_cost() -> None:
     chunks = await answer(provider(event("ping"), *text("Hel", "lo."), *ended()))
     assert "".join(chunk.text for chunk in chunks) == "Hello."
