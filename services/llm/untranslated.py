@@ -50,7 +50,7 @@ def check(original: Original | None, model: Model) -> None:
     """Raise InvalidInput for the first field that `model` would not get."""
     for place, given in (original.untranslated if original else {}).items():
         if place not in model.takes and not _is_harmless(place, given):
-            limit = f"none that model {model.name} has no counterpart for"
+            limit = f"no such field of model {model.name}"
             raise InvalidInput(place, limit, shorten(given))
 
 

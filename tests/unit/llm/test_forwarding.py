@@ -67,7 +67,7 @@ def test_what_is_no_object_is_refused() -> None:
 def test_what_may_change_an_answer_is_refused_by_its_place(place: str, given: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         untranslated.check(Original("messages", b"{}", untranslated={place: given}), MODEL)
-    assert str(refused.value).startswith(f"{place}: none that model m has no counterpart for, got ")
+    assert str(refused.value).startswith(f"{place}: no such field of model m, got ")
 
 
 @pytest.mark.parametrize(
