@@ -142,9 +142,9 @@ for _, member in ipairs({{'k:' .. key, 't:' .. tenant}}) do
 end
 if tonumber(redis.call('GET', '{WATERMARK}') or '0') > epoch then return {{'0', 0}} end
 local sequence = announce('put', key, tenant, redis.call('EXISTS', entry), ARGV[1])
+prune(tenant)  -- before what is put, which may be an entry of this key whose time is over
 redis.call('HSET', entry, unpack(ARGV, 9))
 redis.call('PEXPIREAT', entry, ARGV[5])
-prune(tenant)
 grow(tenant, ARGV[7] - (redis.call('HGET', '{SIZES}' .. tenant, key) or 0))
 redis.call('HSET', '{SIZES}' .. tenant, key, ARGV[7])
 redis.call('ZADD', '{TENANT}' .. tenant, ARGV[5], key)

@@ -82,3 +82,14 @@ async def test_an_entry_that_ends_soon_or_has_ended_is_not_missed(redis: RedisPr
         await right.write(client, [Put(entry(CAPITAL, ttl_ms=50_000), None, epoch), Put(entry(OTHER), None, epoch)])
         assert not await right.outlives(client, [CAPITAL.key, "0" * 64])
         assert await right.outlives(client, [CAPITAL.key, OTHER.key])
+
+
+async def test_an_answer_that_is_stored_again_when_its_time_is_over_is_there(redis: RedisProcess) -> None:
+    entries = replica_ahead_by(0)
+    async with redis.client() as client:
+        epoch = await entries.begin(client)
+        await entries.write(client, [Put(entry(CAPITAL, ttl_ms=-1), None, epoch)])
+        await entries.write(client, [Put(entry(CAPITAL), None, epoch)])
+        [there] = await entries.read(client, [CAPITAL.key])
+    assert there
+    assert there[0].answer == b"Paris"
