@@ -25,6 +25,7 @@ from hedgerow.private import UMASK, open_private, private_folder
 from launcher.parent_death_signal import killed_with_parent
 
 Protocol = Literal["grpc", "redis"]
+_TAIL_BYTES = 64 * 2**10  # of a log, whose last lines are in them
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ class ServiceProcess:
     def tail(self, lines: int = 12) -> str:
         """The last lines of its log, or why there are none."""
         try:
-            return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+            with open(self.log, "rb") as log:
+                log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
+                return "\n".join(log.read(_TAIL_BYTES).decode(errors="replace").splitlines()[-lines:])
         except OSError as error:
             return f"{self.log} cannot be read: {error.strerror}"
 
