@@ -88,7 +88,8 @@ class Mesh:
             raise MeshError(f"another mesh uses {self._state_dir}") from None
         for supervisor in self.services:
             _refuse_busy_port(supervisor.spec)
-            (self._state_dir / "logs" / f"{supervisor.spec.name}.log").unlink(missing_ok=True)
+            for end in ("log", "log.1"):
+                (self._state_dir / "logs" / f"{supervisor.spec.name}.{end}").unlink(missing_ok=True)
         stack.callback((self._state_dir / MESH_FILE).unlink, missing_ok=True)
 
     async def _start(self, stack: AsyncExitStack) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from hedgerow.private import UMASK, open_private, private_folder
 from launcher.parent_death_signal import killed_with_parent
 
 Protocol = Literal["grpc", "redis"]
+LOG_BYTES = 64 * 2**20  # of a log; what it said before is kept beside it once
 _TAIL_BYTES = 64 * 2**10  # of a log, whose last lines are in them
 
 
@@ -48,7 +50,7 @@ class ServiceFailed(Exception):
 
 
 class ServiceProcess:
-    """A running service, whose output goes to `<log_dir>/<name>.log`.
+    """A running service, whose output goes to `<log_dir>/<name>.log`, and what it said before to `<name>.log.1`.
 
     It gets a session of its own: Ctrl-C in the terminal reaches the caller alone, which then stops it in order. Should
     the caller be killed instead, the kernel kills it too.
@@ -56,7 +58,7 @@ class ServiceProcess:
 
     def __init__(self, spec: ServiceSpec, log_dir: Path):
         self.spec = spec
-        self.log = log_dir / f"{spec.name}.log"
+        self.log, self.earlier = (log_dir / f"{spec.name}.log{end}" for end in ("", ".1"))
         private_folder(log_dir)
         with open(self.log, "ab", opener=open_private) as output:  # what it said before a restart stays
             self._process = self._start(output)
@@ -84,10 +86,23 @@ class ServiceProcess:
 
     async def wait(self, poll_s: float = 0.05) -> int:
         """Return its exit code when it ends, and end what it may have left behind."""
-        while self.exit_code is None:  # noqa: ASYNC110  # a process sets no event
+        while self.exit_code is None:  # a process sets no event
+            with suppress(OSError):  # a log that was deleted, a full disk
+                await self._bound_log()
             await asyncio.sleep(poll_s)
         self._end_session()
         return self._process.returncode
+
+    async def _bound_log(self) -> None:
+        if self.log.stat().st_size > LOG_BYTES:
+            try:
+                await asyncio.to_thread(self._keep_log)
+            finally:  # also on a full disk, where it cannot be kept
+                os.truncate(self.log, 0)  # the process goes on at its new end: it appends
+
+    def _keep_log(self) -> None:
+        with open(self.log, "rb") as said, open(self.earlier, "wb", opener=open_private) as kept:
+            shutil.copyfileobj(said, kept)
 
     async def wait_serving(self, timeout_s: float = 120.0) -> None:
         """Return when health says SERVING; raise `ServiceFailed` when the process ends or the time is over."""
