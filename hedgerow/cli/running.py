@@ -13,6 +13,7 @@ import typer
 
 FOLDER, LISTING = Path(".hedgerow"), "mesh.json"
 _OF_FILES = "meshes"
+_SAID = {"name": str, "address": str, "pid": int}  # of each service
 
 
 def state_of(file: Path | None) -> Path:
@@ -26,10 +27,11 @@ def folders() -> list[Path]:
 
 
 def services(folder: Path) -> list[dict[str, Any]]:
-    """What a mesh says of its services; nothing where none runs. The last one takes the calls."""
+    """What a mesh says of its services; nothing where none does, or not in full. The last one takes the calls."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         found: list[dict[str, Any]] = json.loads((folder / LISTING).read_text())["services"]
-        return found
+        if all(isinstance(each[name], kind) for each in found for name, kind in _SAID.items()):
+            return found
     return []
 
 
@@ -56,7 +58,7 @@ def address_of(kind: str) -> Callable[[typer.Context, typer.CallbackParam, str],
 
 def _address(kind: str, folder: Path) -> str:
     """Of the front for the gateway, which may be Envoy; of the first replica of others."""
-    listed = services(folder)
+    listed = services(folder) if _runs(folder) else []
     named = listed[-1:] if kind == "gateway" else [s for s in listed if s["name"].partition("-")[0] == kind]
     return str(named[0]["address"]) if named else ""
 
@@ -69,7 +71,7 @@ def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
 
 def _runs(folder: Path) -> bool:
     """A mesh that was killed leaves its listing behind."""
-    return any(_lives(service.get("pid", 0)) for service in services(folder))
+    return any(_lives(service["pid"]) for service in services(folder))
 
 
 def _lives(pid: int) -> bool:
@@ -77,6 +79,6 @@ def _lives(pid: int) -> bool:
         os.kill(pid, 0)
     except PermissionError:
         return True
-    except OSError:
+    except (OSError, OverflowError):
         return False
     return pid > 0

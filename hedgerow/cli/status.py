@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hedgerow.cli import options
+from hedgerow.cli import options, running
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,16 +51,12 @@ def known_addresses(state_dir: Path) -> dict[str, str]:
 
 def known_services(state_dir: Path) -> list[dict[str, str]]:
     """`name`, `address`, and the protocol that it `speaks`: of the mesh that runs in `state_dir`, else the defaults."""
-    import json
-
     from launcher.demo import SERVICES
-    from launcher.mesh import DEFAULT_BASE_PORT, MESH_FILE
+    from launcher.mesh import DEFAULT_BASE_PORT
 
-    try:
-        services = json.loads((state_dir / MESH_FILE).read_text())["services"]
-    except FileNotFoundError:
-        ports = enumerate(SERVICES, DEFAULT_BASE_PORT)
-        services = [{"name": name, "address": f"127.0.0.1:{port}"} for port, name in ports]
+    ports = enumerate(SERVICES, DEFAULT_BASE_PORT)
+    default = [{"name": name, "address": f"127.0.0.1:{port}"} for port, name in ports]
+    services = running.services(state_dir) or default
     return [{"name": s["name"], "address": s["address"], "speaks": s.get("speaks", "grpc")} for s in services]
 
 

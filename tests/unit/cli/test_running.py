@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from hedgerow.cli import options, running
+from hedgerow.cli.status import known_addresses
 
 DEAD = 2**22 + 1  # above every process id that Linux gives
 
@@ -75,6 +76,11 @@ def test_a_mesh_that_was_killed_does_not_run() -> None:
     assert asked().split() == ["127.0.0.1:7002", "127.0.0.1:7001", ".hedgerow/meshes/prod"]
 
 
+def test_where_a_mesh_was_killed_the_defaults_hold() -> None:
+    runs(Path(".hedgerow"), 6000, DEAD)
+    assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
+
+
 def test_of_two_meshes_one_is_to_be_named() -> None:
     runs(Path(".hedgerow/meshes/a"), 6000)
     runs(Path(".hedgerow/meshes/b"), 7000)
@@ -84,7 +90,26 @@ def test_of_two_meshes_one_is_to_be_named() -> None:
     assert asked(*told).split() == ["h:1", "h:2", ".hedgerow/meshes/b"]
 
 
-def test_a_listing_that_cannot_be_read_is_none(here: Path) -> None:
+@pytest.mark.parametrize(
+    "listing",
+    [
+        "{",
+        "[]",
+        '{"services": "abc"}',
+        '{"services": [1]}',
+        '{"services": []}',
+        '{"services": [{"pid": 1}]}',
+        '{"services": [{"name": "gateway", "address": "127.0.0.1:6000", "pid": "1"}]}',
+        '{"services": [{"name": "gateway", "address": 6000, "pid": 1}]}',
+    ],
+)
+def test_a_listing_that_cannot_be_read_is_none(here: Path, listing: str) -> None:
     runs(here / ".hedgerow", 6000)
-    (here / ".hedgerow" / running.LISTING).write_text("{")
+    (here / ".hedgerow" / running.LISTING).write_text(listing)
+    assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
+    assert known_addresses(Path(".hedgerow"))["gateway"] == "127.0.0.1:50050"
+
+
+def test_a_process_number_that_no_system_gives_is_nobodys() -> None:
+    runs(Path(".hedgerow"), 6000, 2**70)
     assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
