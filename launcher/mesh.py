@@ -79,8 +79,11 @@ class Mesh:
 
     def _claim(self, stack: AsyncExitStack) -> None:
         """Make sure that the state folder and the ports are ours alone."""
-        private_folder(self._state_dir)
-        folder = os.open(self._state_dir, os.O_RDONLY)
+        try:
+            private_folder(self._state_dir)
+            folder = os.open(self._state_dir, os.O_RDONLY)
+        except OSError as error:
+            raise MeshError(f"{self._state_dir} cannot be the state folder: {error.strerror}") from None
         stack.callback(os.close, folder)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

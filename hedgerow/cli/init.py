@@ -67,7 +67,10 @@ def init(
         answers = _answers(model, key_env, callers, ask=not yes)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--model") from None
-    file.write_text(write(answers))
+    try:
+        file.write_text(write(answers))
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint="FILE") from None
     if as_json:
         print(json.dumps({"file": str(file), "needs": answers.needed}))
         return

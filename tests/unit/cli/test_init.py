@@ -59,3 +59,10 @@ def test_a_file_that_is_there_stays_unless_forced(file: Path) -> None:
     assert file.read_text() == "mine"
     assert init(file, "--yes", "--model", "a/b", "--force").exit_code == 0
     assert "a/b" in file.read_text()
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    there_is_none = init("--yes", "--model", "./mine", tmp_path / "none" / "mesh.yaml")
+    assert there_is_none.exit_code == 2
+    assert "cannot be written: No such file or directory" in " ".join(there_is_none.output.split())
+    assert init("--yes", "--force", "--model", "./mine", tmp_path).exit_code == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.demo import PULLED, SERVICES, demo_mesh, public_models
-from launcher.mesh import MeshError
+from launcher.mesh import Mesh, MeshError
 from tests.models import FIXTURES
 
 
@@ -73,3 +73,10 @@ def test_the_demo_runs_on_public_models_of_the_catalogue() -> None:
     models = public_models()
     folders = (*(model.folder for model in models.language), models.audio, models.vision)
     assert [folder.name for folder in folders] == list(PULLED)
+
+
+async def test_a_state_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    mesh = Mesh(demo_mesh(6000, tmp_path, FIXTURES), tmp_path / "file")
+    with pytest.raises(MeshError, match="file cannot be the state folder: File exists"):
+        await mesh.__aenter__()
