@@ -29,7 +29,7 @@ _TEMPLATE: Mapping[str, TypeAdapter[Any]] = {
     "reasoning_effort": TypeAdapter(Annotated[str, Field(pattern="^[a-z]{1,16}$")]),
 }
 TAKEN = frozenset({*_SAMPLING, *_TEMPLATE})
-# Arguments of a chat template that are ours to say.
+# Arguments of a chat template, and of what vLLM renders it with, that are ours to say.
 _OURS = frozenset(
     {
         "add_generation_prompt",
@@ -38,8 +38,10 @@ _OURS = frozenset(
         "conversation",
         "documents",
         "messages",
+        "model_config",
         "return_dict",
         "tokenize",
+        "tokenizer",
         "tools",
     }
 )

@@ -39,6 +39,8 @@ def test_a_request_by_grpc_has_none() -> None:
         ({"allowed_token_ids": [1, -2]}, r"^allowed_token_ids\.1: "),
         ({"reasoning_effort": "x" * 17}, "^reasoning_effort: "),
         ({"chat_template_kwargs": {"tools": []}}, "^chat_template_kwargs.tools: none that the engine itself sets"),
+        ({"chat_template_kwargs": {"tokenizer": 1}}, "^chat_template_kwargs.tokenizer: none that the engine"),
+        ({"chat_template_kwargs": {"model_config": 1}}, "^chat_template_kwargs.model_config: none that the engine"),
         ({"chat_template_kwargs": {"a": "x" * 9_000}}, "^chat_template_kwargs: at most 8192 bytes, got 90"),
     ],
 )
