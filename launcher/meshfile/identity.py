@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from launcher.meshfile.models import Model
@@ -24,7 +26,7 @@ def identity_of(model: Model) -> str:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    for file in sorted(folder.rglob("*")):
-        if file.is_file():
+    for file in sorted(Path(place, name) for place, _, names in os.walk(folder) for name in names):
+        with suppress(OSError):  # it has gone meanwhile: a download's
             stat = file.stat()
             yield f"{file.relative_to(folder)} {stat.st_size} {stat.st_mtime_ns}"

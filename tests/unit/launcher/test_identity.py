@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from launcher.meshfile.identity import identity_of
 from launcher.meshfile.models import Model
 
@@ -24,6 +26,27 @@ def test_a_folder_is_its_files(tmp_path: Path) -> None:
     assert first == identity_of(model)
     os.utime(tmp_path / "model.safetensors", (0, 0))
     assert identity_of(model) != first
+
+
+def test_a_file_that_goes_while_they_are_looked_at_is_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"1234")
+    there = identity_of(Model.model_construct(folder=tmp_path))
+    (tmp_path / "part.tmp").touch()
+    looks, stat = [], Path.stat
+
+    def gone_at_the_second_look(file: Path, **how: bool) -> os.stat_result:
+        if file.name == "part.tmp":
+            looks.append(file)
+            if len(looks) > 1:
+                raise FileNotFoundError(file)
+        return stat(file, **how)
+
+    monkeypatch.setattr(Path, "stat", gone_at_the_second_look)
+    identity_of(Model.model_construct(folder=tmp_path))
+    looks.append(tmp_path)
+    assert identity_of(Model.model_construct(folder=tmp_path)) == there
 
 
 def test_what_is_not_here_yet_is_not_known(tmp_path: Path) -> None:
