@@ -178,7 +178,7 @@ def _of_file(file: Path, state_dir: Path, console: Console) -> _Plan:
 
     return _Plan(
         planned.specs,
-        lambda _: _file_steps(file, planned.file),
+        lambda _: file_steps(file, state_dir, planned.file),
         lambda: planned.write_files(state_dir),
         meanwhile=meanwhile,
     )
@@ -243,8 +243,11 @@ Ctrl-C stops everything.
 """
 
 
-def _file_steps(file: Path, said: MeshFile) -> str:
-    where = _option("--gateway", said.gateway.address, DEFAULT_TARGET)
+def file_steps(file: Path, state_dir: Path, said: MeshFile) -> str:
+    """What to do with the mesh of a file, once it serves."""
+    found = [each.resolve() for each in running.folders()] == [state_dir.resolve()]  # by commands, without an option
+    where = _option("--gateway", said.gateway.address, DEFAULT_TARGET if found else "")
+    folder = "" if found else f" --state-dir {state_dir}"
     variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
     key = f"HEDGEROW_API_KEY=${variable} " if variable not in ("", "HEDGEROW_API_KEY") else ""
     models = ", ".join(said.models)
@@ -252,7 +255,7 @@ def _file_steps(file: Path, said: MeshFile) -> str:
     return f"""
 Models: {models}. Try, in another terminal:
   {key}hedgerow ask{where} "Who are you?"
-  hedgerow status
+  hedgerow status{folder}
 {http}
 Edit {file}: the mesh follows.
 

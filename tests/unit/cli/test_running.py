@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from hedgerow.cli import options, running
 from hedgerow.cli.status import known_addresses
+from hedgerow.cli.up import file_steps
+from launcher.meshfile.schema import Gateway, MeshFile
 
 DEAD = 2**22 + 1  # above every process id that Linux gives
 
@@ -108,6 +110,27 @@ def test_a_listing_that_cannot_be_read_is_none(here: Path, listing: str) -> None
     (here / ".hedgerow" / running.LISTING).write_text(listing)
     assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
     assert known_addresses(Path(".hedgerow"))["gateway"] == "127.0.0.1:50050"
+
+
+@pytest.mark.parametrize(
+    ("folders", "others"),
+    [
+        ([".hedgerow/meshes/prod"], ""),
+        (["../shop/.hedgerow/meshes/prod"], " --state-dir ../shop/.hedgerow/meshes/prod"),
+        ([".hedgerow/meshes/prod", ".hedgerow/meshes/test"], " --state-dir .hedgerow/meshes/prod"),
+    ],
+)
+def test_up_names_the_mesh_where_commands_would_find_another_or_none(
+    here: Path, monkeypatch: pytest.MonkeyPatch, folders: list[str], others: str
+) -> None:
+    (here / "here").mkdir()
+    monkeypatch.chdir(here / "here")
+    for number, folder in enumerate(folders):
+        runs(Path(folder), 6000 + 10 * number)
+    said = MeshFile.model_construct(gateway=Gateway(address="127.0.0.1:50050"), models={}, tenants={})
+    steps = file_steps(Path("prod.yaml"), Path(folders[0]), said)
+    assert f"hedgerow status{others}\n" in steps
+    assert ("hedgerow ask --gateway 127.0.0.1:50050 " in steps) == bool(others)
 
 
 def test_a_process_number_that_no_system_gives_is_nobodys() -> None:
