@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -108,21 +108,23 @@ class Mesh:
 
     async def put(self, spec: ServiceSpec, *, insist: bool = False) -> None:
         """Start one more service, or in the place of the one of its name, which is stopped first. Returns when it
-        serves. When it does not, it is started again and again if we `insist`; else there is none of its name then, and
-        `MeshError` or `ServiceFailed` is raised."""
+        serves. If it does not and we `insist`, it is started again and again, and nothing is raised. Else there is none
+        of its name then, and `MeshError` or `ServiceFailed` is raised."""
         await self.remove(spec.name)
         if not insist:
             _refuse_busy_port(spec)
         supervisor = self._supervisor(spec)
         self.services.insert(len(self.services) - (spec.name != self._front), supervisor)
+        process: ServiceProcess | None
         try:
             process = await supervisor.start()
         except ServiceFailed:
-            if not insist or supervisor.process is None:
+            if not insist:
                 await self.remove(spec.name)
                 raise
-            process = supervisor.process
-            await process.stop()
+            process = supervisor.process  # None where none could be made
+            if process:
+                await process.stop()
         self._keep(supervisor, process)
 
     async def remove(self, name: str) -> None:
@@ -133,9 +135,10 @@ class Mesh:
         for supervisor in [service for service in self.services if service.spec.name == name]:
             await supervisor.stop()
             self.services.remove(supervisor)
-            self._write_mesh_file()
+            with suppress(OSError):  # the next start writes it again
+                self._write_mesh_file()
 
-    def _keep(self, supervisor: Supervisor, process: ServiceProcess) -> None:
+    def _keep(self, supervisor: Supervisor, process: ServiceProcess | None) -> None:
         self._keepers[supervisor.spec.name] = self._keeping.create_task(supervisor.keep_running(process))
 
     def _let_go(self) -> None:

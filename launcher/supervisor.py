@@ -55,8 +55,9 @@ class Supervisor:
         self._say("serving")
         return process
 
-    async def keep_running(self, process: ServiceProcess) -> None:
-        """Start another each time the last one ends. Runs until it is cancelled."""
+    async def keep_running(self, process: ServiceProcess | None) -> None:
+        """Start another each time the last one ends; None: the first one too. Runs until it is cancelled."""
+        process = process or await self._start_again()
         while True:
             began = asyncio.get_running_loop().time()
             code = await process.wait()

@@ -25,13 +25,18 @@ Tell = Callable[[str], None]
 
 async def follow(path: Path, state_dir: Path, mesh: Mesh, current: Plan, tell: Tell) -> None:
     """Until cancelled. `tell` hears what was done, and what is wrong with a file that was refused."""
+
+    def heard(line: str) -> None:
+        with contextlib.suppress(OSError):  # a terminal that is gone
+            tell(line)
+
     async for _ in _changes(path, current.text):
         try:
-            wanted = await _wanted(path, state_dir, current, tell)
-        except (BadMeshFile, MeshError, CatalogError) as error:
-            tell(f"{error}\n{path} is refused; the mesh stays as it was")
+            wanted = await _wanted(path, state_dir, current, heard)
+        except (BadMeshFile, MeshError, CatalogError, OSError) as error:  # OSError: no process can be made to check it
+            heard(f"{error}\n{path} is refused; the mesh stays as it was")
             continue
-        if await _bring(path, mesh, current, wanted, state_dir, tell):
+        if await _bring(path, mesh, current, wanted, state_dir, heard):
             current = wanted
 
 

@@ -79,3 +79,27 @@ async def test_what_is_insisted_on_is_started_again_and_again(tmp_path: Path) ->
         assert len(mesh.services) == 2
         await mesh.put(back)
         assert await check_health(back.address, 1) == "SERVING"
+
+
+async def test_what_is_insisted_on_is_started_once_its_log_can_be_opened_again(tmp_path: Path) -> None:
+    changes, (back, front) = Changes(), scripted("back", "front")
+    async with Mesh([back, front], tmp_path, changes) as mesh:
+        log = tmp_path / "logs" / "back.log"
+        log.unlink()
+        log.mkdir()
+        await mesh.put(back, insist=True)
+        await changes.reach("died", 1)
+        assert "back cannot be started" in changes.seen[-1].detail
+        assert await check_health(front.address, 1) == "SERVING"
+        log.rmdir()
+        await changes.reach("serving", 3)
+        assert await check_health(back.address, 1) == "SERVING"
+
+
+async def test_what_is_removed_while_the_list_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    back, front = scripted("back", "front")
+    async with Mesh([back, front], tmp_path) as mesh:
+        (tmp_path / f"{MESH_FILE}.new").mkdir()
+        await mesh.remove("back")
+        assert [service.spec.name for service in mesh.services] == ["front"]
+        assert await check_health(front.address, 1) == "SERVING"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from launcher.meshfile.following import bring
+from launcher.meshfile import following
+from launcher.meshfile.following import bring, follow
 from launcher.processes import ServiceFailed, ServiceSpec
 
 
@@ -67,3 +70,33 @@ async def test_what_does_not_start_stops_the_change() -> None:
     assert mesh.done == ["put router"]
     await bring(mesh, [spec("router"), spec("gateway")], insist=True)  # type: ignore[arg-type]
     assert mesh.done == ["put router", "put router"]
+
+
+async def test_a_file_that_cannot_be_checked_for_a_moment_and_a_terminal_that_is_gone_end_no_mesh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, told, enough = tmp_path / "mesh.yaml", list[str](), asyncio.Event()
+    file.write_text("0")
+
+    async def no_process(*_: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    def gone(line: str) -> None:
+        told.append(line)
+        file.write_text(str(len(told)))
+        if len(told) == 2:
+            enough.set()
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(following, "plan", no_process)
+    monkeypatch.setattr(following, "_LOOK_S", 0.0)
+    current: Any = SimpleNamespace(text="", ports=None)
+    mesh: Any = ScriptedMesh([spec("gateway")])
+    tasks = [asyncio.create_task(follow(file, tmp_path, mesh, current, gone)), asyncio.create_task(enough.wait())]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    assert not tasks[0].done(), tasks[0].exception()
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert all("temporarily unavailable" in line for line in told)
+    assert mesh.done == []

@@ -72,6 +72,23 @@ def test_a_service_that_cannot_be_started_for_a_while_is_tried_again() -> None:
     assert started([0.0, None, None, 100.0], 20) == [0, 0.1, 0.3, 0.7]
 
 
+def test_a_service_without_a_first_process_is_started_after_a_pause() -> None:
+    ScriptedProcess.lives, ScriptedProcess.started_at = [None, 100.0], []
+
+    async def main() -> float:
+        began = asyncio.get_running_loop().time()
+        service = Supervisor(ServiceSpec("one", "services.one", f"127.0.0.1:{free_port()}"), Path(), lambda _: None)
+        keeper = asyncio.create_task(service.keep_running(None))
+        await asyncio.wait([keeper], timeout=20)
+        assert not keeper.done(), keeper.exception()
+        keeper.cancel()
+        return began
+
+    with patch.object(supervisor, "ServiceProcess", ScriptedProcess):
+        began = on_paused_loop(main())
+    assert [round(at - began, 1) for at in ScriptedProcess.started_at] == [0.1, 0.3]
+
+
 def test_a_listener_that_cannot_be_told_ends_no_service() -> None:
     def gone(change: Change) -> None:
         if change.state == "died":
