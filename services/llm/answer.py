@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
@@ -97,6 +98,15 @@ class Answer(ABC):
     @abstractmethod
     def read(self, event: str, more: More) -> None:
         """Add to `more` what an event says. Raises BadEvent; what else it raises means that the event is malformed."""
+
+
+def type_of(event: str) -> str:
+    """The type that an event names; empty for one that is malformed or names none."""
+    try:
+        told = json.loads(event)
+    except ValueError:
+        return ""
+    return str(told.get("type") or "") if isinstance(told, dict) else ""
 
 
 def new_id() -> str:

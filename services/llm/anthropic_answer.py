@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from services.llm.answer import Answer, BadEvent, More
+from services.llm.answer import Answer, BadEvent, More, type_of
 from services.llm.engine import FinishReason, Usage
 
 _REASONS = {
@@ -30,7 +30,7 @@ class AnthropicAnswer(Answer):
         self._without_arguments: dict[int, str] = {}  # blocks of calls, and what stood in them at first
 
     def is_last(self, event: str) -> bool:
-        return '"message_stop"' in event and json.loads(event).get("type") == "message_stop"
+        return '"message_stop"' in event and type_of(event) == "message_stop"
 
     def read(self, event: str, more: More) -> None:
         message = json.loads(event)

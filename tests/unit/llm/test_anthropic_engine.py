@@ -366,3 +366,10 @@ def test_the_model_is_described() -> None:
     )
     with pytest.raises(ValidationError, match="tools, images and top_k"):
         AnthropicSettings(features=(Feature.AUDIO,))
+
+
+async def test_an_end_that_is_cut_off_interrupts_the_answer() -> None:
+    provider = SimulatedProvider((started(), *text("Tok"), 'event: message_stop\ndata: {"type": "message_stop"\n\n'))
+    *_, last = await answer(provider)
+    assert last.finish
+    assert last.finish.reason == FinishReason.INTERRUPTED
