@@ -7,6 +7,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from services.llm.engine import Chunk, Finish, FinishReason, TokenLogprob, ToolCallDelta, Usage
 
@@ -36,7 +37,9 @@ class More:
 
 
 class Answer(ABC):
-    """One stream."""
+    """One stream. `last_says`: whether its last event says more than that it is the last."""
+
+    last_says: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.relays = False  # whether the events themselves are handed on
@@ -58,7 +61,7 @@ class Answer(ABC):
         """What events that arrived together say. Each holds about one token; the usage at the end has the count."""
         more, tokens = More(), 0
         for event in events:
-            if self.broken or self.is_last(event):
+            if self.broken or (self.is_last(event) and not self.last_says):
                 break
             before = more.pieces
             try:

@@ -26,7 +26,7 @@ class AnthropicEngine(ProviderEngine):
     def __init__(self, settings: LlmSettings, wire: Wire | None = None):
         own = self._own = settings.anthropic
         super().__init__("anthropic", own, own.base_url.get_secret_value() or _BASE_URL, settings, wire)
-        self._model = replace(self._model, api="messages")
+        self._model = replace(self._model, apis=frozenset({"messages"}))
         self._usual = min(_USUAL_MAX_TOKENS, own.context_tokens // 2 or _USUAL_MAX_TOKENS)
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
@@ -44,7 +44,7 @@ class AnthropicEngine(ProviderEngine):
         body = self._capped(forwarded(request, own, lambda: self._translated(request)))
         return {**body, "model": self._own.model, "stream": True}
 
-    def _answer(self) -> AnthropicAnswer:
+    def _answer(self, request: Request) -> AnthropicAnswer:
         return AnthropicAnswer()
 
     def _address(self, path: str) -> str:

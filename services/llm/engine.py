@@ -97,7 +97,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """The request in its caller's words. `api`: the API they are of, as `Model.api` has it. `body` is a JSON object;
+    """The request in its caller's words. `api`: the API they are of, as `Model.apis` has it. `body` is a JSON object;
     what of a conversation it lacks, the request has. `untranslated`: what the request does not say, by place, as JSON.
     """
 
@@ -216,11 +216,11 @@ class Model:
     features: frozenset[Feature] = frozenset()  # a request that needs another never gets there
     default_sampling: Sampling = Sampling()  # what a request gets that does not say, as far as the engine knows
     takes: frozenset[str] = frozenset()  # fields that it reads of a request's `untranslated`
-    api: str = ""  # whose words its provider reads: `chat_completions`, `messages`; empty: nobody's
+    apis: frozenset[str] = frozenset()  # whose words its provider reads: `chat_completions`, `messages`, `responses`
 
     def reads(self, request: Request) -> bool:
         """Whether its provider is asked with the caller's own words."""
-        return request.original is not None and request.original.api == self.api
+        return request.original is not None and request.original.api in self.apis
 
 
 @dataclass(frozen=True, slots=True)

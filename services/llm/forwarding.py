@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from services.llm.engine import Original, Request
-from services.runtime.errors import InvalidInput
+from services.runtime.errors import InvalidInput, shorten
 
-_OURS = ("hedgerow", "model", "stream", "stream_options")
+_OURS = ("hedgerow", "model", "stream")
+_OPTIONS = "stream_options"
 # What a policy may have put in the place of the caller's.
 _OF_POLICIES = ("messages", "system", "tools", "tool_choice", "logprobs", "top_logprobs")
+_CONVERSATION = ("input", "instructions")
+_OF_INPUT = re.compile(r"input\[\d+\](\.(content|output)\[\d+\])?")  # an item, or a part of one, as a whole
 
 
 def forwarded(request: Request, original: Original, translate: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
     """The fields of what is posted, without the model and how it is streamed. `translate` makes a body of the request,
     whose fields stand for those that the caller's words lack. Raises InvalidInput for what is no object."""
-    own = {name: given for name, given in _object(original.body).items() if name not in _OURS}
-    if _lacks(own, request):
+    own = {name: given for name, given in _object(original.body).items() if name not in (*_OURS, _OPTIONS)}
+    if "messages" not in own or _lacks(own, request):
         translated = translate()
         own = {**{name: translated[name] for name in _OF_POLICIES if name in translated}, **own}
     return own
+
+
+def forwarded_response(
+    request: Request, original: Original, translate: Callable[[], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The same, of Responses, with what is asked of the stream. Raises InvalidInput also for an item that no
+    translation can say, where a policy has changed the conversation."""
+    own = {name: given for name, given in _object(original.body).items() if name not in _OURS}
+    if "input" not in own:
+        _check_input(original.untranslated)
+    translated = dict(translate())
+    if "input" in own:
+        translated = {name: given for name, given in translated.items() if name not in _CONVERSATION}
+    if wanted := translated.pop("include", ()):  # log-probabilities, which a policy may want as well
+        asked = own.get("include") or ()
+        own["include"] = [*asked, *(each for each in wanted if each not in asked)]
+    return {**translated, **own}
+
+
+def _check_input(untranslated: Mapping[str, str]) -> None:
+    for place, given in untranslated.items():
+        if _OF_INPUT.fullmatch(place):
+            limit = "none of its kind where the gateway changes the conversation (guard, diet, system prompt, tools)"
+            raise InvalidInput(place, limit, shorten(given))
 
 
 def asked_of_stream(original: Original) -> dict[str, Any]:
@@ -32,8 +60,7 @@ def asked_of_stream(original: Original) -> dict[str, Any]:
 def _lacks(own: Mapping[str, Any], request: Request) -> bool:
     """Whether the request says what the caller's words do not."""
     return (
-        "messages" not in own
-        or ("tools" not in own and bool(request.tools))
+        ("tools" not in own and bool(request.tools))
         or ("tool_choice" not in own and request.tool_choice.mode != "auto")
         or ("logprobs" not in own and request.sampling.top_logprobs is not None)
     )

@@ -1,20 +1,27 @@
-"""Any server that speaks OpenAI's chat completions, behind the seam."""
+"""Any server that speaks OpenAI's chat completions or Responses, behind the seam."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote, urljoin
+from urllib.parse import quote, urljoin, urlsplit
 
+from services.llm import responses_wire
+from services.llm.answer import Answer
 from services.llm.config import LlmSettings
 from services.llm.engine import Message, Original, Progress, Request, Tool
-from services.llm.forwarding import asked_of_stream, forwarded
+from services.llm.forwarding import asked_of_stream, forwarded, forwarded_response
 from services.llm.openai_answer import OpenAIAnswer
 from services.llm.openai_wire import DIALECTS, GO_ON, to_body, to_messages, to_tools
+from services.llm.provider_config import OpenAIApi
 from services.llm.provider_engine import LIMITS, ProviderEngine
+from services.llm.responses_answer import ResponsesAnswer
 from services.llm.transport.wire import Wire
 from services.runtime.deadline import Deadline
+from services.runtime.errors import NotSupported
+
+_HOST = "api.openai.com"
 
 
 class OpenAIEngine(ProviderEngine):
@@ -25,7 +32,8 @@ class OpenAIEngine(ProviderEngine):
         self._dialect = DIALECTS[own.dialect]
         super().__init__("openai", own, own.base_url.get_secret_value() or self._dialect.base_url, settings, wire)
         self._limit = own.max_tokens_field
-        self._model = replace(self._model, continues=own.continues, api="chat_completions")
+        self._apis = own.apis or _usual_apis(self._url)
+        self._model = replace(self._model, continues=own.continues, apis=frozenset(self._apis))
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         """vLLM's servers count at `/tokenize`; the API itself has no such method."""
@@ -40,10 +48,29 @@ class OpenAIEngine(ProviderEngine):
     def _headers(self) -> Mapping[str, str]:
         return {self._dialect.key_header: f"{self._dialect.key_prefix}{self._key}"} if self._key else {}
 
+    def _api(self, request: Request) -> str:
+        """The API that a request goes to: its own, where the provider has that."""
+        own = request.original
+        return own.api if own and own.api in self._apis else self._apis[0]
+
+    def _responds(self, request: Request) -> bool:
+        return self._api(request) == "responses"
+
     def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
+        if self._responds(request):
+            _refuse_beginning(request)
+            return responses_wire.to_body(request, self._own.model, max_tokens)
         return to_body(request, self._own.model, max_tokens, self._own.max_tokens_field, self._dialect.of_calls)
 
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
+        return self._forwarded_response(request, own) if self._responds(request) else self._forwarded_chat(request, own)
+
+    def _forwarded_response(self, request: Request, own: Original) -> dict[str, Any]:
+        _refuse_beginning(request)
+        body = forwarded_response(request, own, lambda: responses_wire.of_policies(request))
+        return {**self._capped(body, (responses_wire.LIMIT,)), "model": self._own.model, "stream": True}
+
+    def _forwarded_chat(self, request: Request, own: Original) -> dict[str, Any]:
         """What is left of an answer that broke off is asked for as vLLM's servers have it."""
         body = self._capped(forwarded(request, own, lambda: self._translated(replace(request, prefix=""))))
         if request.prefix:
@@ -55,8 +82,11 @@ class OpenAIEngine(ProviderEngine):
         options = {**asked_of_stream(own), "include_usage": True}
         return {**body, "model": self._own.model, "stream": True, "stream_options": options}
 
-    def _answer(self) -> OpenAIAnswer:
-        return OpenAIAnswer()
+    def _answer(self, request: Request) -> Answer:
+        return ResponsesAnswer() if self._responds(request) else OpenAIAnswer()
+
+    def _place(self, request: Request) -> str:
+        return self._address("responses" if self._responds(request) else "")
 
     def _address(self, path: str) -> str:
         version = self._own.api_version
@@ -65,6 +95,18 @@ class OpenAIEngine(ProviderEngine):
             return f"{self._url}/{path}{query}"
         below = self._dialect.versioned_path.format(model=quote(self._own.model, safe="")) if version else ""
         return f"{self._url}{below}/chat/completions{query}"
+
+
+def _usual_apis(url: str) -> Sequence[OpenAIApi]:
+    """What a provider has where the settings do not say."""
+    host = urlsplit(url).hostname or ""
+    theirs = host == _HOST or host.endswith(f".{_HOST}")  # some regions have an address of their own
+    return ("chat_completions", "responses") if theirs else ("chat_completions",)
+
+
+def _refuse_beginning(request: Request) -> None:
+    if request.prefix:
+        raise NotSupported("prefix: Responses do not go on from an answer's beginning")
 
 
 async def start(settings: LlmSettings, progress: Progress) -> OpenAIEngine:

@@ -84,8 +84,18 @@ class ProviderSettings(BaseModel):
         return headers
 
 
+OpenAIApi = Literal["chat_completions", "responses"]
+
+
 class OpenAISettings(ProviderSettings):
-    """A server that speaks OpenAI's chat completions."""
+    """A server that speaks OpenAI's chat completions, its Responses, or both."""
+
+    apis: tuple[OpenAIApi, ...] = Field(
+        (),
+        description="The APIs that it has, as JSON: `chat_completions`, `responses`. A request by HTTP goes to the one "
+        "that it is of, as its caller wrote it; all others are translated for the first. Empty: both at "
+        "api.openai.com, chat completions alone elsewhere.",
+    )
 
     dialect: Literal["openai", "azure", "openrouter", "gemini"] = Field(
         "openai",
@@ -108,8 +118,22 @@ class OpenAISettings(ProviderSettings):
     continues: bool = Field(
         False,
         description="Whether it goes on from an answer's beginning, as vLLM's servers do when asked with "
-        "`continue_final_message`; OpenAI's own do not.",
+        "`continue_final_message`; OpenAI's own do not, nor does any by its Responses.",
     )
+
+    @field_validator("apis")
+    @classmethod
+    def _each_once(cls, apis: tuple[OpenAIApi, ...]) -> tuple[OpenAIApi, ...]:
+        if len(set(apis)) < len(apis):
+            raise ValueError("each API once")
+        return apis
+
+    @field_validator("continues")
+    @classmethod
+    def _can(cls, continues: bool, info: ValidationInfo) -> bool:
+        if continues and info.data.get("apis", ())[:1] == ("responses",):
+            raise ValueError("false where `responses` is the first of `apis`, which goes on from no beginning")
+        return continues
 
 
 class AnthropicSettings(ProviderSettings):

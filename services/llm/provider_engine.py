@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
@@ -70,12 +70,16 @@ class ProviderEngine(ABC):
         """What is posted for a request in the words of this API."""
 
     @abstractmethod
-    def _answer(self) -> Answer:
+    def _answer(self, request: Request) -> Answer:
         """A new one."""
 
     @abstractmethod
     def _address(self, path: str) -> str:
         """The URL of a method. Nothing: that of an answer."""
+
+    def _place(self, request: Request) -> str:
+        """The URL that `request` is posted to."""
+        return self._address("")
 
     @abstractmethod
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
@@ -86,11 +90,11 @@ class ProviderEngine(ABC):
             raise NotSupported("prefix: this provider does not go on from an answer's beginning")
         own = request.original if self._model.reads(request) else None
         body = _with(self._forwarded(request, own) if own else self._translated(request), self._extra)
-        answer = self._answer()
+        answer = self._answer(request)
         answer.relays = own is not None
         self._running += 1
         try:
-            events = self._events(body, answer, deadline, own.headers if own else {})
+            events = self._events(self._place(request), body, answer, deadline, own.headers if own else {})
             async with aclosing(together(events)) as batches:
                 async for batch in batches:
                     chunk = answer.add(batch)
@@ -158,11 +162,13 @@ class ProviderEngine(ABC):
         except (ValueError, KeyError, TypeError):
             raise NotSupported(f"count_tokens: the provider's /{path} does not answer with a count") from None
 
-    def _capped(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A caller's own words, with no more tokens than the settings allow."""
+    def _capped(self, body: dict[str, Any], limits: Sequence[str] = ()) -> dict[str, Any]:
+        """A caller's own words, with no more tokens than the settings allow. `limits`: the fields that say how many,
+        the usual one first."""
         if not (most := self._most_tokens):
             return body
-        asked = {name: body[name] for name in LIMITS if isinstance(body.get(name), int)} or {self._limit: most}
+        names = limits or (self._limit, *LIMITS)
+        asked = {name: body[name] for name in names if isinstance(body.get(name), int)} or {names[0]: most}
         return {**body, **{name: min(tokens, most) for name, tokens in asked.items()}}
 
     def _translated(self, request: Request) -> dict[str, Any]:
@@ -170,10 +176,10 @@ class ProviderEngine(ABC):
         return self._body(request, min(asked or most, most) if most else asked)
 
     async def _events(
-        self, body: Mapping[str, object], answer: Answer, deadline: Deadline, own: Mapping[str, str]
+        self, url: str, body: Mapping[str, object], answer: Answer, deadline: Deadline, own: Mapping[str, str]
     ) -> AsyncIterator[str]:
         headers = {**own, "content-type": _JSON, "accept": "text/event-stream"}
-        async with self._client.request("POST", self._address(""), deadline, _encode(body), **headers) as reply:
+        async with self._client.request("POST", url, deadline, _encode(body), **headers) as reply:
             if reply.status != 200:
                 raise to_error(reply.status, reply.headers, await reply.text(_MAX_ERROR_BYTES), self._key)
             async with aclosing(reply.events()) as events:

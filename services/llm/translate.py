@@ -42,6 +42,7 @@ _MODES: dict[int, Literal["auto", "none", "required"]] = {
 _APIS: dict[int, str] = {
     chat_pb2.API_CHAT_COMPLETIONS: "chat_completions",
     chat_pb2.API_MESSAGES: "messages",
+    chat_pb2.API_RESPONSES: "responses",
 }
 _REASONS = {
     FinishReason.STOP: chat_pb2.FINISH_REASON_STOP,

@@ -38,6 +38,7 @@ class Api(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     API_UNSPECIFIED: _ClassVar[Api]
     API_CHAT_COMPLETIONS: _ClassVar[Api]
     API_MESSAGES: _ClassVar[Api]
+    API_RESPONSES: _ClassVar[Api]
 ROLE_UNSPECIFIED: Role
 ROLE_SYSTEM: Role
 ROLE_USER: Role
@@ -58,6 +59,7 @@ FINISH_REASON_CONTENT_FILTER: FinishReason
 API_UNSPECIFIED: Api
 API_CHAT_COMPLETIONS: Api
 API_MESSAGES: Api
+API_RESPONSES: Api
 
 class Message(_message.Message):
     __slots__ = ("role", "content", "parts", "tool_calls", "tool_call_id")
