@@ -51,13 +51,14 @@ def open_channel(
 ) -> grpc.aio.Channel:
     """Open a channel to `target` (`host:port`, `unix:path`, `xds:///name`); it connects when first used.
 
-    gRPC's own list of addresses, `ipv4:10.0.0.1:50051,10.0.0.2:50051`, is used in turn. `options` are added after, and
-    so overrule, `CHANNEL_OPTIONS`. Without `tls` it is plain text. With it, an `xds:///` target follows what the
+    gRPC's own list of addresses, `ipv4:10.0.0.1:50051,10.0.0.2:50051`, is used in turn. `options` are stronger than
+    `CHANNEL_OPTIONS` of the same name. Without `tls` it is plain text. With it, an `xds:///` target follows what the
     control plane says of certificates, and `tls` where that says nothing.
     """
+    # Of two options of one name gRPC takes the first.
     if tls is None:
-        return grpc.aio.insecure_channel(target, options=(*channel_options(target), *options))
-    named = (*channel_options(target), *_name(tls), *options)
+        return grpc.aio.insecure_channel(target, options=(*options, *channel_options(target)))
+    named = (*options, *channel_options(target), *_name(tls))
     return grpc.aio.secure_channel(target, _credentials(target, tls), named)
 
 

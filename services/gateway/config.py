@@ -432,7 +432,7 @@ class ConstraintSettings(_Group):
 class HttpSettings(_Group):
     """What a caller by HTTP may take: bytes, time, connections."""
 
-    max_body_bytes: int = Field(27_262_976, ge=1_024, description="Of a request's body.")
+    max_body_bytes: int = Field(limits.HTTP_BODY_BYTES, ge=1_024, description="Of a request's body.")
     max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's path and headers, without blanks.")
     max_connections: int = Field(4_096, ge=1, description="At once, in each worker; more are closed at once.")
     header_ms: int = Field(
@@ -532,7 +532,7 @@ class GatewaySettings(ServiceSettings):
         DEFAULT,
         description="What the gateway does by itself: defaults of other settings. `latency`: stored answers, prompts "
         "on a diet, conversations cut to the context, answers held to their form, 30 s. `transparent`: none of these, "
-        "and 600 s; requests and tenants may ask for each.",
+        "600 s, and conversations of up to 100,000 messages and 16 MiB; requests and tenants may ask for each.",
     )
     address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
     first_message_ms: int = Field(

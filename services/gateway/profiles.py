@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from services.runtime import limits
+
 Profile = Literal["latency", "transparent"]
 DEFAULT: Profile = "latency"
 _LONGEST_MS = 600_000  # that OpenAI's clients wait
@@ -19,6 +21,8 @@ PROFILES: Mapping[Profile, Mapping[str, Any]] = {
         "hits": {"others": "off"},
         "prompt": {"diet": "off", "whole": True},
         "response_format": {"check": False},
+        "max_messages": limits.LONG_MESSAGES,
+        "max_content_bytes": limits.LONG_CONTENT_BYTES,
     },
 }
 

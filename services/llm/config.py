@@ -83,6 +83,11 @@ class LlmSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_LLM_", protected_namespaces=())
 
     address: str = Field("127.0.0.1:50053", description="Where to serve gRPC, host:port.")
+    max_message_bytes: int = Field(
+        limits.MODEL_MESSAGE_BYTES,
+        ge=1024,
+        description="Largest message taken, in bytes: a conversation is here twice where its caller's own words go on.",
+    )
     engine: str = Field(
         "vllm",
         pattern=r"^(vllm|openai|anthropic|[\w.]+:\w+)$",

@@ -11,6 +11,13 @@ import re
 from hedgerow.channel import MAX_MESSAGE_BYTES
 
 CONTENT_BYTES = 256 * 1024  # of all messages of a request together
+# The same where the model's own context is the limit: 4 million tokens of English, and as many messages as Anthropic's
+# API takes.
+LONG_CONTENT_BYTES, LONG_MESSAGES = 16 * 1024 * 1024, 100_000
+# Of a request to a model: what was read of it, its own words as they came (26 MiB by HTTP), and those of their fields
+# that nothing here reads, once more, escaped to ASCII (three times as long at most).
+MODEL_MESSAGE_BYTES = 128 * 1024 * 1024
+HTTP_BODY_BYTES = 27_262_976  # a recording of 25 MiB with what is around it
 PICTURES_BYTES = 4_000_000  # of all pictures of a request together; with the rest they fit one message
 PICTURE_PIXELS = 16_000_000  # of one, which takes up to 16 bytes for each while it is decoded
 STOPS, STOP_CHARACTERS = 8, 64  # the contract's
@@ -29,3 +36,4 @@ QUESTION_BYTES = 512 * 1024
 
 assert CONTENT_BYTES + CONSTRAINT_BYTES < QUESTION_BYTES < MAX_MESSAGE_BYTES
 assert PICTURES_BYTES < MAX_MESSAGE_BYTES
+assert LONG_CONTENT_BYTES + PICTURES_BYTES + 4 * HTTP_BODY_BYTES < MODEL_MESSAGE_BYTES

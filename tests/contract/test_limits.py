@@ -19,6 +19,9 @@ from services.gateway.admission import validation
 from services.gateway.answer.asked import Asked
 from services.gateway.answer.cache_question import cache_question
 from services.gateway.config import GatewaySettings
+from services.gateway.hits.choice import ANY, within
+from services.gateway.hits.reasons import Bypassed
+from services.gateway.http.sse import compact
 from services.llm import validation as llm_validation
 from services.llm.config import LlmSettings
 from services.llm.translate import to_request
@@ -26,6 +29,7 @@ from services.runtime.errors import InvalidInput
 from services.vision.config import VisionSettings
 
 GATEWAY = GatewaySettings(llm_addresses={"m": "x:1"}, vision_address="x:2", audio_address="x:3")
+TRANSPARENT = GatewaySettings(llm_addresses={"m": "x:1"}, profile="transparent")
 FORMAT = GATEWAY.response_format
 SPOKEN_BYTES = 100_000  # an hour of quick speech
 LONGEST_TENANT = "t" * 256
@@ -114,8 +118,29 @@ def test_audio_takes_the_largest_recording():
     assert GATEWAY.max_message_bytes <= AudioSettings(model="m").max_file_bytes
 
 
+def test_the_llm_takes_the_longest_conversation_in_its_callers_own_words():
+    """Of 2- and 3-byte characters, of which JSON in ASCII makes three times as many bytes."""
+    words = "é" * (TRANSPARENT.http.max_body_bytes // 2)
+    asked = llm_pb2.GenerateRequest(
+        messages=messages(2, TRANSPARENT.max_content_bytes),
+        original=chat_pb2.Original(
+            api=chat_pb2.API_CHAT_COMPLETIONS,
+            body=words.encode(),
+            untranslated={"new": compact(words).decode()},
+        ),
+    )
+    assert asked.ByteSize() + TRANSPARENT.max_images_bytes < LlmSettings().max_message_bytes
+
+
+@pytest.mark.parametrize(("size", "kept"), [(300_000, True), (3_000_000, False)])
+def test_a_question_that_no_cache_takes_is_sent_to_none(size: int, kept: bool):
+    choice = within(ANY, cache_pb2.Question(messages=messages(2, size)).ByteSize())
+    assert (choice.hits == "any") is kept
+    assert choice.reason is (None if kept else Bypassed.TOO_LARGE)
+
+
 def test_messages_are_as_large_on_every_way():
-    for settings in (GATEWAY, LlmSettings(), VisionSettings()):
+    for settings in (GATEWAY, VisionSettings()):
         assert settings.max_message_bytes == MAX_MESSAGE_BYTES
     cache = CacheSettings()  # which is sent no pictures and no recordings
     assert cache.max_message_bytes > cache.max_question_bytes + cache.max_answer_bytes

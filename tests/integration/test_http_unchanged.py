@@ -93,6 +93,28 @@ async def test_a_message_arrives_as_it_was_sent(
     assert asked.body["model"] == "claude-x"
 
 
+_TURNS = 500
+LONG = {
+    "many messages": [{"role": ("user", "assistant")[turn % 2], "content": f"Turn {turn}."} for turn in range(_TURNS)],
+    "a megabyte": [{"role": "user", "content": "A word. " * 131_072}, {"role": "assistant", "content": "I see."}],
+    "a million tokens": [{"role": "user", "content": "A word. " * 600_000}, {"role": "assistant", "content": "I see."}],
+}
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "messages"])
+@pytest.mark.parametrize("said", LONG)
+async def test_a_long_conversation_arrives_whole(
+    http: httpx.AsyncClient, provider: RecordingProvider, said: str, path: str
+) -> None:
+    """The model's context is its limit."""
+    messages = [*LONG[said], {"role": "user", "content": "And now?"}]
+    body = {"model": "claude" if path == "messages" else "gpt", "max_tokens": 9, "messages": messages}
+    reply = await http.post(f"/v1/{path}", json=body)
+    assert reply.status_code == 200, reply.text[:500]
+    (asked,) = provider.asked
+    assert asked.body["messages"] == messages
+
+
 async def test_a_chat_completion_comes_back_as_it_was_streamed(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:

@@ -25,7 +25,7 @@ from services.gateway.config import TEMPLATE, CascadeSettings, PromptSettings, S
 from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Generation, Shared
 from services.gateway.guard.checks import Checks, checks_for
-from services.gateway.hits.choice import ANY, Choice, choose
+from services.gateway.hits.choice import ANY, Choice, choose, within
 from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
@@ -210,6 +210,7 @@ class Draft:
         question.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(question)
         self.key = question_key.digest(question)
+        self.hits = within(self.hits, question.ByteSize())
         self.cached = None if self.hits.hits == "off" else question
 
     def take_heard(self, text: str) -> None:

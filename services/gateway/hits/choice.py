@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.hits.kinds import kinds, looked_at
@@ -46,6 +47,14 @@ class Choice:
 
 
 ANY = Choice()
+_MOST_BYTES = MAX_MESSAGE_BYTES // 2  # of a question; the cache's own limit is far lower, unless it is set to another
+
+
+def within(choice: Choice, question_bytes: int) -> Choice:
+    """The same, or `off` for a question that is too large to be sent to a cache."""
+    if choice.hits == "off" or question_bytes <= _MOST_BYTES:
+        return choice
+    return replace(choice, hits="off", reason=Bypassed.TOO_LARGE)
 
 
 def choose(policy: pb.CachePolicy, sampling: chat_pb2.Sampling, said: Iterable[str], settings: HitSettings) -> Choice:

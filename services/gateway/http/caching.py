@@ -9,6 +9,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from hedgerow.cache.v1 import cache_pb2
+from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.gateway.admission.identity import LOCAL
 from services.gateway.api.reports import to_report
 from services.gateway.http.aside import Aside
@@ -20,6 +21,7 @@ from services.gateway.upstream.stubs import Cache
 from services.runtime.errors import InvalidInput
 
 _MOST_TEXTS = 256  # the contract's
+_MOST_BYTES = MAX_MESSAGE_BYTES // 2  # which the cache takes in one message, whatever is around the texts
 _BYTES_PER_TOKEN = 4  # in English; the cache does not count
 _ANY = ("auto", "default")
 _STATS = cache_pb2.GetStatsResponse.DESCRIPTOR.fields
@@ -37,9 +39,8 @@ class Caching:
         texts, model = _texts(body), body.text("model") or _ANY[0]
         packed = body.one_of("encoding_format", {"float": False, "base64": True}) or False
         size = sum(len(text.encode()) for text in texts)
-        if size > self._aside.settings.max_content_bytes:
-            limit = f"at most {self._aside.settings.max_content_bytes} bytes together"
-            raise InvalidInput("input", limit, f"{size} bytes")
+        if size > (most := min(self._aside.settings.max_content_bytes, _MOST_BYTES)):
+            raise InvalidInput("input", f"at most {most} bytes together", f"{size} bytes")
         async with self._aside.admitted(exchange) as admitted:
             request = cache_pb2.EmbedRequest(texts=texts)
             reply = await cache.embed(request, admitted.timeout_s, admitted.metadata)

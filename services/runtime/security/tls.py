@@ -25,11 +25,14 @@ from prometheus_client import Gauge
 from hedgerow import Tls
 from hedgerow.channel import open_channel
 from hedgerow.identities import identity_of, server_name_of
+from services.runtime.limits import MODEL_MESSAGE_BYTES
 from services.runtime.rpc.reloading_channel import ReloadingChannel
 from services.runtime.stamps import Stamps
 
 _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S = 0.5
+# By service, beyond what every channel has.
+_OPTIONS = {"llm": (("grpc.max_send_message_length", MODEL_MESSAGE_BYTES),)}
 _EXPIRES = Gauge(
     "hedgerow_certificate_expires_seconds", "When the process's own certificate is over, in Unix time.", ["identity"]
 )
@@ -67,7 +70,7 @@ class Dial(Protocol):
 
 def plain(target: str, service: str) -> grpc.aio.Channel:
     """`Dial` in plain text."""
-    return open_channel(target)
+    return open_channel(target, _OPTIONS.get(service, ()))
 
 
 @asynccontextmanager
@@ -101,7 +104,7 @@ class Mutual:
         return channel
 
     def _connect(self, target: str, service: str) -> grpc.aio.Channel:
-        return open_channel(target, tls=self._folder.current.client(service))
+        return open_channel(target, _OPTIONS.get(service, ()), self._folder.current.client(service))
 
     async def run(self) -> None:
         """Renew the channels when the certificates change, until cancelled."""
