@@ -52,6 +52,8 @@ class Options(TypedDict, total=False):
     min_similarity: float | None  # the least cosine similarity for a semantic hit, 0.5 to 1; 1 turns them off
     cache_allow: Sequence[QuestionKind]  # kinds that this question may be of, and is looked up and stored all the same
     cache_category: str | None  # one of the gateway's settings, in the place of the one that its words make it
+    cache_scope: Literal["tenant", "user"] | None  # who shares stored answers: `user`, each end user has its own
+    end_user: str | Sequence[str]  # whom the answer is for, by your own name or names of that end user
     hit_chars_per_s: float | None  # the pace of a stored text, in characters a second; 0: all of it at once
     first_token_budget_ms: int | None  # the most time to the first text
     realtime: bool  # somebody is waiting right now: among the last to be shed

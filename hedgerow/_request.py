@@ -44,6 +44,7 @@ _CACHE = {
     "exact": pb.CachePolicy(use=pb.CACHE_USE_EXACT),
     "bypass": pb.CachePolicy(bypass=True),
 }
+_SCOPES = {"tenant": pb.CACHE_SCOPE_TENANT, "user": pb.CACHE_SCOPE_USER}
 _VERIFIERS = {
     "rules": pb.VERIFIER_RULES,
     "form": pb.VERIFIER_FORM,
@@ -84,6 +85,8 @@ def generate_request(
     min_similarity: float | None = None,
     cache_allow: Sequence[QuestionKind] = (),
     cache_category: str | None = None,
+    cache_scope: str | None = None,
+    end_user: str | Sequence[str] = (),
     hit_chars_per_s: float | None = None,
     first_token_budget_ms: int | None = None,
     realtime: bool = False,
@@ -135,6 +138,10 @@ def generate_request(
     request.cache.CopyFrom(_CACHE[one_of("cache", cache, _CACHE)])
     set_fields(request.cache, "cache_", category=cache_category)
     set_fields(request.cache, "", min_similarity=min_similarity, hit_chars_per_s=hit_chars_per_s)
+    if cache_scope is not None:
+        request.cache.scope = _SCOPES[one_of("cache_scope", cache_scope, _SCOPES)]
+    with _field("end_user"):
+        request.end_user.extend([end_user] if isinstance(end_user, str) else end_user or ())
     request.cache.allow.extend(_QUESTION_KINDS[one_of("cache_allow", kind, _QUESTION_KINDS)] for kind in cache_allow)
     if cascade is not None:
         request.cascade.SetInParent()

@@ -121,6 +121,10 @@ CacheAllow = Annotated[
 CacheCategory = Annotated[
     str | None, typer.Option(metavar="NAME", help="The category of the question, of those that the gateway knows.")
 ]
+EndUser = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The end user whom the answer is for, where each has stored answers of its own."),
+]
 Cascade = Annotated[
     list[VerifierName] | None,
     typer.Option("--cascade", help="Ask a fast model first, and a better one where its answer fails this check."),

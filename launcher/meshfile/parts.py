@@ -145,16 +145,25 @@ def _gateway(file: MeshFile) -> Part:
     folders = {"TENANTS_FILE": file.tenants_file} if file.tenants_file else {}
     memory = 0.5 * given.workers
     part = Part("gateway", "gateway", ("gateway",), settings, origins, folders, memory_gib=memory, **shared)
-    return _with_more(part, given.settings)
+    return _with_more(part, _with_hits(given.settings, settings.get("HITS", {})))
+
+
+def _with_hits(settings: Settings, hits: Mapping[str, Any]) -> Settings:
+    """The gateway's own settings, where `hits` also has what the file's `cache` says: its own fields are stronger.
+    What is no such setting stays as it is: the gateway says what is wrong with it."""
+    place = next((name for name in settings if name.lower() == "hits"), "")
+    own = settings.get(place)
+    return {**settings, place: {**hits, **own}} if isinstance(own, dict) else settings
 
 
 def _stored_answers(cache: Cache) -> dict[str, Any]:
-    """Who gets stored answers without asking for them, where the file says it."""
+    """Who gets stored answers without asking for them, and whose, where the file says it."""
+    said: dict[str, Any] = {"scope": cache.scope} if cache.scope else {}
     if cache.semantic:
-        return {"HITS": {"others": "any"}}
-    if cache.exact is None and cache.semantic is None:
-        return {}
-    return {"HITS": {"others": "exact" if cache.exact else "off"}}
+        said["others"] = "any"
+    elif not (cache.exact is None and cache.semantic is None):
+        said["others"] = "exact" if cache.exact else "off"
+    return {"HITS": said} if said else {}
 
 
 def _shared(file: MeshFile) -> dict[str, Any]:

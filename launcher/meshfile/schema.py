@@ -137,6 +137,11 @@ class Cache(WithSettings):
     semantic: bool | None = Field(
         None, description="Whether one that asks the same in other words gets it, too; with it, `exact` is on."
     )
+    scope: Literal["tenant", "user"] | None = Field(
+        None,
+        description="Who shares stored answers: all end users of a tenant, or each `user` has its own. Without it, the "
+        "former; a tenant or a request may ask for the latter.",
+    )
     database: NewFile | None = Field(None, description="SQLite file of the entries. Without it, in the state folder.")
     collections: NewFile | None = Field(
         None, description="SQLite file of collections of documents. Without it, in the state folder."

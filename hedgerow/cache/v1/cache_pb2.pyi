@@ -20,7 +20,7 @@ VERDICT_EXACT: Verdict
 VERDICT_SEMANTIC: Verdict
 
 class Question(_message.Message):
-    __slots__ = ("tenant", "model_class", "messages", "sampling", "response_format", "attachments", "category", "exact_only", "ignore_case")
+    __slots__ = ("tenant", "model_class", "messages", "sampling", "response_format", "attachments", "category", "exact_only", "ignore_case", "end_user")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     MODEL_CLASS_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class Question(_message.Message):
     CATEGORY_FIELD_NUMBER: _ClassVar[int]
     EXACT_ONLY_FIELD_NUMBER: _ClassVar[int]
     IGNORE_CASE_FIELD_NUMBER: _ClassVar[int]
+    END_USER_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     model_class: str
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
@@ -39,7 +40,8 @@ class Question(_message.Message):
     category: str
     exact_only: bool
     ignore_case: bool
-    def __init__(self, tenant: _Optional[str] = ..., model_class: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., attachments: _Optional[_Iterable[str]] = ..., category: _Optional[str] = ..., exact_only: _Optional[bool] = ..., ignore_case: _Optional[bool] = ...) -> None: ...
+    end_user: str
+    def __init__(self, tenant: _Optional[str] = ..., model_class: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., attachments: _Optional[_Iterable[str]] = ..., category: _Optional[str] = ..., exact_only: _Optional[bool] = ..., ignore_case: _Optional[bool] = ..., end_user: _Optional[str] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("text", "model", "finish_reason", "usage")

@@ -25,6 +25,12 @@ class QuestionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     QUESTION_KIND_TIME_BOUND: _ClassVar[QuestionKind]
     QUESTION_KIND_PERSONAL: _ClassVar[QuestionKind]
 
+class CacheScope(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CACHE_SCOPE_UNSPECIFIED: _ClassVar[CacheScope]
+    CACHE_SCOPE_TENANT: _ClassVar[CacheScope]
+    CACHE_SCOPE_USER: _ClassVar[CacheScope]
+
 class CacheUse(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CACHE_USE_UNSPECIFIED: _ClassVar[CacheUse]
@@ -84,6 +90,9 @@ QUESTION_KIND_UNSPECIFIED: QuestionKind
 QUESTION_KIND_SAMPLED: QuestionKind
 QUESTION_KIND_TIME_BOUND: QuestionKind
 QUESTION_KIND_PERSONAL: QuestionKind
+CACHE_SCOPE_UNSPECIFIED: CacheScope
+CACHE_SCOPE_TENANT: CacheScope
+CACHE_SCOPE_USER: CacheScope
 CACHE_USE_UNSPECIFIED: CacheUse
 CACHE_USE_EXACT: CacheUse
 CACHE_USE_ANY: CacheUse
@@ -117,20 +126,22 @@ WARM_KIND_ENGINE: WarmKind
 WARM_KIND_PROMPT: WarmKind
 
 class CachePolicy(_message.Message):
-    __slots__ = ("bypass", "min_similarity", "allow", "category", "hit_chars_per_s", "use")
+    __slots__ = ("bypass", "min_similarity", "allow", "category", "hit_chars_per_s", "use", "scope")
     BYPASS_FIELD_NUMBER: _ClassVar[int]
     MIN_SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     ALLOW_FIELD_NUMBER: _ClassVar[int]
     CATEGORY_FIELD_NUMBER: _ClassVar[int]
     HIT_CHARS_PER_S_FIELD_NUMBER: _ClassVar[int]
     USE_FIELD_NUMBER: _ClassVar[int]
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
     bypass: bool
     min_similarity: float
     allow: _containers.RepeatedScalarFieldContainer[QuestionKind]
     category: str
     hit_chars_per_s: float
     use: CacheUse
-    def __init__(self, bypass: _Optional[bool] = ..., min_similarity: _Optional[float] = ..., allow: _Optional[_Iterable[_Union[QuestionKind, str]]] = ..., category: _Optional[str] = ..., hit_chars_per_s: _Optional[float] = ..., use: _Optional[_Union[CacheUse, str]] = ...) -> None: ...
+    scope: CacheScope
+    def __init__(self, bypass: _Optional[bool] = ..., min_similarity: _Optional[float] = ..., allow: _Optional[_Iterable[_Union[QuestionKind, str]]] = ..., category: _Optional[str] = ..., hit_chars_per_s: _Optional[float] = ..., use: _Optional[_Union[CacheUse, str]] = ..., scope: _Optional[_Union[CacheScope, str]] = ...) -> None: ...
 
 class Image(_message.Message):
     __slots__ = ("data",)
@@ -145,7 +156,7 @@ class Audio(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard", "repair", "sentence_ends", "original")
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard", "repair", "sentence_ends", "original", "end_user")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +186,7 @@ class GenerateRequest(_message.Message):
     REPAIR_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_ENDS_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_FIELD_NUMBER: _ClassVar[int]
+    END_USER_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     audio: Audio
@@ -204,7 +216,8 @@ class GenerateRequest(_message.Message):
     repair: bool
     sentence_ends: bool
     original: _chat_pb2.Original
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ..., repair: _Optional[bool] = ..., sentence_ends: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ...) -> None: ...
+    end_user: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ..., repair: _Optional[bool] = ..., sentence_ends: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ..., end_user: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MeshTool(_message.Message):
     __slots__ = ("name", "source", "arguments", "offered")

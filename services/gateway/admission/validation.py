@@ -6,7 +6,7 @@ The one place for limits of size and shape: whatever gets in here, no service be
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from hedgerow.chat.v1 import chat_pb2
@@ -26,11 +26,13 @@ _LEAST: Mapping[Literal["budget_ms", "first_token_budget_ms", "heartbeat_ms"], i
 }
 _Range = tuple[float, float]
 _ABOVE_ZERO: tuple[_Ranged, ...] = ("top_p", "repetition_penalty")
+_USER_NAMES = 8  # the contract's
 _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
 _VERIFIERS = frozenset(pb.Verifier.values()) - {pb.VERIFIER_UNSPECIFIED}
 _DIETS = frozenset(pb.Diet.values())
 _QUESTION_KINDS = frozenset(pb.QuestionKind.values()) - {pb.QUESTION_KIND_UNSPECIFIED}
+_SCOPES = frozenset(pb.CacheScope.values())
 _GUARD_ACTIONS = frozenset(pb.GuardAction.values())
 _Ranged = Literal[
     "temperature",
@@ -100,6 +102,7 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
     if request.attempt < 0:
         raise InvalidInput("attempt", "at least 0", request.attempt)
     _check_choices(request, settings)
+    _check_end_user(request.end_user)
     if request.images:
         _check_images(request, settings, sees=sees)
     if request.HasField("audio"):
@@ -118,13 +121,27 @@ def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> No
         raise InvalidInput("max_cost_usd", "above 0", f"{request.max_cost_usd:g}")
     if request.tier not in _TIERS:
         raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
-    if request.cache.HasField("min_similarity"):
-        _check_range("cache.min_similarity", request.cache.min_similarity, 0.5, 1)
-    if request.cache.HasField("hit_chars_per_s"):
-        _check_range("cache.hit_chars_per_s", request.cache.hit_chars_per_s, 0, 1_000_000)
-    for index, kind in enumerate(request.cache.allow):
+    _check_cache(request.cache)
+
+
+def _check_cache(policy: pb.CachePolicy) -> None:
+    if policy.HasField("min_similarity"):
+        _check_range("cache.min_similarity", policy.min_similarity, 0.5, 1)
+    if policy.HasField("hit_chars_per_s"):
+        _check_range("cache.hit_chars_per_s", policy.hit_chars_per_s, 0, 1_000_000)
+    if policy.scope not in _SCOPES:
+        raise InvalidInput("cache.scope", "a CacheScope, 0 to 2", policy.scope)
+    for index, kind in enumerate(policy.allow):
         if kind not in _QUESTION_KINDS:
             raise InvalidInput(f"cache.allow[{index}]", "a QuestionKind, 1 to 3", kind)
+
+
+def _check_end_user(names: Sequence[str]) -> None:
+    if len(names) > _USER_NAMES:
+        raise InvalidInput("end_user", f"at most {_USER_NAMES} names", len(names))
+    for index, name in enumerate(names):
+        if not name:
+            raise InvalidInput(f"end_user[{index}]", "at least 1 character", "none")
 
 
 def check_for(request: pb.GenerateRequest, tenant: Tenant) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -29,7 +30,13 @@ def cache_question(
         attachments=[*asked.attachments(), *_own_words(request.original), *_digest(identity)],
         category=hits.category,
         exact_only=hits.hits == "exact",
+        end_user=_whose(request.end_user) if hits.of_user else "",
     )
+
+
+def _whose(names: Iterable[str]) -> str:
+    """A digest of an end user: the names themselves are kept nowhere."""
+    return hashlib.sha256(json.dumps(["end user", *names]).encode()).hexdigest()
 
 
 def _own_words(original: chat_pb2.Original) -> list[str]:

@@ -202,7 +202,8 @@ class Draft:
             return
         request = self.question.request
         said = [each.content for each in reversed(self.asked.messages) if each.role == chat_pb2.ROLE_USER]
-        self.hits = choose(request.cache, request.sampling, said, self.tenant.hits)
+        named = bool(request.end_user)
+        self.hits = choose(request.cache, request.sampling, said, self.tenant.hits, names_user=named)
         if self.hits.drawn:
             return
         identity = self.backends.routes.identity(request.model)

@@ -35,7 +35,7 @@ class Choice:
     """`reason`, where it is not `any`: the kind that says so; `words`: those of the question that make it one.
     `ttl_ms`: how long its answer is kept; `max_wrong`: wrong hits allowed, as a share of its category's lookups; None
     for the cache's own. `drawn`: it is to be another answer each time, also for who asks the same at the same
-    moment."""
+    moment. `of_user`: it is shared with its own end user alone."""
 
     hits: Hits = "any"
     reason: Bypassed | None = None
@@ -44,6 +44,7 @@ class Choice:
     ttl_ms: int | None = None
     max_wrong: float | None = None
     drawn: bool = False
+    of_user: bool = False
 
 
 ANY = Choice()
@@ -57,8 +58,24 @@ def within(choice: Choice, question_bytes: int) -> Choice:
     return replace(choice, hits="off", reason=Bypassed.TOO_LARGE)
 
 
-def choose(policy: pb.CachePolicy, sampling: chat_pb2.Sampling, said: Iterable[str], settings: HitSettings) -> Choice:
-    """What is right for a question. `said`: what the user said, the latest first."""
+def choose(
+    policy: pb.CachePolicy,
+    sampling: chat_pb2.Sampling,
+    said: Iterable[str],
+    settings: HitSettings,
+    *,
+    names_user: bool = False,
+) -> Choice:
+    """What is right for a question. `said`: what the user said, the latest first; `names_user`: whether the request
+    says which end user asks."""
+    of_user = settings.scope == "user" or policy.scope == pb.CACHE_SCOPE_USER
+    choice = _choose(policy, sampling, said, settings)
+    if of_user and not names_user and choice.hits != "off":
+        return Choice("off", Bypassed.NO_USER, category=choice.category, drawn=True)
+    return replace(choice, of_user=of_user, drawn=choice.drawn or (of_user and not names_user))
+
+
+def _choose(policy: pb.CachePolicy, sampling: chat_pb2.Sampling, said: Iterable[str], settings: HitSettings) -> Choice:
     texts = looked_at(said)
     category = policy.category or _category(texts, settings)
     kept = settings.categories.get(category)

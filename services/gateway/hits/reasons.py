@@ -13,6 +13,7 @@ class Bypassed(Label):
     PREFIX = "prefix", "it goes on with a text that has begun"
     LOGPROBS = "logprobs", "it asks for log-probabilities, which are not kept"
     UNASKED = "unasked", "stored answers, or those to other wordings, were not asked for: `hits.others`, `cache.use`"
+    NO_USER = "no_user", "it names no end user, and stored answers are for one alone: `hits.scope`, `cache.scope`"
     SAMPLED = "sampled", "it asks for an answer that is drawn: a `temperature` above 0; `hits.sampled`"
     TIME_BOUND = "time_bound", "it asks about now, today, the latest of something; `hits.time_bound`"
     PERSONAL = "personal", "it asks about a record of who asks: my order, my bill; `hits.personal`"

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from services.gateway.hits.wording import check_phrase
 
 Hits = Literal["off", "exact", "any"]
+Scope = Literal["tenant", "user"]
 _DAY_MS = 24 * 60 * 60 * 1000
 _MEANING = (
     "`off`: neither looked up nor stored; `exact`: for the very same question; `any`: also for one that asks the same"
@@ -50,6 +51,11 @@ class HitSettings(BaseModel):
 
     others: Hits = Field(
         "any", description=f"Requests that none of the next three is about, where they do not say it. {_MEANING}."
+    )
+    scope: Scope = Field(
+        "tenant",
+        description="Who shares stored answers: all end users of a tenant, or each `user` has its own. Then a request "
+        "that names no end user is neither looked up nor stored. A request may ask for `user`.",
     )
     sampled: Hits = Field(
         "off",

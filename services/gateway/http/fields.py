@@ -50,6 +50,10 @@ class Fields:
         self._read.add(name)
         return self._given.get(name)
 
+    def seen(self, name: str) -> Any:
+        """The same, and it still counts as not read: a provider gets it, too."""
+        return self._given.get(name)
+
     def text(self, name: str) -> str | None:
         return self._of(name, str)
 

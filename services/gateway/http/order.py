@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.end_user import end_user
 from services.gateway.http.errors import ModelUnknown
 from services.gateway.http.fields import Fields
 from services.runtime.errors import InvalidInput
@@ -29,6 +30,8 @@ _OPTIONS = frozenset(
         "min_similarity",
         "cache_allow",
         "cache_category",
+        "cache_scope",
+        "user",
         "hit_chars_per_s",
         "tier",
         "max_cost_usd",
@@ -69,6 +72,7 @@ _CACHE_USES = {
     "exact": pb.CACHE_USE_EXACT,
     "use": pb.CACHE_USE_ANY,
 }
+_CACHE_SCOPES = {"tenant": pb.CACHE_SCOPE_TENANT, "user": pb.CACHE_SCOPE_USER}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
 
@@ -99,6 +103,7 @@ def take_model(order: Order, body: Fields, known: Collection[str]) -> None:
 
 def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None:
     """Hedgerow's own options: of the body's `hedgerow`, and of headers, which are stronger."""
+    order.request.end_user.extend(end_user(body))
     if extension := body.object(_BODY):
         for name in extension:
             if name not in _OPTIONS:
@@ -136,6 +141,8 @@ def _take(order: Order, options: Fields) -> None:
     request = order.request
     if (realtime := options.one_of("priority", {"realtime": True, "normal": False})) is not None:
         request.realtime = realtime
+    if user := options.text("user"):
+        request.end_user[:] = [user]
     _take_cache(request.cache, options)
     if (tier := options.one_of("tier", TIERS)) is not None:
         request.tier = tier
@@ -168,6 +175,8 @@ def _take_cache(policy: pb.CachePolicy, options: Fields) -> None:
         policy.allow.append(_QUESTION_KINDS[name])
     if (category := options.text("cache_category")) is not None:
         policy.category = category
+    if (scope := options.one_of("cache_scope", _CACHE_SCOPES)) is not None:
+        policy.scope = scope
     if (pace := options.number("hit_chars_per_s")) is not None:
         policy.hit_chars_per_s = pace
 

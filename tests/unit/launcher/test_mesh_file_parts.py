@@ -227,3 +227,22 @@ def test_without_tenants_compose_lets_in_who_is_on_this_machine_and_nobody_else(
 def test_what_leads_to_this_machines_loopback_is_told_for_containers(folder: Path) -> None:
     found = kubernetes.pods(file_of("models: {a: 'http://127.0.0.1:8000/v1', b: 'http://h:1/v1'}\n", folder))
     assert elsewhere(found) == ["llm-a: HEDGEROW_LLM_OPENAI leads to 127.0.0.1, which is the container itself there"]
+
+
+def _hits(text: str, folder: Path) -> Any:
+    told = specs_of(f"models: {{local: ./model}}\n{text}", folder)["gateway"].environment
+    return json.loads(told.get("HEDGEROW_GATEWAY_HITS", "{}"))
+
+
+def test_a_gateway_is_told_who_shares_stored_answers_and_who_gets_them(folder: Path) -> None:
+    assert _hits("", folder) == {}
+    assert _hits("cache: {scope: user}", folder) == {"scope": "user"}
+    assert _hits("cache: {scope: user, exact: true}", folder) == {"scope": "user", "others": "exact"}
+    assert _hits("cache: {semantic: true}", folder) == {"others": "any"}
+    assert _hits("cache: {exact: false}", folder) == {"others": "off"}
+
+
+def test_the_gateways_own_hits_stand_beside_what_the_cache_says_of_them(folder: Path) -> None:
+    both = "cache: {scope: user, exact: true}\ngateway: {settings: {hits: {chars_per_s: 40, others: any}}}"
+    assert _hits(both, folder) == {"scope": "user", "others": "any", "chars_per_s": 40}
+    assert _hits("gateway: {settings: {hits: {chars_per_s: 40}}}", folder) == {"chars_per_s": 40}

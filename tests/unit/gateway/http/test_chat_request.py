@@ -51,7 +51,7 @@ def test_the_sampling_fields_of_vllm_s_servers_are_read() -> None:
 
 
 def test_what_nobody_knows_and_what_is_null_is_no_matter() -> None:
-    assert read(user="u", service_tier="auto", made_up={"a": 1}, temperature=None, tools=None) == read()
+    assert read(service_tier="auto", made_up={"a": 1}, temperature=None, tools=None) == read()
 
 
 @pytest.mark.parametrize(

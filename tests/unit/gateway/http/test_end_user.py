@@ -1,0 +1,70 @@
+"""The end user of a request by HTTP: by whose field, and which is stronger."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http.chat_request import read_chat
+from services.gateway.http.fields import Fields, parse
+from services.gateway.http.messages_request import read_messages
+from services.gateway.http.order import Order
+from services.gateway.http.original import original
+from services.gateway.http.responses_request import read_response
+from services.runtime.errors import InvalidInput
+
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 9}
+
+
+def fields(**body: Any) -> Fields:
+    return parse(json.dumps({**ASKED, **body}).encode())
+
+
+def read(headers: dict[str, str] | None = None, **body: Any) -> Order:
+    return read_chat(fields(**body), headers or {}, ["m"])
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ({}, []),
+        ({"user": "anna"}, ["anna"]),
+        ({"safety_identifier": "s-1"}, ["s-1"]),
+        ({"metadata": {"user_id": "anna"}}, ["anna"]),
+        ({"user": "anna", "safety_identifier": "anna"}, ["anna"]),
+        ({"user": "anna", "safety_identifier": "s-1"}, ["s-1", "anna"]),
+        ({"user": "", "metadata": {"other": 1}}, []),
+        ({"user": 7, "metadata": None}, ["7"]),
+        ({"user": "anna", "hedgerow": {"user": "bert"}}, ["bert"]),
+    ],
+)
+def test_an_end_user_has_the_names_that_the_request_has_for_it_or_the_one_of_the_option(body, names) -> None:
+    assert list(read(**body).request.end_user) == names
+
+
+def test_a_header_is_stronger() -> None:
+    order = read({"x-hedgerow-user": "carl"}, user="anna", hedgerow={"user": "bert"})
+    assert list(order.request.end_user) == ["carl"]
+
+
+def test_every_api_has_them() -> None:
+    message = read_messages(fields(metadata={"user_id": "anna"}), {}, ["m"])
+    response = read_response(parse(json.dumps({"model": "m", "input": "Hi", "user": "anna"}).encode()), {}, ["m"])
+    assert list(message.request.end_user) == list(response.request.end_user) == ["anna"]
+
+
+def test_a_provider_gets_these_fields_as_they_came() -> None:
+    body = fields(user="anna", metadata={"user_id": "anna", "team": "x"})
+    read_chat(body, {}, ["m"])
+    told = original(1, b"", body, {}).untranslated
+    assert told == {"user": '"anna"', "metadata": '{"user_id":"anna","team":"x"}'}
+
+
+def test_a_request_says_who_shares_its_answer() -> None:
+    assert read(hedgerow={"cache_scope": "user"}).request.cache.scope == pb.CACHE_SCOPE_USER
+    assert read({"x-hedgerow-cache-scope": "tenant"}).request.cache.scope == pb.CACHE_SCOPE_TENANT
+    with pytest.raises(InvalidInput, match=r"hedgerow.cache_scope: one of tenant, user"):
+        read(hedgerow={"cache_scope": "all"})
