@@ -14,7 +14,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.config import GuardSettings, StageBudget, StageBudgets
 from services.gateway.errors import GuardLate, GuardRefused
-from services.gateway.guard import injection
+from services.gateway.guard import injection, screen
 from tests.clock import on_paused_loop
 from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, senses, text
 from tests.unit.gateway.scripted_tools import ScriptedTools, toolbox
@@ -200,6 +200,34 @@ def test_a_guard_that_is_late_does_what_its_setting_says(late: str, sentences: i
     if final is not None:
         assert ("guard:late" in final.degraded) is (("guard", "late") in made(final)) is is_late
         assert final.text == "Paris."
+
+
+@pytest.mark.parametrize("late", ["open", "closed"])
+def test_a_guard_that_is_late_while_it_looks_at_once_does_what_its_setting_says(late: str):
+    async def ask() -> pb.Final | None:
+        loop, find = asyncio.get_running_loop(), screen.find
+
+        def slowly(*given: object) -> object:
+            loop.clock.advance(0.03)  # type: ignore[attr-defined]
+            return find(*given)  # type: ignore[arg-type]
+
+        scene = guarded(ScriptedCache(EXACT), personal="mask", injection="refuse", late=late)
+        scene.slices = StageBudgets(guard=StageBudget(share=0.5, cap_ms=20))
+        with patch.object(screen, "find", slowly):
+            try:
+                return await scene.final(messages=said("The meeting began at nine. " * 200))
+            except GuardLate:
+                return None
+            finally:
+                assert scene.cache.questions == []  # nobody knows what it holds
+                assert len(scene.llms["small"].requests) == (late == "open")
+
+    final = on_paused_loop(ask())
+    assert (final is None) is (late == "closed")
+    if final is not None:
+        assert (outcomes(final)["guard"], final.text) == ("OVERRUN", "Paris.")
+        assert "guard:late" in final.degraded
+        assert ("guard", "late") in made(final)
 
 
 # ---- after ----

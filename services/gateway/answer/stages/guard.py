@@ -50,14 +50,8 @@ class GuardStage(BesideStage):
         deadline = Deadline.after(stage.budget_s, ledger.clock)
         looking = _Request(draft, self._checks, stage, deadline)
         long = sum(len(text) for _, text in _texts(draft)) > _AT_ONCE
-        if self._checks.hides and not long:
-            try:
-                for _ in looking.for_private():
-                    pass
-            except GuardRefused:
-                stage.outcome = pb.STAGE_OUTCOME_FAILED
-                ledger.end(stage)
-                raise
+        if self._checks.hides and not long and not self._look_at_once(looking, stage):
+            return
         if self._checks.hides and long:
             looking.keep_private(f"more than {_AT_ONCE} characters: nobody knows yet what it holds")
         if not long and self._checks.settings.injection == "off":
@@ -74,6 +68,21 @@ class GuardStage(BesideStage):
         if self.draft.has_news and not self.work.done():
             yield
         await self.draft.done(self.work)
+
+    def _look_at_once(self, looking: _Request, stage: Running) -> bool:
+        """Look for what is private. Whether the stage has time for more; else it has ended. Raises `GuardRefused` and
+        `GuardLate`."""
+        try:
+            for _ in looking.for_private():
+                pass
+        except (GuardRefused, Late) as problem:
+            with self.draft.ledger.ending(stage):
+                if isinstance(problem, GuardRefused):
+                    raise
+                looking.keep_private("the time was over before it was known what it holds")
+                self._late(stage)
+            return False
+        return True
 
     async def _look(self, looking: _Request, stage: Running, *, private: bool) -> None:
         with self.draft.ledger.ending(stage):
