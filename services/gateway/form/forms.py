@@ -99,7 +99,8 @@ class Forms:
         if waiting.crowd(worst.tenant, worst.weight) <= waiting.crowd(check.tenant, check.weight, more=1):
             raise Unchecked(full)
         waiting.remove(worst)
-        worst.outcome.set_exception(Unchecked(full))
+        if not worst.outcome.done():  # else it is cancelled, and has not run since
+            worst.outcome.set_exception(Unchecked(full))
 
     def _start(self, check: _Check) -> bool:
         running = self._beside(check.wanted, check.text, self._most_s)

@@ -180,6 +180,20 @@ async def test_who_has_the_most_waiting_for_its_weight_gives_way(monkeypatch: py
     assert Counter(bench.begun) == {"mallory": 3, "acme": 1}
 
 
+async def test_who_gives_way_may_just_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "_MOST_WAITING", 2)
+    bench = Bench()
+    await bench.come("other")
+    await bench.come("mallory", 2)
+    acme = asyncio.create_task(bench._ask("acme", 1.0, 60.0))
+    for task in bench._asked[1:]:
+        task.cancel()  # it runs after acme's
+    await _settled()
+    await bench.check_all()
+    assert acme.done()
+    assert bench.told == [("other", "valid"), ("acme", "valid")]
+
+
 _STEPS: dict[str, Callable[[Bench], object]] = {
     "hostile": lambda bench: bench.come("mallory", 3),
     "other": lambda bench: bench.come("other", 2),
