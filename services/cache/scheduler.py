@@ -73,7 +73,8 @@ class Scheduler(Generic[Given, Made]):
         if waiting.crowd(worst.tenant, 1) <= waiting.crowd(tenant, 1, more=1):
             raise self._crowded()
         waiting.remove(worst)
-        worst.outcome.set_exception(self._crowded())
+        if not worst.outcome.done():  # else it is cancelled, and has not run since
+            worst.outcome.set_exception(self._crowded())
 
     def _start(self, job: Job[Given, Made]) -> bool:
         try:

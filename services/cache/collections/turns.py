@@ -50,7 +50,7 @@ class Turns:
         try:
             await turn.begun
         except asyncio.CancelledError:
-            if not self._places.waiting.remove(turn):
+            if not self._places.waiting.remove(turn) and not turn.begun.cancelled():
                 self._places.ended()
             raise
 
@@ -61,5 +61,7 @@ class Turns:
 
 
 def _begin(turn: _Turn) -> bool:
+    if turn.begun.cancelled():  # and it has not run since
+        return False
     turn.begun.set_result(None)
     return True

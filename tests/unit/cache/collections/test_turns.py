@@ -47,6 +47,27 @@ async def test_so_many_may_wait_and_who_leaves_makes_room(turns: Turns) -> None:
     assert await last == "done"
 
 
+async def test_who_leaves_just_when_its_turn_comes_leaves_the_thread_to_one_at_a_time(turns: Turns) -> None:
+    for _ in range(3):
+        gate = threading.Event()
+        first = asyncio.create_task(turns.run("acme", gate.wait))
+        second = asyncio.create_task(turns.run("acme", gate.wait))
+        await asyncio.sleep(0)
+        gate.set()
+        turns._thread.submit(lambda: None).result()  # what the first has asked for has ended, and it has not heard
+        asyncio.get_running_loop().call_soon(second.cancel)
+        await asyncio.wait([first, second])
+    gate, ran = threading.Event(), []
+    work = [asyncio.create_task(turns.run("flood", gate.wait))]
+    work += [asyncio.create_task(turns.run("flood", lambda: ran.append("flood"))) for _ in range(5)]
+    await asyncio.sleep(0)
+    work += [asyncio.create_task(turns.run("other", lambda: ran.append("other")))]
+    await asyncio.sleep(0)
+    gate.set()
+    await asyncio.gather(*work)
+    assert ran.index("other") <= 1
+
+
 def test_what_is_first_in_all_rankings_has_one_and_what_only_one_has_found_the_half_of_it_at_most() -> None:
     scores = dict(fused([[1, 2, 3], [1, 4, 2]]))
     assert scores[1] == 1

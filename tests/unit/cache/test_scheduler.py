@@ -1,0 +1,35 @@
+"""What waits for a model's thread, and gives way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from services.cache import scheduler as under_test
+from services.cache.collections import behind
+from services.cache.scheduler import Scheduler
+
+
+async def test_who_gives_way_may_just_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "_MAX_WAITING", 2)
+    gate = threading.Event()
+
+    def compute(texts: list[str]) -> list[str]:
+        gate.wait()
+        return texts
+
+    scheduler = Scheduler(compute, 1, "test", behind._SECONDS)
+    try:
+        jobs = [scheduler.put("flood", str(number)) for number in range(4)]  # two of them run, two wait
+        waiting = asyncio.gather(*(job.outcome for job in jobs))
+        waiting.cancel()  # and whoever awaits that has not run since
+        other = scheduler.put("other", "text")
+        gate.set()
+        assert await asyncio.wait_for(other.outcome, 10) == "text"
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    finally:
+        gate.set()
+        scheduler.stop()
