@@ -77,6 +77,21 @@ class Sample:
         """Whether the caller has an answer."""
         return self.outcome in (Outcome.OK, Outcome.DEGRADED)
 
+    @property
+    def waited_s(self) -> float:
+        """For the whole answer: for ever where there is none, however soon its caller was told so. A call that was cut
+        when its time was over counts with that time."""
+        return self.total_s if self._in_time else float("inf")
+
+    @property
+    def waited_first_s(self) -> float:
+        """The same for the first text: that of an answer that broke is none."""
+        return self.first_s if self._in_time else float("inf")
+
+    @property
+    def _in_time(self) -> bool:
+        return self.good or self.outcome is Outcome.TIMEOUT
+
 
 Ask = Callable[[Arrival], Awaitable[Reply]]
 

@@ -205,19 +205,14 @@ def goodput_rps(samples: Sequence[Sample], seconds: float) -> float:
 
 def p99_ms(samples: Sequence[Sample]) -> float:
     """Of the whole answers that were let in, those that failed included."""
-    return percentiles([_waited_ms(each) for each in samples if each.outcome != Outcome.REFUSED], 1)["p99"]
-
-
-def _waited_ms(sample: Sample) -> float:
-    """For an answer that failed, its caller waits for ever, however soon it was told so."""
-    return float("inf") if sample.outcome == Outcome.FAILED else sample.total_s * 1000
+    return percentiles([each.waited_s * 1000 for each in samples if each.outcome != Outcome.REFUSED], 1)["p99"]
 
 
 def summary(load: float, samples: Sequence[Sample], seconds: float, capacity_rps: float) -> dict[str, object]:
     """One level. `admitted` counts all that was not refused; `failed`, of those, the ones without an answer."""
     refused = [sample for sample in samples if sample.outcome == Outcome.REFUSED]
     admitted = [sample for sample in samples if sample.outcome != Outcome.REFUSED]
-    times = percentiles(list(map(_waited_ms, admitted)), 1)
+    times = percentiles([each.waited_s * 1000 for each in admitted], 1)
     refusals = percentiles([each.total_s * 1000 for each in refused], 2) if len(refused) > 1 else {}
     goodput = goodput_rps(samples, seconds)
     return {

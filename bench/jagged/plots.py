@@ -50,7 +50,7 @@ def _cdf(pyplot: Any, samples: Mapping[str, Sequence[Sample]]) -> Any:
     figure, axes = pyplot.subplots(1, 2, figsize=(10, 4.2), sharey=True, layout="constrained")
     for axis, title in zip(axes, ("first text", "whole answer"), strict=True):
         for name, taken in samples.items():
-            times = sorted((each.first_s if title == "first text" else each.total_s) * 1000 for each in taken)
+            times = sorted((each.waited_first_s if title == "first text" else each.waited_s) * 1000 for each in taken)
             share_over = [1 - number / len(times) for number in range(len(times))]
             axis.plot(times, share_over, color=_STYLES[name][0], label=_STYLES[name][1], linewidth=1.6)
         axis.set(xscale="log", yscale="log", ylim=(3e-4, 1.05), xlim=(1, 10_000), title=f"Time to the {title}")
@@ -74,7 +74,7 @@ def _timeline(pyplot: Any, samples: Mapping[str, Sequence[Sample]]) -> Any:
         for percent, style in ((50, "-"), (99, "--")):
             points = _over_time(taken, percent)
             axis.plot(*zip(*points, strict=True), color="black", linestyle=style, linewidth=1, label=f"p{percent}")
-        at_s, total_ms = [each.at_s for each in taken], [each.total_s * 1000 for each in taken]
+        at_s, total_ms = [each.at_s for each in taken], [each.waited_s * 1000 for each in taken]
         axis.scatter(at_s, total_ms, s=3, alpha=0.5, color=color, linewidths=0)
         axis.set(yscale="log", ylim=(1, 12_000), title=title, ylabel="whole answer, ms")
         axis.set_yticks([1, 10, 100, 1_000, 8_000], ["1", "10", "100", "1,000", "8,000"])
@@ -89,6 +89,6 @@ def _over_time(taken: Sequence[Sample], percent: float) -> list[tuple[float, flo
     """Middle of each bin in seconds, and the percentile of its totals in milliseconds."""
     points = []
     for number, group in groupby(sorted(taken, key=lambda each: each.at_s), key=lambda each: each.at_s // _BIN_S):
-        times = sorted(each.total_s * 1000 for each in group)
+        times = sorted(each.waited_s * 1000 for each in group)
         points.append(((number + 0.5) * _BIN_S, times[math.ceil(len(times) * percent / 100) - 1]))
     return points

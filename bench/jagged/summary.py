@@ -1,4 +1,5 @@
-"""What the samples of an arm come to. No call is left out: one that failed or timed out counts with its time."""
+"""What the samples of an arm come to. No call is left out: one that timed out counts with its time, one that failed or was
+refused takes for ever."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class Record:
         """Times in milliseconds; rates and shares of all requests."""
         count, outcomes = len(self.samples), Counter(sample.outcome for sample in self.samples)
         return {
-            "total_ms": self._percentiles([sample.total_s for sample in self.samples]),
-            "ttft_ms": self._percentiles([sample.first_s for sample in self.samples]),
+            "total_ms": self._percentiles([sample.waited_s for sample in self.samples]),
+            "ttft_ms": self._percentiles([sample.waited_first_s for sample in self.samples]),
             "timeout_rate": round(outcomes[Outcome.TIMEOUT] / count, 5),
             "success_rate": round(sum(sample.good for sample in self.samples) / count, 5),
             "outcomes": {outcome.value: outcomes[outcome] for outcome in Outcome},

@@ -50,6 +50,17 @@ def test_a_call_that_timed_out_counts_with_its_time() -> None:
     assert summary["total_ms"] == {"p50": 200, "p95": 200, "p99": 8_000, "p999": 8_000}
 
 
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REFUSED])
+def test_a_call_that_failed_at_once_was_not_a_fast_one(outcome: Outcome) -> None:
+    record = Record()
+    record.add([a_sample() for _ in range(98)] + [a_sample(0.001, outcome) for _ in range(2)], Tally(started=100))
+    summary = record.summary()
+    for times in (summary["total_ms"], summary["ttft_ms"]):
+        assert isinstance(times, dict)
+        assert times["p99"] == times["p999"] == float("inf")
+        assert times["p50"] in (100, 200)
+
+
 def test_calls_are_extra_beyond_one_for_each_answer_that_had_to_be_generated() -> None:
     record = Record()
     samples = [a_sample(hit=True)] * 4 + [a_sample(shared=True)] + [a_sample()] * 5
@@ -70,6 +81,7 @@ def fonts() -> None:
 def test_the_pictures_are_small(tmp_path: Path) -> None:
     rng = random.Random(1)
     samples = [a_sample(ARTICLES.first.draw_ms(rng) / 1000, at_s=number / 100) for number in range(5_000)]
+    samples += [a_sample(0.001, Outcome.FAILED, at_s=number) for number in range(50)]  # infinite times are not drawn
     for path in draw(dict.fromkeys(("before", "hedging_only", "after"), samples), tmp_path):
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size < 150_000
