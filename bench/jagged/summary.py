@@ -1,5 +1,5 @@
-"""What the samples of an arm come to. No call is left out: one that timed out counts with its time, one that failed or was
-refused takes for ever."""
+"""What the samples of an arm come to. No call is left out: one that timed out counts with its time, and one that failed
+or was refused takes for ever."""
 
 from __future__ import annotations
 
