@@ -188,6 +188,8 @@ def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings, *
         raise InvalidInput("options.request.audio", "nothing: what is spoken is the audio", "a recording")
     if options.request.tools:
         raise InvalidInput("options.request.tools", "none: nobody could tell their results", len(options.request.tools))
+    if options.request.HasField("original"):  # nothing here reads it, so it might say anything
+        raise InvalidInput("options.request.original", "none by gRPC", "one")
     # Stands in for what will be said.
     asked = pb.GenerateRequest()
     asked.CopyFrom(options.request)

@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from hedgerow.chat.v1.chat_pb2 import ROLE_ASSISTANT, ROLE_USER, Message, ResponseFormat, Sampling
+from hedgerow.chat.v1.chat_pb2 import (
+    API_CHAT_COMPLETIONS,
+    ROLE_ASSISTANT,
+    ROLE_USER,
+    Message,
+    Original,
+    ResponseFormat,
+    Sampling,
+)
 from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, ConverseOptions, GenerateRequest, GuardPolicy, Image
 from services.gateway.admission.validation import check, check_conversation, validate
 from services.gateway.config import GatewaySettings
@@ -105,6 +113,11 @@ def test_a_conversation_needs_no_question_yet():
             "options.request.audio: nothing: what is spoken is the audio, got a recording",
         ),
         (ConverseOptions(request=GenerateRequest(budget_ms=-1)), SENSING, "budget_ms: at least 1, got -1"),
+        (
+            ConverseOptions(request=GenerateRequest(original=Original(api=API_CHAT_COMPLETIONS, body=b"{}"))),
+            SENSING,
+            "options.request.original: none by gRPC, got one",
+        ),
     ],
 )
 def test_a_conversation_that_cannot_be_held_is_refused(
