@@ -72,15 +72,22 @@ class OpenAIEngine(ProviderEngine):
 
     def _forwarded_chat(self, request: Request, own: Original) -> dict[str, Any]:
         """What is left of an answer that broke off is asked for as vLLM's servers have it."""
-        body = self._capped(forwarded(request, own, lambda: self._translated(replace(request, prefix=""))))
+        body = forwarded(request, own, lambda: self._translated(replace(request, prefix="")))
         if request.prefix:
-            body["messages"] = [*body["messages"], {"role": "assistant", "content": request.prefix}]
-            body |= GO_ON
-            if request.sampling.max_tokens:
-                body = {name: given for name, given in body.items() if name not in LIMITS}
-                body[self._limit] = request.sampling.max_tokens
+            body = self._rest(body, request)
         options = {**asked_of_stream(own), "include_usage": True}
-        return {**body, "model": self._own.model, "stream": True, "stream_options": options}
+        return {**self._capped(body), "model": self._own.model, "stream": True, "stream_options": options}
+
+    def _rest(self, body: dict[str, Any], request: Request) -> dict[str, Any]:
+        """What is left of an answer: from its beginning on, and of its limits what the beginning has left."""
+        begun = {"role": "assistant", "content": request.prefix}
+        body = {**body, "messages": [*body["messages"], begun], **GO_ON}
+        if request.sampling.max_tokens:
+            body = {name: given for name, given in body.items() if name not in LIMITS}
+            body[self._limit] = request.sampling.max_tokens
+        if request.sampling.min_tokens is not None and "min_tokens" in body:
+            body["min_tokens"] = request.sampling.min_tokens
+        return body
 
     def _answer(self, request: Request) -> Answer:
         return ResponsesAnswer() if self._responds(request) else OpenAIAnswer()

@@ -163,13 +163,20 @@ class ProviderEngine(ABC):
             raise NotSupported(f"count_tokens: the provider's /{path} does not answer with a count") from None
 
     def _capped(self, body: dict[str, Any], limits: Sequence[str] = ()) -> dict[str, Any]:
-        """A caller's own words, with no more tokens than the settings allow. `limits`: the fields that say how many,
-        the usual one first."""
-        if not (most := self._most_tokens):
-            return body
-        names = limits or (self._limit, *LIMITS)
-        asked = {name: body[name] for name in names if isinstance(body.get(name), int)} or {names[0]: most}
-        return {**body, **{name: min(tokens, most) for name, tokens in asked.items()}}
+        """A caller's own words, with no more tokens than the settings allow, and as many as they say where it does not.
+        `limits`: the fields that say how many, the usual one first. A limit may be in any of them, or in several, of
+        which a provider may read one that was not read here."""
+        most, names = self._most_tokens, limits or (self._limit, *LIMITS)
+        asked = {name: body[name] for name in names if body.get(name) is not None}
+        if not asked:
+            usual = self._usual_tokens()
+            return {**body, names[0]: usual} if usual else body
+        return {**body, **{name: _at_most(tokens, most) for name, tokens in asked.items()}} if most else body
+
+    def _usual_tokens(self) -> int | None:
+        """The limit of an answer whose request has none."""
+        usual, most = self._default_max_tokens, self._most_tokens
+        return min(usual or most, most) if most else usual
 
     def _translated(self, request: Request) -> dict[str, Any]:
         asked, most = request.sampling.max_tokens or self._default_max_tokens, self._most_tokens
@@ -225,6 +232,11 @@ def _with(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """`body` and `extra`, whose objects are put together."""
     both = {name: {**body[name], **value} for name, value in extra.items() if _is_object(body.get(name), value)}
     return {**body, **extra, **both}
+
+
+def _at_most(asked: Any, most: int) -> Any:
+    """A limit as it was asked for, where that is a number and not above `most`."""
+    return asked if type(asked) in (int, float) and asked <= most else most
 
 
 def _is_object(*values: Any) -> bool:

@@ -43,6 +43,11 @@ async def refusal(provider: SimulatedProvider, deadline: Deadline | None = None)
     return caught.value
 
 
+def chat(**body: Any) -> Original:
+    """A request in its caller's own words."""
+    return Original("chat_completions", json.dumps(body).encode())
+
+
 def refusing(status: int, body: object = "", **headers: str) -> SimulatedProvider:
     return SimulatedProvider((json.dumps(body),), status, headers)
 
@@ -105,13 +110,39 @@ async def test_max_tokens_is_capped() -> None:
 async def test_a_cap_holds_for_what_is_asked_in_the_callers_own_words() -> None:
     provider = SimulatedProvider()
     engine = provider.engine(max_tokens_cap=512)
-    for own, sent in (({"max_completion_tokens": 3_000}, 512), ({"max_completion_tokens": 7}, 7), ({}, 512)):
-        words = Original("chat_completions", json.dumps({"messages": [], **own}).encode())
-        request = Request(HELLO, original=words)
+    for own, sent in (
+        ({"max_completion_tokens": 3_000}, [512]),
+        ({"max_completion_tokens": 7}, [7]),
+        ({}, [512]),
+        ({"max_completion_tokens": 3_000.0}, [512]),
+        ({"max_completion_tokens": 7.0}, [7]),
+        ({"max_completion_tokens": 7, "max_tokens": 3_000.0}, [512, 7]),
+        ({"max_completion_tokens": 7, "max_tokens": "3000"}, [512, 7]),
+        ({"max_completion_tokens": 7, "max_tokens": None}, [None, 7]),
+    ):
+        request = Request(HELLO, original=chat(messages=[], **own))
         assert [chunk async for chunk in engine.generate(request, Deadline.never())]
-        assert [provider.body[name] for name in ("max_tokens", "max_completion_tokens") if name in provider.body] == [
-            sent
-        ]
+        limits = ("max_tokens", "max_completion_tokens")
+        assert [provider.body[name] for name in limits if name in provider.body] == sent
+
+
+async def test_a_cap_holds_for_the_rest_of_an_answer_in_the_callers_own_words() -> None:
+    provider = SimulatedProvider()
+    engine = provider.engine(continues=True, max_tokens_cap=512)
+    own = chat(messages=[{"role": "user", "content": "Hello."}], max_tokens=3_000, min_tokens=100)
+    request = Request(HELLO, Sampling(max_tokens=2_940, min_tokens=40), prefix="Good", original=own)
+    assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+    assert (provider.body["max_tokens"], provider.body["min_tokens"]) == (512, 40)
+    assert provider.body["messages"][-1] == {"role": "assistant", "content": "Good"}
+
+
+async def test_a_request_in_its_callers_own_words_that_says_no_limit_has_the_usual_one() -> None:
+    provider = SimulatedProvider()
+    engine = provider.engine(default_max_tokens=256)
+    for own, sent in (({}, 256), ({"max_tokens": None}, 256), ({"max_tokens": 3_000}, 3_000)):
+        request = Request(HELLO, original=chat(messages=[], **own))
+        assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+        assert provider.body["max_tokens"] == sent
 
 
 @pytest.mark.parametrize(
