@@ -25,6 +25,7 @@ from services.llm.engine import (
     ToolCallDelta,
     ToolChoice,
 )
+from services.llm.relayed_usage import without_cache
 from services.runtime.errors import InvalidInput
 
 _ROLES: dict[int, Literal["system", "user", "assistant", "tool"]] = {
@@ -182,9 +183,11 @@ def _to_tool_choice(choice: chat_pb2.ToolChoice) -> ToolChoice:
 def to_response(chunk: Chunk, *, tell_cached: bool = True) -> llm_pb2.GenerateResponse:
     """One message of the stream. How much of a prompt was cached is for accounts alone where it may be others' prompts
     that were."""
-    finish = _to_finish(chunk.finish) if chunk.finish else None
+    finish, relayed = _to_finish(chunk.finish) if chunk.finish else None, chunk.relayed
     if finish and not tell_cached:
         finish.usage.cached_prompt_tokens = finish.usage.cache_write_tokens = 0
+    if not tell_cached:
+        relayed = tuple(map(without_cache, relayed))
     return llm_pb2.GenerateResponse(
         text=chunk.text,
         tokens=chunk.tokens,
@@ -192,7 +195,7 @@ def to_response(chunk: Chunk, *, tell_cached: bool = True) -> llm_pb2.GenerateRe
         tool_calls=[_to_delta(delta) for delta in chunk.tool_calls],
         reasoning=chunk.reasoning,
         logprobs=[_to_logprob(logprob) for logprob in chunk.logprobs],
-        relayed=[event.encode() for event in chunk.relayed],
+        relayed=[event.encode() for event in relayed],
     )
 
 

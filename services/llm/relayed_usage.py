@@ -1,0 +1,45 @@
+"""What a provider's own events tell of its cache, taken out of them where the cache may hold other tenants' prompts."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_MAY_TELL = re.compile(r'"(usage|timings)"\s*:\s*\{')
+_OF_CACHE, _OF_PRICE = re.compile("cache"), re.compile("cost|discount")
+_BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")  # Anthropic's, which `input_tokens` leaves out
+
+
+def without_cache(event: str) -> str:
+    """The event, whose usage takes cached tokens for plain ones, as an answer's account does. An event that tells no
+    usage stays as it is, byte by byte."""
+    if not _MAY_TELL.search(event):
+        return event
+    return json.dumps(_without(json.loads(event)), separators=(",", ":"))
+
+
+def _without(said: Any) -> Any:
+    if isinstance(said, list):
+        return [_without(each) for each in said]
+    if not isinstance(said, dict):
+        return said
+    kept = {name: _without(given) for name, given in said.items() if name != "timings"}  # llama.cpp's
+    if isinstance(usage := said.get("usage"), dict):
+        kept["usage"] = _plain(usage)
+    return kept
+
+
+def _plain(usage: dict[str, Any]) -> dict[str, Any]:
+    told = {name: _untold(name, given) for name, given in usage.items() if not _OF_PRICE.search(name)}
+    if isinstance(told.get("input_tokens"), int):
+        told["input_tokens"] += sum(given for name in _BESIDE if isinstance(given := usage.get(name), int))
+    return told
+
+
+def _untold(name: str, given: Any) -> Any:
+    """A count of what was cached is 0, at any depth."""
+    if isinstance(given, dict):
+        return {each: _untold(f"{name}.{each}", count) for each, count in given.items()}
+    is_count = isinstance(given, int | float) and not isinstance(given, bool)
+    return 0 if is_count and _OF_CACHE.search(name) else given

@@ -1,0 +1,72 @@
+"""What a provider's own events tell of a cache that several tenants share."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from services.llm.engine import Chunk
+from services.llm.relayed_usage import without_cache
+from services.llm.translate import to_response
+
+
+@pytest.mark.parametrize(
+    ("usage", "told"),
+    [
+        (
+            {
+                "prompt_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2, "audio_tokens": 1},
+            },
+            {
+                "prompt_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0, "audio_tokens": 1},
+            },
+        ),
+        (
+            {"prompt_tokens": 9, "prompt_cache_hit_tokens": 8, "cost": 0.2},
+            {"prompt_tokens": 9, "prompt_cache_hit_tokens": 0},
+        ),
+        (
+            {
+                "input_tokens": 9,
+                "cache_read_input_tokens": 4,
+                "cache_creation_input_tokens": 2,
+                "cache_creation": {"ephemeral_5m_input_tokens": 2},
+                "output_tokens": 1,
+            },
+            {
+                "input_tokens": 15,
+                "cache_read_input_tokens": 0,
+                "cache_creation_input_tokens": 0,
+                "cache_creation": {"ephemeral_5m_input_tokens": 0},
+                "output_tokens": 1,
+            },
+        ),
+        ({"output_tokens": 3, "cache_read_input_tokens": None}, {"output_tokens": 3, "cache_read_input_tokens": None}),
+    ],
+)
+def test_cached_tokens_are_plain_ones_wherever_usage_stands(usage: dict[str, Any], told: dict[str, Any]) -> None:
+    for event in ({"usage": usage}, {"message": {"usage": usage}}, {"choices": [{"usage": usage}]}):
+        shown = json.dumps(told)
+        assert json.loads(without_cache(json.dumps(event))) == json.loads(
+            json.dumps(event).replace(json.dumps(usage), shown)
+        )
+
+
+def test_times_that_tell_what_was_cached_are_left_out() -> None:
+    assert without_cache('{"id":"c","timings":{"cache_n":7,"prompt_n":1}}') == '{"id":"c"}'
+
+
+@pytest.mark.parametrize("event", ['{"usage": null,  "choices":[]}', '{"type": "ping"}', '{"a":"\\"usage\\": {"}'])
+def test_an_event_that_tells_no_usage_stays_as_it_is(event: str) -> None:
+    assert without_cache(event) == event
+
+
+def test_events_tell_what_was_cached_where_an_answer_tells_it() -> None:
+    event = '{"usage":{"prompt_tokens_details":{"cached_tokens":4}}}'
+    chunk = Chunk("", 0, relayed=(event,))
+    assert list(to_response(chunk).relayed) == [event.encode()]
+    assert b'"cached_tokens":0' in to_response(chunk, tell_cached=False).relayed[0]
