@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from hedgerow.chat.v1 import chat_pb2
@@ -10,6 +9,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer import booking
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.own_words import own_words
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Reading
@@ -19,13 +19,15 @@ from services.gateway.upstream.stubs import whose
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 
-_CONVERSATION = ("messages", "system")
-
 
 def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
     """What a model is asked. `changed`: fields of the caller's own words that will be changed in it."""
     request = draft.question.request
     tools, choice = _tools(draft)
+    if choice is None and request.HasField("tool_choice"):
+        changed = (*changed, "tool_choice")
+    if tools and not request.tools:
+        changed = (*changed, "tools", "tool_choice")
     return llm_pb2.GenerateRequest(
         messages=draft.for_model(),
         sampling=request.sampling if request.HasField("sampling") else None,
@@ -35,23 +37,8 @@ def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
-        original=_original(draft, changed),
+        original=own_words(draft, changed),
     )
-
-
-def _original(draft: Draft, changed: Sequence[str]) -> chat_pb2.Original | None:
-    """The caller's own words, without the fields for which the request stands: a policy has changed them."""
-    request = draft.question.request
-    if not request.HasField("original"):
-        return None
-    stale = {*changed, *(_CONVERSATION if draft.altered or "messages" in changed else ())}
-    if not stale:
-        return request.original
-    own = chat_pb2.Original()
-    own.CopyFrom(request.original)
-    kept = {name: given for name, given in json.loads(own.body).items() if name not in stale}
-    own.body = json.dumps(kept, separators=(",", ":")).encode()
-    return own
 
 
 def _tools(draft: Draft) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice | None]:

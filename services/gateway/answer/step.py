@@ -12,6 +12,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer import asking, taking
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.own_words import FORM
 from services.gateway.answer.written import Written
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act, Degraded
@@ -61,7 +62,7 @@ class Step:
 
     def _ask(self) -> Reading:
         draft, request = self._draft, self._draft.question.request
-        asked = asking.question(draft, "messages", "tools", "tool_choice", "response_format")
+        asked = asking.question(draft, "messages", "tools", "tool_choice", *FORM)
         del asked.tools[:]
         asked.tools.extend([*request.tools, *self._equipment.told()])
         asked.ClearField("response_format")
