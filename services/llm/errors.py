@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from google.rpc import code_pb2
 
-from services.runtime.errors import Exhausted, ServiceError, Unavailable
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
 
 
 class EngineDown(Unavailable):
@@ -26,6 +26,20 @@ class ProviderRefused(ServiceError):
 
     code: ClassVar[int] = code_pb2.FAILED_PRECONDITION
     reason = "PROVIDER_REFUSED"
+
+
+class RequestRefused(InvalidInput):
+    """The provider does not take the request. `status` and `own` (JSON, empty where it is none) are the provider's, for
+    callers that speak its API."""
+
+    def __init__(self, field: str, said: str, status: int, own: str = ""):
+        super().__init__(field, f"what the provider takes ({said})", f"HTTP {status}")
+        self.status, self.own = status, own
+
+    def tell(self, api: str) -> None:
+        """Have the error say what the provider said, to a caller in the words of `api`."""
+        if self.own:
+            self.metadata |= {"provider_api": api, "provider_status": str(self.status), "provider_error": self.own}
 
 
 class BadEngineSettings(Exception):

@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from services.llm.errors import EngineBusy, EngineDown, ProviderRefused
+from services.llm.errors import EngineBusy, EngineDown, ProviderRefused, RequestRefused
 from services.llm.retry_delay import retry_delay_s, said_delay_s
-from services.runtime.errors import InvalidInput, ServiceError, shorten
+from services.runtime.errors import ServiceError, shorten
 
+_MAX_OWN_CHARACTERS, _MAX_MESSAGE_CHARACTERS = 3_000, 400  # gRPC's trailers have 8 KiB, and this in base64
+_READ_BY_CLIENTS = ("type", "code", "param")
 _OVERLOADED = 529  # Anthropic's
 _NO_QUOTA = "insufficient_quota"  # OpenAI's 429 that no waiting mends
 # By the types of Anthropic's errors, some of which are OpenAI's as well.
@@ -38,10 +40,9 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str) -
         why = "limits our rate" if status == 429 else "is overloaded"
         return EngineBusy(f"the provider {why}", retry_delay_s=retry_delay_s(headers))
     if status in (400, 413, 422):
-        field, said = _explanation(body)
-        if api_key:
-            said = said.replace(api_key, "…")
-        return InvalidInput(field, f"what the provider takes ({shorten(said, 160)})", f"HTTP {status}")
+        said = _without(api_key, body)
+        field, why = _explanation(said)
+        return RequestRefused(field, shorten(why, 160), status, _own(said))
     return EngineDown(f"the provider answered HTTP {status}", retry_delay_s=said_delay_s(headers), status=str(status))
 
 
@@ -52,6 +53,33 @@ def in_stream_status(event: str) -> int:
         return 502
     code = error.get("code")
     return code if isinstance(code, int) else _STATUSES.get(str(error.get("type")), 502)
+
+
+def _without(api_key: str, body: str) -> str:
+    """What a provider said, without our credential, however JSON has written that."""
+    for written in {api_key, json.dumps(api_key)[1:-1]} - {""}:
+        body = body.replace(written, "…")
+    return body
+
+
+def _own(body: str) -> str:
+    """The provider's error object as JSON; empty where there is none. What is too long for a trailer is left out, but
+    for what all clients read."""
+    try:
+        error = json.loads(body)["error"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return ""
+    if len(own := _compact(error)) <= _MAX_OWN_CHARACTERS:
+        return own
+    known = {name: error[name] for name in _READ_BY_CLIENTS if isinstance(error.get(name), str | int | None)}
+    own = _compact({**known, "message": shorten(error["message"], _MAX_MESSAGE_CHARACTERS)})
+    return own if len(own) <= _MAX_OWN_CHARACTERS else ""
+
+
+def _compact(error: Mapping[str, Any]) -> str:
+    return json.dumps(error, separators=(",", ":"))
 
 
 def _explanation(body: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from hedgerow.llm.v1 import llm_pb2
 from services.llm import features, untranslated, validation
 from services.llm.engine import Engine
+from services.llm.errors import RequestRefused
 from services.llm.genai import Recorder
 from services.llm.translate import FEATURES, from_sampling, to_messages, to_request, to_response, to_tools
 from services.runtime.rpc.authorization import TENANT_HEADER
@@ -31,10 +32,15 @@ class LLMServicer:
             features.check(wanted, model)
             untranslated.check(wanted.original, model)
         recorder = Recorder(call.span, model, wanted)
-        async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:
-            async for chunk in chunks:
-                recorder.saw(chunk)
-                yield to_response(chunk, tell_cached=model.salts or not wanted.cache_salt)
+        try:
+            async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:
+                async for chunk in chunks:
+                    recorder.saw(chunk)
+                    yield to_response(chunk, tell_cached=model.salts or not wanted.cache_salt)
+        except RequestRefused as refused:
+            if wanted.original and model.reads(wanted):
+                refused.tell(wanted.original.api)
+            raise
 
     async def CountTokens(self, request: llm_pb2.CountTokensRequest, call: Call) -> llm_pb2.CountTokensResponse:
         messages = to_messages(request.messages)

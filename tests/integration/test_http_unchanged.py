@@ -11,46 +11,29 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from launcher.processes import free_port
-from tests.conftest import starting
 from tests.integration.shapes import CHATS, MESSAGES
-from tests.recording_provider import CHAT, MESSAGE, RecordingProvider, recording_provider
+from tests.integration.transparent import Transparent, transparent_gateway
+from tests.recording_provider import CHAT, MESSAGE, RecordingProvider
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
 _OURS = {"model", "stream", "stream_options"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[RecordingProvider, str]]:
-    """The provider, and a gateway before a model of each of its APIs."""
-    port = free_port()
-    async with recording_provider() as provider, starting(tmp_path_factory.mktemp("logs")) as start:
-        own = {"base_url": provider.url, "api_key": "the operator's"}
-        chat = {f"openai__{name}": value for name, value in own.items()}
-        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", **chat)
-        claude = {f"anthropic__{name}": value for name, value in own.items()}
-        claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **claude)
-        addresses = {"gpt": chat.spec.address, "claude": claude.spec.address}
-        await start(
-            "gateway",
-            llm_addresses=json.dumps(addresses),
-            cache_address="",
-            router_address="",
-            http_address=f"127.0.0.1:{port}",
-            profile="transparent",
-        )
-        yield provider, f"http://127.0.0.1:{port}"
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Transparent]:
+    async with transparent_gateway(tmp_path_factory.mktemp("logs")) as running:
+        yield running
 
 
 @pytest.fixture
-def provider(served: tuple[RecordingProvider, str]) -> RecordingProvider:
-    served[0].reset()
-    return served[0]
+def provider(served: Transparent) -> RecordingProvider:
+    served.provider.reset()
+    return served.provider
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def http(served: tuple[RecordingProvider, str]) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=served[1], timeout=20) as client:
+async def http(served: Transparent) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=served.url, timeout=20) as client:
         yield client
 
 
@@ -248,7 +231,7 @@ async def test_a_field_that_the_provider_refuses_comes_back_with_its_own_words(
     body = {"model": "gpt", "messages": [{"role": "user", "content": "?"}], "field_of_tomorrow": 1}
     reply = await http.post("/v1/chat/completions", json=body)
     assert reply.status_code == 400
-    assert "Unknown parameter: 'field_of_tomorrow'." in reply.json()["error"]["message"]
+    assert reply.json()["error"] == {**problem, "param": "field_of_tomorrow", "code": "unknown_parameter"}
 
 
 async def test_who_asks_the_same_several_times_gets_as_many_answers(

@@ -10,7 +10,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.http import sse
 from services.gateway.http.account import account, found
-from services.gateway.http.errors import Told
+from services.gateway.http.errors import MESSAGES, Told
 from services.gateway.http.order import Order
 from services.gateway.http.relayed_messages import RelayedMessages
 
@@ -38,6 +38,8 @@ def error(told: Told) -> dict[str, Any]:
     """An error in Anthropic's shape. `code` and `param` are ours."""
     kind = _TYPES.get(told.status, "invalid_request_error" if told.status < 500 else "api_error")
     shown = {"type": kind, "message": told.message, "code": told.code, "param": told.param}
+    if told.own and told.api == MESSAGES:
+        shown = dict(told.own)
     return {"type": "error", "error": shown, **({"hedgerow": told.account} if told.account else {})}
 
 

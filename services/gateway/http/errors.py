@@ -55,6 +55,9 @@ REASONS: Mapping[str, tuple[int, str]] = {
 _NOT_AGAIN = frozenset({code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED})
 
 
+MESSAGES = "messages"  # Anthropic's API, as the models' services name it
+
+
 class ModelUnknown(Missing):
     """A model's name that no model has."""
 
@@ -142,11 +145,15 @@ class Told:
     again: bool | None = None  # whether to try again; None: as clients do with this status
     quota: str = ""
     allow: str = ""  # methods
+    own: Mapping[str, Any] | None = None  # a provider's own error
+    api: str = ""  # whose words `own` are in
     account: Mapping[str, Any] | None = None  # what the gateway did before
 
     def openai(self) -> dict[str, Any]:
         """The body in OpenAI's shape."""
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        if self.own and self.api != MESSAGES:
+            error = dict(self.own)
         return {"error": error, **({"hedgerow": self.account} if self.account else {})}
 
     def headers(self) -> Headers:
@@ -181,7 +188,11 @@ def tell(error: Exception) -> Told:
     param, message = _param(error)
     quota, account = error.metadata.get("quota", ""), _account(error)
     allow = error.allow if isinstance(error, MethodUnknown) else ""
-    return replace(told, param=param, message=message, quota=quota, allow=allow, account=account)
+    told = replace(told, param=param, message=message, quota=quota, allow=allow, account=account)
+    if own := error.metadata.get("provider_error"):
+        status, api = int(error.metadata["provider_status"]), error.metadata["provider_api"]
+        return replace(told, status=status, own=json.loads(own), api=api)
+    return told
 
 
 def _param(error: ServiceError) -> tuple[str | None, str]:

@@ -27,6 +27,8 @@ from services.runtime.rpc.boundary import DOMAIN
 
 _log = logging.getLogger(__name__)
 _DETAILS = "grpc-status-details-bin"
+# Of what a service says of a refusal: the field at fault, and a provider's own words.
+_SAID = ("field", "provider_api", "provider_error", "provider_status")
 _OF_CONNECTIONS = ("failed to connect", "DNS resolution failed", "empty address list", "no healthy upstream")
 ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
@@ -43,8 +45,9 @@ ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
 class Refused(InvalidInput):
     """A service behind the gateway refused the request; its words are for the caller."""
 
-    def __init__(self, message: str):
+    def __init__(self, message: str, **metadata: str):
         ServiceError.__init__(self, message)
+        self.metadata = metadata
 
 
 def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
@@ -67,7 +70,8 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
             _log.info("%s: %s: %s", who, code.name, details)
         details = ""
     if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return Refused(details or f"{who}: {code.name}")
+        said = info.metadata if info.domain == DOMAIN else {}
+        return Refused(details or f"{who}: {code.name}", **{name: said[name] for name in _SAID if name in said})
     return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
 
 

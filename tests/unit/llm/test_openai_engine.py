@@ -20,7 +20,7 @@ from services.llm.engine import (
     Sampling,
     Usage,
 )
-from services.llm.errors import EngineBusy, EngineDown, ProviderRefused
+from services.llm.errors import EngineBusy, EngineDown, ProviderRefused, RequestRefused
 from services.llm.transport.wire import Broken, Lost
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError, TooLate
@@ -223,9 +223,9 @@ async def test_a_reason_makes_an_answer_whole_even_without_done() -> None:
         (refusing(401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}), ProviderRefused),
         (refusing(403), ProviderRefused),
         (refusing(404), ProviderRefused),
-        (refusing(400, {"error": {"message": f"bad {KEY}", "param": "stop"}}), InvalidInput),
-        (refusing(422, ["unexpected"]), InvalidInput),
-        (SimulatedProvider(('data: {"error": {"message": "no such type", "code": 400}}\n\n',)), InvalidInput),
+        (refusing(400, {"error": {"message": f"bad {KEY}", "param": "stop"}}), RequestRefused),
+        (refusing(422, ["unexpected"]), RequestRefused),
+        (SimulatedProvider(('data: {"error": {"message": "no such type", "code": 400}}\n\n',)), RequestRefused),
         (SimulatedProvider(('data: {"error": {"message": "overloaded", "code": "busy"}}\n\n',)), EngineDown),
         (SimulatedProvider(('data: {"error": "overloaded"}\n\n',)), EngineDown),
     ],

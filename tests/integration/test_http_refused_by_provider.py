@@ -1,0 +1,88 @@
+"""A client raises for what a provider refuses through the gateway what it raises for the provider itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import openai
+import pytest
+import pytest_asyncio
+from openai import AsyncOpenAI
+
+from tests.integration.transparent import Transparent, transparent_gateway
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
+ASKED = [{"role": "user", "content": "?"}]
+MESSAGE = "field_of_tomorrow: Extra inputs are not permitted"
+# By status, errors as both APIs have them.
+PROBLEMS: dict[int, dict[str, Any]] = {
+    400: {"type": "invalid_request_error", "message": MESSAGE, "param": "field_of_tomorrow", "code": "unknown"},
+    413: {"type": "request_too_large", "message": "Request exceeds the maximum size"},
+    422: {"type": "invalid_request_error", "message": MESSAGE, "details": {"at": ["field_of_tomorrow"]}},
+}
+WHOLE_OR_STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Transparent]:
+    async with transparent_gateway(tmp_path_factory.mktemp("logs")) as running:
+        yield running
+
+
+def _refuse(served: Transparent, status: int) -> None:
+    served.provider.reset()
+    served.provider.error = status, {"type": "error", "error": PROBLEMS[status], "request_id": "req_1"}
+
+
+async def _raised(ask: Callable[[], Awaitable[object]]) -> Any:
+    """The error of a client: its class, and what it has read of the body."""
+    try:
+        await ask()
+    except Exception as error:
+        told: Any = error
+        body = told.body.get("error", told.body)
+        return [type(error), told.status_code, body, *(getattr(told, name, None) for name in ("type", "code", "param"))]
+    raise AssertionError("nothing was raised")
+
+
+@WHOLE_OR_STREAMED
+@pytest.mark.parametrize("status", PROBLEMS)
+async def test_openais_client(served: Transparent, status: int, stream: bool) -> None:
+    async def asked(base_url: str) -> Any:
+        async with AsyncOpenAI(base_url=base_url, api_key="any", max_retries=0) as client:
+            more = {"field_of_tomorrow": 1}
+            return await _raised(
+                lambda: client.chat.completions.create(model="gpt", messages=ASKED, stream=stream, extra_body=more)
+            )
+
+    _refuse(served, status)
+    through = await asked(f"{served.url}/v1")
+    assert through == await asked(served.provider.url)
+    assert through[2] == PROBLEMS[status]
+    assert len(served.provider.asked) == 2, "once each"
+
+
+@WHOLE_OR_STREAMED
+@pytest.mark.parametrize("status", PROBLEMS)
+async def test_anthropics_client(served: Transparent, status: int, stream: bool) -> None:
+    from anthropic import AsyncAnthropic
+
+    async def asked(base_url: str) -> Any:
+        async with AsyncAnthropic(base_url=base_url, api_key="any", max_retries=0) as client:
+            asking = {"max_tokens": 9, "messages": ASKED, "stream": stream, "extra_body": {"field_of_tomorrow": 1}}
+            return await _raised(lambda: client.messages.create(model="claude", **asking))
+
+    _refuse(served, status)
+    through = await asked(served.url)
+    assert through == await asked(served.provider.url.removesuffix("/v1"))
+    assert through[2] == PROBLEMS[status]
+
+
+async def test_a_caller_of_another_api_is_told_in_the_words_of_that(served: Transparent) -> None:
+    _refuse(served, 400)
+    async with AsyncOpenAI(base_url=f"{served.url}/v1", api_key="any", max_retries=0) as client:
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.chat.completions.create(model="claude", messages=ASKED)
+    assert refused.value.body["code"] == "invalid_value"
+    assert MESSAGE in refused.value.body["message"]

@@ -1,0 +1,46 @@
+"""A gateway that changes nothing unless it is asked to, before a provider that records what it gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from launcher.processes import free_port
+from tests.conftest import starting
+from tests.recording_provider import RecordingProvider, recording_provider
+
+
+@dataclass(frozen=True)
+class Transparent:
+    """`gpt` is a model behind chat completions, `claude` one behind Messages. `url`: of the API by HTTP; `target`: by
+    gRPC."""
+
+    provider: RecordingProvider
+    url: str
+    target: str
+
+
+@asynccontextmanager
+async def transparent_gateway(logs: Path, **settings: str) -> AsyncIterator[Transparent]:
+    """Both models have one provider."""
+    port = free_port()
+    async with recording_provider() as provider, starting(logs) as start:
+        own = {"base_url": provider.url, "api_key": "the operator's"}
+        chat = {f"openai__{name}": value for name, value in own.items()}
+        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", **chat)
+        claude = {f"anthropic__{name}": value for name, value in own.items()}
+        claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **claude)
+        addresses = {"gpt": chat.spec.address, "claude": claude.spec.address}
+        gateway = await start(
+            "gateway",
+            llm_addresses=json.dumps(addresses),
+            cache_address="",
+            router_address="",
+            http_address=f"127.0.0.1:{port}",
+            profile="transparent",
+            **settings,
+        )
+        yield Transparent(provider, f"http://127.0.0.1:{port}", gateway.spec.address)
