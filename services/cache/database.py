@@ -18,6 +18,7 @@ from hedgerow.private import open_private, take_from_others
 from services.cache.encryption import SEALED, Encryption, Unreadable
 from services.cache.entries import Entry
 from services.cache.errors import DatabaseRefused
+from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
 from services.cache.verdict.record import Row
 from services.cache.verdict.traffic import Traffic
@@ -101,9 +102,10 @@ def delete(keys: Iterable[str]) -> Statement:
     return "DELETE FROM entries WHERE key = ?", [(key,) for key in keys]
 
 
-def delete_tenant(tenant: str) -> Statement:
-    """Delete all entries of a tenant."""
-    return "DELETE FROM entries WHERE tenant = ?", [(tenant,)]
+def remove(removal: Removal) -> Statement:
+    """Delete what a removal covers."""
+    given = {column: value for column in ("key", "tenant") if (value := getattr(removal, column))}
+    return f"DELETE FROM entries WHERE {' AND '.join(f'{column} = ?' for column in given)}", [tuple(given.values())]
 
 
 def touch(entries: Iterable[Entry]) -> Statement:

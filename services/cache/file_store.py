@@ -78,10 +78,9 @@ class FileStore:
         self._tombstones.add(removal, self.sequence)
         self._commits.append(database.sequence(self.sequence))
         # On disk it may still be, where memory has none: an earlier removal may have failed.
-        tenant, key = removal.tenant, removal.key
-        if tenant:
-            self._commits.append(database.forget(tenant))
-        await self._commits.append(database.delete_tenant(tenant) if tenant else database.delete([key]))
+        if not removal.key:
+            self._commits.append(database.forget(removal.tenant))
+        await self._commits.append(database.remove(removal))
         return removed
 
     async def tighten(self, key: str, tenant: str, least_score: float) -> bool:

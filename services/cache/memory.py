@@ -153,11 +153,14 @@ class Memory:
         """What may not be served any more goes, wherever it is held or on its way to. Returns how many were held."""
         for arriving in self._arriving:
             arriving.outdated |= removal.covers(arriving.question.key, arriving.question.tenant)
-        if removal.tenant:
+        if removal.key:
+            held = self.entries.held(removal.key)
+            if held and not removal.covers(held.key, held.tenant):
+                return 0
+            gone = [entry] if (entry := self.entries.pop(removal.key)) else []
+        else:
             gone = self.entries.pop_tenant(removal.tenant)
             self.thresholds.forget(removal.tenant)
-        else:
-            gone = [entry] if (entry := self.entries.pop(removal.key)) else []
         self.watchers.publish(removal)
         self._drop(gone)
         return len(gone)

@@ -103,9 +103,7 @@ class Change:
     @property
     def removal(self) -> Removal | None:
         """The removal that it is."""
-        if self.op == "delete":
-            return Removal(key=self.key)
-        return Removal(tenant=self.tenant) if self.op == "delete_tenant" else None
+        return Removal(self.key, self.tenant) if self.op in ("delete", "delete_tenant") else None
 
 
 @dataclass(slots=True)
@@ -176,9 +174,9 @@ class RedisEntries:
             worth = ("worth", greedy_dual.cost(entry.answer) / size)
             fields = chain.from_iterable((*zip(_FIELDS, values, strict=True), worth))
             return PUT, (entry.key, entry.tenant, *times, size, self.max_bytes, *fields)
-        if change.tenant:
-            return DELETE_TENANT, (change.tenant, _MAX_TOMBSTONES)
-        return DELETE, (change.key, _MAX_TOMBSTONES)
+        if change.key:
+            return DELETE, (change.key, change.tenant, _MAX_TOMBSTONES)
+        return DELETE_TENANT, (change.tenant, _MAX_TOMBSTONES)
 
     def _values(self, entry: Entry, vector: Vector | None) -> tuple[object, ...]:
         asked, answer, embedding = self.encryption.seal(

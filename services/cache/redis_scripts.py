@@ -32,7 +32,9 @@ HELD = f"{_CACHE}held"  # a sorted set of tenants by the bytes of all their entr
 BYTES = f"{_CACHE}bytes"  # of all entries
 SEQUENCE = f"{_CACHE}position"  # the number of the last change
 CHANGES = f"{_CACHE}changes"  # the change stream: each under its sequence number
-TOMBSTONES = f"{_CACHE}gone"  # a sorted set of `k:<key>` and `t:<tenant>` by the sequence number of their last removal
+# A sorted set of what was removed (`k:<key>`, `t:<tenant>`, or `k:<key>:<tenant>` for the key of this tenant alone) by
+# the sequence number of its last removal.
+TOMBSTONES = f"{_CACHE}gone"
 # A sorted set of what made scores, by when there was news of it; with `<made by>` behind it, one of its tenants, alike;
 # with `<made by>:<tenant>`, a hash of what was verified. See `redis_verified`.
 VERIFIED = f"{_CACHE}verified:"
@@ -137,7 +139,7 @@ PUT = (
     + f"""
 local key, tenant, epoch, entry = ARGV[2], ARGV[3], tonumber(ARGV[4]), '{ENTRY}' .. ARGV[2]
 begin()
-for _, member in ipairs({{'k:' .. key, 't:' .. tenant}}) do
+for _, member in ipairs({{'k:' .. key, 't:' .. tenant, 'k:' .. key .. ':' .. tenant}}) do
   if tonumber(redis.call('ZSCORE', '{TOMBSTONES}', member) or '0') > epoch then return {{'0', 0}} end
 end
 if tonumber(redis.call('GET', '{WATERMARK}') or '0') > epoch then return {{'0', 0}} end
@@ -184,16 +186,18 @@ return {{sequence, 1}}
 """
 )
 
-# ARGV: most changes, key, most tombstones. Returns the sequence number, and how many entries went.
+# ARGV: most changes, key, the tenant whose entry it must be (empty: any tenant's), most tombstones. Returns the
+# sequence number, 0 where the entry is another tenant's, and how many entries went.
 DELETE = (
     _COMMON
     + f"""
 local key, entry = ARGV[2], '{ENTRY}' .. ARGV[2]
-local tenant, entries = redis.call('HGET', entry, 'tenant'), redis.call('EXISTS', entry)
-local sequence = announce('delete', key, '', entries, ARGV[1])
+local owner, tenant, entries = ARGV[3], redis.call('HGET', entry, 'tenant'), redis.call('EXISTS', entry)
+if owner ~= '' and tenant and tenant ~= owner then return {{'0', 0}} end
+local sequence = announce('delete', key, owner, entries, ARGV[1])
 redis.call('UNLINK', entry)
 if tenant then lose(tenant, {{key}}) end
-bury('k:' .. key, sequence, ARGV[3])
+bury(owner == '' and 'k:' .. key or 'k:' .. key .. ':' .. owner, sequence, ARGV[4])
 return {{sequence, entries}}
 """
 )

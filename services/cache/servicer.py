@@ -60,7 +60,7 @@ class CacheServicer:
 
     async def Invalidate(self, request: cache_pb2.InvalidateRequest, call: Call) -> cache_pb2.InvalidateResponse:
         validation.check_target(request)
-        removed = await self._answers.remove(Removal(key=request.key, tenant=request.tenant))
+        removed = await self._answers.remove(Removal(request.key, request.tenant or request.owner))
         return cache_pb2.InvalidateResponse(removed=removed)
 
     async def ReportVerdict(
@@ -85,17 +85,15 @@ class CacheServicer:
             yield cache_pb2.WatchInvalidationsResponse(epoch=self._answers.epoch)
             async with aclosing(watch) as removals:
                 async for removal in removals:
-                    if removal.tenant:
-                        yield cache_pb2.WatchInvalidationsResponse(tenant=removal.tenant, epoch=self._answers.epoch)
-                    else:
-                        yield cache_pb2.WatchInvalidationsResponse(key=removal.key, epoch=self._answers.epoch)
+                    target = {"key": removal.key} if removal.key else {"tenant": removal.tenant}
+                    yield cache_pb2.WatchInvalidationsResponse(**target, epoch=self._answers.epoch)
 
     async def Embed(self, request: cache_pb2.EmbedRequest, call: Call) -> cache_pb2.EmbedResponse:
         validation.check_texts(list(request.texts))
         reply = cache_pb2.EmbedResponse(model=MODEL)
-        # One after the other: at most one of them is ahead of a lookup's question. Remembered apart from any tenant's.
+        # One after the other: at most one of them is ahead of a lookup's question.
         for number, text in enumerate(request.texts):
-            vector = await self._answers.embed(text, "", call.deadline)
+            vector = await self._answers.embed(text, request.tenant, call.deadline)
             if vector is None:
                 limit = f"at most {self._settings.max_embedded_tokens} tokens"
                 raise InvalidInput(f"texts[{number}]", limit, f"{len(text)} characters")

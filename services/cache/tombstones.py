@@ -15,14 +15,14 @@ _MAX_TOMBSTONES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What may no longer be served: one entry, or all of a tenant."""
+    """What may no longer be served: one entry, or all of a tenant; with both, one entry if it is the tenant's."""
 
     key: str = ""
     tenant: str = ""
 
     def covers(self, key: str, tenant: str) -> bool:
         """Whether it is about an entry."""
-        return tenant == self.tenant if self.tenant else key == self.key
+        return self.key in ("", key) and self.tenant in ("", tenant)
 
 
 class Tombstones:
@@ -41,6 +41,5 @@ class Tombstones:
 
     def conflict(self, key: str, tenant: str, epoch: int) -> bool:
         """Whether a key or its tenant was removed after `epoch`, or may have been."""
-        of_key = self._sequence.get(Removal(key=key), 0)
-        of_tenant = self._sequence.get(Removal(tenant=tenant), 0)
-        return max(self._watermark, of_key, of_tenant) > epoch
+        removals = (Removal(key=key), Removal(tenant=tenant), Removal(key, tenant))
+        return max(self._watermark, *(self._sequence.get(each, 0) for each in removals)) > epoch

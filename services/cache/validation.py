@@ -88,7 +88,7 @@ def check_stale_ms(request: cache_pb2.LookupRequest) -> int:
 
 
 def check_target(request: cache_pb2.InvalidateRequest) -> None:
-    """Exactly one of a key and a tenant."""
+    """Exactly one of a key and a tenant; an owner beside a key alone."""
     target = request.WhichOneof("target")
     if target is None:
         raise InvalidInput("target", "one of key and tenant", "none")
@@ -96,6 +96,8 @@ def check_target(request: cache_pb2.InvalidateRequest) -> None:
         raise InvalidInput("tenant", "at least 1 character", "none")
     if target == "key" and not _KEY.fullmatch(request.key):
         raise InvalidInput("key", "64 hexadecimal digits in lower case", request.key)
+    if request.owner and target != "key":
+        raise InvalidInput("owner", "none without a key", request.owner)
 
 
 def check_report(request: cache_pb2.ReportVerdictRequest) -> None:

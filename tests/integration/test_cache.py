@@ -207,6 +207,13 @@ async def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(start_cache
     assert first @ near > 0.9 > 0.5 > first @ other
 
 
+async def test_what_one_tenant_had_embedded_is_remembered_for_it_alone(start_cache: StartCache) -> None:
+    _, cache = await start_cache()
+    for tenant, hits in (("acme", 0), ("acme", 1), ("globex", 1), ("", 1)):
+        await cache.Embed(cache_pb2.EmbedRequest(texts=[CAPITAL], tenant=tenant))
+        assert (await cache.GetStats(cache_pb2.GetStatsRequest())).embedding_hits == hits
+
+
 @pytest.mark.parametrize("kind", ["foreign", "text", "damaged", "newer"])
 def test_a_database_that_is_not_usable_stops_the_start_and_is_left_as_it_is(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "cache.db"

@@ -153,8 +153,12 @@ async def test_a_tenant_removes_no_entry_but_its_own(
     gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=tenants)
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         acme, umbra = ({"x-api-key": key} for key in ("secret", "test"))
-        await until(lambda: _asked(http, acme), holds=lambda told: told.get("key"))  # it is in the cache
+        hit = await until(lambda: _asked(http, acme), holds=lambda told: told.get("key"))  # it is in the cache
         assert (await http.delete("/v1/cache", headers=umbra)).json() == {"removed": 0}
-        assert (await http.delete("/v1/cache/anything", headers=umbra)).status_code == 501
+        assert (await http.delete(f"/v1/cache/{hit['key']}", headers=umbra)).json() == {"removed": 0}
+        assert (await _asked(http, acme))["verdict"] == "exact"
+        assert (await http.delete(f"/v1/cache/{hit['key']}", headers=acme)).json() == {"removed": 1}
+        await until(lambda: _asked(http, acme), holds=lambda told: told.get("key"))
+        assert (await http.delete("/v1/cache/anything", headers=umbra)).status_code == 400
         assert (await http.get("/v1/cache/stats", headers=umbra)).status_code == 501
         assert (await http.delete("/v1/cache", headers=acme)).json() == {"removed": 1}

@@ -74,6 +74,22 @@ async def test_what_is_removed_is_gone_at_once_and_after_a_restart(open_store: O
         assert _held(memory) == {THEIRS.key}
 
 
+async def test_an_entry_is_removed_for_its_own_tenant_alone(open_store: Open) -> None:
+    async with open_store() as (store, memory):
+        await store.insert(_entry(CAPITAL), None, store.sequence)
+        assert await store.remove(Removal(CAPITAL.key, "globex")) == 0
+        assert _held(memory) == {CAPITAL.key}
+    async with open_store() as (store, memory):
+        assert _held(memory) == {CAPITAL.key}
+        assert await store.remove(Removal(CAPITAL.key, "acme")) == 1
+        assert _held(memory) == set()
+    async with open_store() as (store, memory):
+        assert _held(memory) == set()
+        epoch = store.sequence
+        await store.remove(Removal(CAPITAL.key, "globex"))  # of what is not there yet
+        assert await store.insert(_entry(CAPITAL), None, epoch)
+
+
 async def test_what_is_tightened_stays_so_until_it_is_removed_and_is_the_tenants_own(open_store: Open) -> None:
     async with open_store() as (store, memory):
         await store.insert(_entry(CAPITAL), None, store.sequence)
@@ -116,7 +132,7 @@ async def test_what_was_verified_outlasts_a_restart_and_its_tenant_is_forgotten_
         assert memory.thresholds.measured.samples == 0
 
 
-@pytest.mark.parametrize("removal", [Removal(key=CAPITAL.key), Removal(tenant="acme")])
+@pytest.mark.parametrize("removal", [Removal(key=CAPITAL.key), Removal(tenant="acme"), Removal(CAPITAL.key, "acme")])
 async def test_what_was_begun_before_a_removal_is_a_conflict_and_nothing_else_is(
     open_store: Open, removal: Removal
 ) -> None:

@@ -136,12 +136,14 @@ class StoreResponse(_message.Message):
     def __init__(self, key: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., local_only: _Optional[bool] = ..., skipped: _Optional[bool] = ...) -> None: ...
 
 class InvalidateRequest(_message.Message):
-    __slots__ = ("key", "tenant")
+    __slots__ = ("key", "tenant", "owner")
     KEY_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     key: str
     tenant: str
-    def __init__(self, key: _Optional[str] = ..., tenant: _Optional[str] = ...) -> None: ...
+    owner: str
+    def __init__(self, key: _Optional[str] = ..., tenant: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class InvalidateResponse(_message.Message):
     __slots__ = ("removed", "local_only")
@@ -186,10 +188,12 @@ class WatchInvalidationsResponse(_message.Message):
     def __init__(self, key: _Optional[str] = ..., tenant: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class EmbedRequest(_message.Message):
-    __slots__ = ("texts",)
+    __slots__ = ("texts", "tenant")
     TEXTS_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     texts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, texts: _Optional[_Iterable[str]] = ...) -> None: ...
+    tenant: str
+    def __init__(self, texts: _Optional[_Iterable[str]] = ..., tenant: _Optional[str] = ...) -> None: ...
 
 class Embedding(_message.Message):
     __slots__ = ("values",)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,10 +33,11 @@ from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
 from services.runtime.errors import shorten
 from services.runtime.stamps import Stamps
 
-LOCAL = "local"  # the one tenant of a gateway without keys
+LOCAL = "local"  # what callers without a credential are called, where they may be
 _OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) lets everybody in"
 _POLL_S = 0.4
 _LONGEST_NAME = 256
+_NAME = f"1 to {_LONGEST_NAME} printable characters in Unicode's form NFKC, without white space around them"
 _NOTHING = TenantSettings()
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ class BadTenants(ValueError):
 class Tenant:
     """A tenant and what it may have."""
 
-    name: str
+    name: str  # gives no right: whoever makes keys or tokens may choose it
     premium: bool  # among the last to be shed
     weight: float  # its share when tenants compete
     allowance: Allowance
@@ -61,6 +63,7 @@ class Tenant:
     guard: GuardSettings = UNGUARDED  # what is looked for in its requests and answers
     warm: bool = False  # whether models read prompts for it before it asks
     hits: HitSettings = NO_HITS_SAID  # which of its questions the cache may answer, and how
+    anonymous: bool = False  # all callers of a gateway that asks for no credential: it has the gateway to itself
 
 
 class Identity:
@@ -92,7 +95,7 @@ class Identity:
         self._keys = self._by_key(settings)
         if not (self._keys or anonymous or tokens):
             raise BadTenants(f"{file or 'tenants'}: {KEY_WANTED} to serve beyond loopback, got none; {_OPEN}")
-        self._local = self._make(LOCAL, settings) if anonymous and not self._keys else None
+        self._local = self._anonymous(settings) if anonymous and not self._keys else None
         self._tell_keyless()
 
     def tenant(self, authorization: str | None, proven: Sequence[str | bytes] = ()) -> Tenant:
@@ -117,10 +120,10 @@ class Identity:
 
     def _of_edge(self, proven: Sequence[str | bytes], known: Tenant | None) -> Tenant:
         name, *more = proven
-        if more or not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
-            raise KeyUnknown(
-                f"the tenant that the edge proved: one name of 1 to {_LONGEST_NAME} characters is required"
-            )
+        if more or not isinstance(name, str) or not _is_name(name):
+            raise KeyUnknown(f"the tenant that the edge proved: one name of {_NAME} is required")
+        if self._local and name == LOCAL:
+            raise KeyUnknown(f"the tenant that the edge proved: {name} is what callers without a credential are called")
         if known and known.name != name:
             raise CredentialsDiffer("authorization: this API key is of another tenant than the token")
         return self._make(name, self._known)
@@ -150,7 +153,7 @@ class Identity:
         except BadTenants as error:
             _log.error("%s; the tenants stay as they were", error)
             return
-        self._local = None if self._keys or self._local is None else self._make(LOCAL, settings)
+        self._local = None if self._keys or self._local is None else self._anonymous(settings)
         self.version += 1
         _log.info("tenants_file: read again; keys: %d", len(self._keys))
         self._tell_keyless()
@@ -162,19 +165,25 @@ class Identity:
             _log.warning("tenants: nobody can be %s, without a key", ", ".join(sorted(keyless)))
 
     def _by_key(self, settings: Mapping[str, TenantSettings]) -> dict[str, Tenant]:
-        """The tenant of each digest. Raises `BadTenants` for a key of two."""
+        """The tenant of each digest. Raises `BadTenants` for a key of two, and for a name that is none."""
         tenants: dict[str, Tenant] = {}
+        for name in {*settings, *self._api_keys.values()}:
+            if not _is_name(name):
+                raise BadTenants(f"tenants: a name of {_NAME}, got {shorten(ascii(name))}")
         for digest, name in _claims(self._api_keys, settings):
             other = tenants.setdefault(digest.lower(), self._make(name, settings))
             if other.name != name:
                 raise BadTenants(f"tenants: {name}.keys: {digest[:8].lower()}… is a key of {other.name} already")
         return tenants
 
-    def _make(self, name: str, settings: Mapping[str, TenantSettings]) -> Tenant:
+    def _anonymous(self, settings: Mapping[str, TenantSettings]) -> Tenant:
+        return self._make(LOCAL, settings, anonymous=True)
+
+    def _make(self, name: str, settings: Mapping[str, TenantSettings], *, anonymous: bool = False) -> Tenant:
         own = settings.get(name, _NOTHING)
         allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
-        salt = _salt(name, own.prefix_group)
-        alone = name == LOCAL and name not in settings
+        salt = "" if anonymous and not own.prefix_group else _salt(name, own.prefix_group)
+        alone = anonymous and name not in settings
         guard, hits = _but_for(self._guard, own.guard), _but_for(self._hits, own.hits)
         return Tenant(
             name,
@@ -188,6 +197,7 @@ class Identity:
             guard=guard,
             warm=alone or own.warm,
             hits=hits,
+            anonymous=anonymous,
         )
 
     def _load(self) -> Mapping[str, TenantSettings]:
@@ -198,6 +208,13 @@ class Identity:
         for name in read.keys() & self._settings.keys():
             raise BadTenants(f"tenants_file: {name}: is in the setting `tenants` already")
         return {**self._settings, **read}
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can be told apart from every other name: two spellings of one look, and characters that cannot be
+    seen, would pass for the tenant that they resemble."""
+    plain = name.isprintable() and name == name.strip() and name == unicodedata.normalize("NFKC", name)
+    return plain and 0 < len(name) <= _LONGEST_NAME
 
 
 def _but_for(ours: _Settings, own: _Settings) -> _Settings:
@@ -231,7 +248,5 @@ def _claims(api_keys: Mapping[str, str], settings: Mapping[str, TenantSettings])
 def _salt(name: str, group: str) -> str:
     """The same in every gateway and after a restart, so that what was read stays of use. It needs no secret: gateways
     alone tell it to models, and no caller can choose the salt of a prompt."""
-    if name == LOCAL and not group:
-        return ""
     kind, whose = (b"group", group) if group else (b"tenant", name)
     return hashlib.blake2b(whose.encode(), digest_size=16, person=b"prefix " + kind).hexdigest()

@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.control import AdmissionControl
-from services.gateway.admission.identity import LOCAL
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.http import anthropic_messages, sse
@@ -134,6 +133,6 @@ class _App:
         await exchange.reply.whole(503 if leaving else 200, body)
 
     async def _metrics(self, exchange: Exchange) -> None:
-        if not self._parts.settings.http.metrics and exchange.credential.tenant.name != LOCAL:
+        if not self._parts.settings.http.metrics and not exchange.credential.tenant.anonymous:
             raise NotOffered("metrics: not served here; HEDGEROW_GATEWAY_HTTP__METRICS=true serves them")
         await exchange.reply.whole(200, generate_latest(), kind=_METRICS)

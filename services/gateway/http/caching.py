@@ -10,7 +10,6 @@ from google.protobuf.json_format import MessageToDict
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.channel import MAX_MESSAGE_BYTES
-from services.gateway.admission.identity import LOCAL
 from services.gateway.api.reports import to_report
 from services.gateway.http.aside import Aside
 from services.gateway.http.errors import ModelUnknown, NotOffered
@@ -42,7 +41,7 @@ class Caching:
         if size > (most := min(self._aside.settings.max_content_bytes, _MOST_BYTES)):
             raise InvalidInput("input", f"at most {most} bytes together", f"{size} bytes")
         async with self._aside.admitted(exchange) as admitted:
-            request = cache_pb2.EmbedRequest(texts=texts)
+            request = cache_pb2.EmbedRequest(texts=texts, tenant=admitted.tenant)
             reply = await cache.embed(request, admitted.timeout_s, admitted.metadata)
             if model not in (*_ANY, reply.model):
                 raise ModelUnknown(model, ", ".join((reply.model, *_ANY)))
@@ -65,10 +64,9 @@ class Caching:
         """One entry, or all of the tenant's."""
         key = exchange.scope["path_params"].get("key", "")
         cache, tenant = self._there("cache"), exchange.credential.tenant.name
-        if key and not _alone(exchange):
-            # A key does not say whose it is, and can be worked out from a tenant's name and a question.
-            raise NotOffered("cache/{key}: only where there is one tenant; DELETE /v1/cache removes all of your own")
-        request = cache_pb2.InvalidateRequest(key=key) if key else cache_pb2.InvalidateRequest(tenant=tenant)
+        # Whoever knows a tenant's name and a question can work out a key, so the tenant goes with it.
+        target = {"key": key, "owner": tenant} if key else {"tenant": tenant}
+        request = cache_pb2.InvalidateRequest(**target)
         async with self._aside.admitted(exchange) as admitted:
             removed = await cache.invalidate(request, admitted.timeout_s, admitted.metadata)
             await exchange.reply.whole(200, compact({"removed": removed}))
@@ -89,7 +87,7 @@ class Caching:
 
 def _alone(exchange: Exchange) -> bool:
     """Whether there is one tenant."""
-    return exchange.credential.tenant.name == LOCAL
+    return exchange.credential.tenant.anonymous
 
 
 def _texts(body: Fields) -> list[str]:

@@ -10,6 +10,7 @@ from services.cache.database import Database, Statement
 from services.cache.entries import Entry
 from services.cache.errors import NotKept
 from services.cache.group_commit import GroupCommit
+from services.cache.tombstones import Removal
 
 
 class Counting(Database):
@@ -27,7 +28,7 @@ async def test_writes_that_wait_together_share_a_commit_and_keep_their_order() -
     commits = GroupCommit(database)
     entries = [Entry(str(number), "acme", b"", b"why?", b"x", 10, 0) for number in range(5)]
     writes = [commits.append(sql.insert(entry, "engine", None, database.encryption)) for entry in entries]
-    writes += [commits.append(sql.delete(["0"])), commits.append(sql.delete_tenant("globex"))]
+    writes += [commits.append(sql.delete(["0"])), commits.append(sql.remove(Removal(tenant="globex")))]
     await commits.flush()
     await asyncio.gather(*writes)
     assert database.commits == 1

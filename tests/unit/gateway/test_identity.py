@@ -53,8 +53,36 @@ async def followed(identity: Identity) -> None:
 
 def test_without_keys_there_is_one_tenant() -> None:
     assert Identity({}, {}, None, anonymous=True).tenant(None) == Tenant(
-        LOCAL, False, 1, Allowance(), 0, "", ("*",), ("background", "service_tier", "store"), warm=True
+        LOCAL, False, 1, Allowance(), 0, "", ("*",), ("background", "service_tier", "store"), warm=True, anonymous=True
     )
+
+
+@pytest.mark.parametrize("name", [LOCAL, "edge", "default", "*", "../x", "anonymous", "None"])
+def test_no_name_gives_a_tenant_a_right(name: str) -> None:
+    by_key = Identity({digest("key"): name}, {}, None).tenant("Bearer key")
+    by_settings = Identity({}, {name: TenantSettings(keys=[digest("key")])}, None).tenant("Bearer key")
+    proven = Identity({}, {}, None, tokens=True).tenant(None, [name])
+    for tenant in (by_key, by_settings, proven):
+        assert (tenant.name, tenant.anonymous, tenant.warm) == (name, False, False)
+        assert (tenant.tools, tenant.provider) == ((), ())
+        assert tenant.prefix_salt not in ("", Identity({}, {}, None, tokens=True).tenant(None, ["other"]).prefix_salt)
+
+
+def test_a_token_does_not_make_its_holder_pass_for_callers_without_one() -> None:
+    identity = Identity({}, {}, None, anonymous=True, tokens=True)
+    assert identity.tenant(None).anonymous
+    with pytest.raises(KeyUnknown, match="local is what callers without a credential are called"):
+        identity.tenant(None, [LOCAL])
+
+
+@pytest.mark.parametrize("name", ["", " acme", "acme\n", "ac\u200bme", "e\u0301clair", "\uff41cme", "a" * 257])
+def test_a_name_that_can_be_taken_for_another_is_refused(name: str) -> None:
+    with pytest.raises(BadTenants, match="printable characters"):
+        Identity({digest("key"): name}, {}, None)
+    with pytest.raises(BadTenants, match="printable characters"):
+        Identity({digest("key"): "acme"}, {name: TenantSettings()}, None)
+    with pytest.raises(KeyUnknown, match="printable characters"):
+        Identity({}, {}, None, tokens=True).tenant(None, [name])
 
 
 def test_the_one_tenant_may_have_settings() -> None:
