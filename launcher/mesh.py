@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -85,10 +86,8 @@ class Mesh:
         except OSError as error:
             raise MeshError(f"{self._state_dir} cannot be the state folder: {error.strerror}") from None
         stack.callback(os.close, folder)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MeshError(f"another mesh uses {self._state_dir}") from None
+        if not _is_ours(folder):
+            raise MeshError(f"another mesh uses {self._state_dir}")
         for supervisor in self.services:
             _refuse_busy_port(supervisor.spec)
             for end in ("log", "log.1"):
@@ -176,6 +175,19 @@ class Mesh:
         with open(unfinished, "w", opener=open_private) as file:
             file.write(json.dumps({"services": services}, indent=2) + "\n")
         unfinished.replace(self._state_dir / MESH_FILE)
+
+
+def _is_ours(folder: int) -> bool:
+    """Whether the lock on the open folder is ours, until it is closed. Commands that look for meshes hold it for a
+    moment: it is asked for again a few times."""
+    for pause_s in (0.02, 0.05, 0.1, 0.0):
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(pause_s)
+        else:
+            return True
+    return False
 
 
 def _refuse_busy_port(spec: ServiceSpec) -> None:

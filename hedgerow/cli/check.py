@@ -24,6 +24,7 @@ def check(
     """
     import asyncio
     import json
+    import shlex
 
     with mesh_file.checked(as_json):
         from launcher.meshfile.catalog import missing_models
@@ -40,4 +41,4 @@ def check(
         print(f"{spec.name:24} {spec.address}")
     for each in missing:
         print(f"{each.name:24} would be pulled first: {each.sources[-1].bytes / 1e6:.0f} MB")
-    print(f"{file} can be used: hedgerow up {file}")
+    print(f"{file} can be used: hedgerow up {shlex.quote(str(file))}")

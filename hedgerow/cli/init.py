@@ -53,6 +53,7 @@ def init(
       hedgerow init --yes --model "http://127.0.0.1:8000/v1 Qwen/Qwen3-8B" --key-env VLLM_API_KEY
     """
     import json
+    import shlex
 
     from hedgerow.cli.failures import needs
 
@@ -77,7 +78,7 @@ def init(
     print(f"wrote {file}. Next:")
     for name in answers.needed:
         print(f"  export {name}=…")
-    print(f"  hedgerow up {file}")
+    print(f"  hedgerow up {shlex.quote(str(file))}")
 
 
 def _usable(model: str) -> str:

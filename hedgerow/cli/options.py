@@ -108,8 +108,8 @@ OwnStateDir = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Where logs, the cache's database and mesh.json are kept. Without it: .hedgerow for the demo, and "
-        ".hedgerow/meshes/NAME beside NAME.yaml.",
+        help="Where logs, the cache's database and mesh.json are kept. Without it: .hedgerow for the demo, "
+        ".hedgerow/meshes/NAME beside NAME.yaml, and .hedgerow/meshes/NAME.yml beside NAME.yml.",
     ),
 ]
 CacheAllow = Annotated[

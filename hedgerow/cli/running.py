@@ -13,24 +13,28 @@ import typer
 
 FOLDER, LISTING = Path(".hedgerow"), "mesh.json"
 _OF_FILES = "meshes"
-_SAID = {"name": str, "address": str, "pid": int}  # of each service
+_SAID = ("name", "address")  # of each service
 
 
 def state_of(file: Path | None) -> Path:
-    """Where the state of a mesh lies: of a mesh file beside it, under its name; of the demo's in this folder."""
-    return file.parent / FOLDER / _OF_FILES / file.stem if file else FOLDER
+    """Where the state of a mesh lies: of a mesh file beside it, under its name, of which `.yaml` is left out; of the
+    demo's in this folder."""
+    if file is None:
+        return FOLDER
+    return file.parent / FOLDER / _OF_FILES / (file.stem if file.suffix == ".yaml" else file.name)
 
 
 def folders() -> list[Path]:
     """The state folders of the meshes that run from this folder."""
-    return [each for each in [FOLDER, *sorted((FOLDER / _OF_FILES).glob("*"))] if _runs(each)]
+    return [each for each in [FOLDER, *sorted((FOLDER / _OF_FILES).glob("*"))] if services(each)]
 
 
 def services(folder: Path) -> list[dict[str, Any]]:
-    """What a mesh says of its services; nothing where none does, or not in full. The last one takes the calls."""
+    """What the mesh of this folder says of its services, the last of which takes the calls. Nothing where no mesh runs (a
+    killed one leaves its listing behind) or the listing is not whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         found: list[dict[str, Any]] = json.loads((folder / LISTING).read_text())["services"]
-        if all(isinstance(each[name], kind) for each in found for name, kind in _SAID.items()):
+        if all(isinstance(each[name], str) for each in found for name in _SAID) and _is_held(folder):
             return found
     return []
 
@@ -58,7 +62,7 @@ def address_of(kind: str) -> Callable[[typer.Context, typer.CallbackParam, str],
 
 def _address(kind: str, folder: Path) -> str:
     """Of the front for the gateway, which may be Envoy; of the first replica of others."""
-    listed = services(folder) if _runs(folder) else []
+    listed = services(folder)
     named = listed[-1:] if kind == "gateway" else [s for s in listed if s["name"].partition("-")[0] == kind]
     return str(named[0]["address"]) if named else ""
 
@@ -69,16 +73,21 @@ def _is_given(context: typer.Context, option: typer.CallbackParam) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-def _runs(folder: Path) -> bool:
-    """A mesh that was killed leaves its listing behind."""
-    return any(_lives(service["pid"]) for service in services(folder))
-
-
-def _lives(pid: int) -> bool:
+def _is_held(folder: Path) -> bool:
+    """Whether a mesh has this folder: it holds a lock on it for as long as it lives. A process id in a listing would
+    tell less: another process may have it by now."""
     try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
+        opened = os.open(folder, os.O_RDONLY)
+    except OSError:
         return False
-    return pid > 0
+    import fcntl  # where a folder can be opened there is one
+
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks: no mesh starts there
+        return False
+    finally:
+        os.close(opened)
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -247,7 +248,7 @@ def file_steps(file: Path, state_dir: Path, said: MeshFile) -> str:
     """What to do with the mesh of a file, once it serves."""
     found = [each.resolve() for each in running.folders()] == [state_dir.resolve()]  # by commands, without an option
     where = _option("--gateway", said.gateway.address, DEFAULT_TARGET if found else "")
-    folder = "" if found else f" --state-dir {state_dir}"
+    folder = "" if found else _option("--state-dir", str(state_dir), "")
     variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
     key = f"HEDGEROW_API_KEY=${variable} " if variable not in ("", "HEDGEROW_API_KEY") else ""
     models = ", ".join(said.models)
@@ -269,9 +270,9 @@ def _mesh_steps(mesh: Mesh, state_dir: Path, tls: bool) -> str:
 
     certificates = state_dir / CERTIFICATES
     where = _option("--gateway", mesh.services[-1].spec.address, DEFAULT_TARGET)
-    where += f" --ca-file {certificates / 'ca.crt'}" if tls else ""
+    where += _option("--ca-file", str(certificates / "ca.crt"), "") if tls else ""
     folder = _option("--state-dir", str(state_dir), str(DEFAULT_STATE_DIR))
-    folder += f" --tls-dir {certificates / 'operator'}" if tls else ""
+    folder += _option("--tls-dir", str(certificates / "operator"), "") if tls else ""
     pids = {service.spec.name: service.process.pid for service in mesh.services if service.process}
     return f"""
 Try, in another terminal. Envoy takes the question, a gateway answers it:
@@ -291,4 +292,5 @@ Ctrl-C stops everything.
 
 
 def _option(name: str, value: str, default: str) -> str:
-    return "" if value == default else f" {name} {value}"
+    """As a shell takes it."""
+    return "" if value == default else f" {name} {shlex.quote(value)}"

@@ -15,6 +15,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from launcher.processes import free_port
+from tests import listings
 from tests.integration.command import launch, run
 from tests.integration.running_up import ports_in_a_row
 from tests.integration.scripted import Hold, Refusal
@@ -164,8 +165,8 @@ async def test_chat_goes_on_after_an_error(gateway: ScriptedGateway) -> None:
 
 async def test_status_fails_when_a_service_does_not_serve(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
-    (tmp_path / "mesh.json").write_text(json.dumps({"services": [{"name": "cache", "address": address, "pid": 1}]}))
-    code, out, _ = await run("status", "--json", "--state-dir", str(tmp_path))
+    with listings.running(tmp_path, [{"name": "cache", "address": address}]):
+        code, out, _ = await run("status", "--json", "--state-dir", str(tmp_path))
     assert code == 1
     assert json.loads(out) == {"services": [{"name": "cache", "address": address, "health": "UNREACHABLE"}]}
 

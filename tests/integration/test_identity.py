@@ -25,6 +25,7 @@ from launcher.processes import ServiceSpec, check_health, free_port
 from launcher.replicas import xds_bootstrap
 from services.runtime.rpc.reloading_channel import ReloadingChannel
 from services.runtime.security import tls
+from tests import listings
 from tests.certificates import Certificates, mutual
 from tests.forked import ServiceProcess
 from tests.integration.command import run
@@ -128,13 +129,12 @@ async def test_a_containers_probe_asks_with_the_services_own_certificate(
 
 
 async def test_status_asks_as_the_operator(certificates: Certificates, router: ServiceProcess, tmp_path: Path) -> None:
-    services = [{"name": "router", "address": router.spec.address, "pid": 1}]
-    (tmp_path / "mesh.json").write_text(json.dumps({"services": services}))
     where = ("status", "--json", "--state-dir", str(tmp_path))
-    code, out, _ = await run(*where, "--tls-dir", str(certificates.folder / "operator"))
-    assert (code, json.loads(out)["services"][0]["health"]) == (0, "SERVING")
-    code, out, _ = await run(*where)
-    assert (code, json.loads(out)["services"][0]["health"]) == (1, "UNREACHABLE")
+    with listings.running(tmp_path, [{"name": "router", "address": router.spec.address}]):
+        code, out, _ = await run(*where, "--tls-dir", str(certificates.folder / "operator"))
+        assert (code, json.loads(out)["services"][0]["health"]) == (0, "SERVING")
+        code, out, _ = await run(*where)
+        assert (code, json.loads(out)["services"][0]["health"]) == (1, "UNREACHABLE")
 
 
 def refused(certificates: Certificates, identity: str, **more: str) -> tuple[int | None, str]:

@@ -52,12 +52,12 @@ async def test_what_a_service_would_refuse_is_told_at_its_place(tmp_path: Path) 
 
 @pytest.mark.parametrize("model", ["a/b", "openai:model", "anthropic:model", "openrouter:model"])
 async def test_what_init_writes_can_be_used(model: str, tmp_path: Path) -> None:
-    file = tmp_path / "mesh.yaml"
+    file = tmp_path / "my mesh.yaml"
     answers = Answers(model, usual_key(model), "keys")
     file.write_text(write(answers))
     code, out, err = await run("check", str(file), **dict.fromkeys(answers.needed, "a-key"))
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == f"{file} can be used: hedgerow up {file}"
+    assert out.splitlines()[-1] == f"{file} can be used: hedgerow up '{file}'"
 
 
 async def test_the_pages_examples_are_settings_that_the_services_take(tmp_path: Path) -> None:

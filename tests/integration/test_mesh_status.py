@@ -12,6 +12,7 @@ import pytest
 
 from hedgerow.control.v1 import control_pb2 as pb
 from launcher.processes import free_port
+from tests import listings
 from tests.integration.command import launch, run
 from tests.integration.scripted import Refusal
 from tests.integration.scripted_control import ScriptedControl, serve_control
@@ -41,9 +42,9 @@ async def test_an_endpoint_that_does_not_serve_exits_with_1_and_programs_are_tol
 
 
 async def test_the_control_plane_of_the_running_mesh_is_asked(control: ScriptedControl, tmp_path: Path) -> None:
-    services = [{"name": "control", "address": control.target, "speaks": "grpc", "pid": 1}]
-    (tmp_path / "mesh.json").write_text(json.dumps({"services": services}))
-    code, _, _ = await run("mesh", "status", "--state-dir", str(tmp_path))
+    services = [{"name": "control", "address": control.target, "speaks": "grpc"}]
+    with listings.running(tmp_path, services):
+        code, _, _ = await run("mesh", "status", "--state-dir", str(tmp_path))
     assert code == 0
 
 

@@ -17,6 +17,7 @@ from hedgerow.cli.failures import explain, fail, reported
 from hedgerow.cli.given import mesh_tools, own_tools, read_tool
 from hedgerow.cli.screen import written_as_it_comes
 from hedgerow.cli.status import known_addresses
+from tests import listings
 
 COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]
 COMMANDS += ["warm", "cache stats", "cache clear", "cache warm"]
@@ -114,9 +115,8 @@ def test_a_terminal_is_not_given_control_codes(
 
 def test_addresses_come_from_the_running_mesh_or_are_the_defaults(tmp_path: Path) -> None:
     assert known_addresses(tmp_path)["gateway"] == "127.0.0.1:50050"
-    listed = {"services": [{"name": "cache", "address": "127.0.0.1:7", "pid": 1}]}
-    (tmp_path / "mesh.json").write_text(json.dumps(listed))
-    assert known_addresses(tmp_path) == {"cache": "127.0.0.1:7"}
+    with listings.running(tmp_path, [{"name": "cache", "address": "127.0.0.1:7"}]):
+        assert known_addresses(tmp_path) == {"cache": "127.0.0.1:7"}
 
 
 def test_a_bench_is_a_module_or_a_package_that_runs_and_shows_a_table(tmp_path: Path) -> None:

@@ -53,6 +53,11 @@ def test_with_yes_it_asks_nothing_and_takes_the_providers_usual_variable(file: P
     assert "tenants" not in yaml.safe_load(file.read_text())
 
 
+def test_a_path_with_blanks_is_one_argument_of_what_to_do_next(tmp_path: Path) -> None:
+    result = init(tmp_path / "my mesh.yaml", "--yes", "--model", "a/b")
+    assert f"hedgerow up '{tmp_path / 'my mesh.yaml'}'\n" in result.stdout
+
+
 def test_a_file_that_is_there_stays_unless_forced(file: Path) -> None:
     file.write_text("mine")
     assert init(file, "--yes", "--model", "a/b").exit_code == 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from hedgerow.cli import options, running
 from hedgerow.cli.status import known_addresses
 from hedgerow.cli.up import file_steps
 from launcher.meshfile.schema import Gateway, MeshFile
+from tests.listings import held, list_services
 
-DEAD = 2**22 + 1  # above every process id that Linux gives
+Runs = Callable[[Path, int], None]
 
 
 @pytest.fixture(autouse=True)
@@ -26,15 +28,29 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def runs(folder: Path, port: int, pid: int | None = None) -> None:
-    """A mesh whose cache has `port`, its audio service the next one, its gateway the one after."""
+def killed(folder: Path, port: int) -> None:
+    """What is left of a mesh whose cache had `port`, its audio service the next one, its gateway the one after. By now
+    another process has their ids: this one."""
     names = ("cache-1", "audio", "gateway")
-    listed = [
-        {"name": name, "address": f"127.0.0.1:{port + number}", "pid": pid or os.getpid()}
-        for number, name in enumerate(names)
-    ]
-    folder.mkdir(parents=True)
-    (folder / running.LISTING).write_text(json.dumps({"services": listed}))
+    list_services(
+        folder,
+        [
+            {"name": name, "address": f"127.0.0.1:{port + number}", "pid": os.getpid()}
+            for number, name in enumerate(names)
+        ],
+    )
+
+
+@pytest.fixture
+def runs() -> Iterator[Runs]:
+    """Makes a mesh run, with the ports of `killed`."""
+    with ExitStack() as stack:
+
+        def run(folder: Path, port: int) -> None:
+            killed(folder, port)
+            stack.enter_context(held(folder))
+
+        yield run
 
 
 def asked(*arguments: str) -> str:
@@ -57,33 +73,39 @@ def test_the_state_of_a_mesh_file_lies_beside_it_under_its_name() -> None:
     assert running.state_of(Path("shop/prod.yaml")) == Path("shop/.hedgerow/meshes/prod")
 
 
+def test_files_beside_each_other_that_differ_in_their_endings_have_a_state_each() -> None:
+    files = [Path(name) for name in ("mesh.yaml", "mesh.yml", "mesh.json", "mesh.yaml.bak", "mesh.prod.yaml")]
+    assert len({running.state_of(file) for file in files}) == len(files)
+
+
 def test_without_a_mesh_the_defaults_hold() -> None:
     assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
 
 
-def test_services_are_those_of_the_mesh_that_runs_here() -> None:
+def test_services_are_those_of_the_mesh_that_runs_here(runs: Runs) -> None:
     runs(Path(".hedgerow/meshes/prod"), 6000)
     assert asked().split() == ["127.0.0.1:6002", "127.0.0.1:6001", ".hedgerow/meshes/prod"]
 
 
-def test_what_is_given_is_stronger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_given_is_stronger(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs(Path(".hedgerow"), 6000)
     monkeypatch.setenv("HEDGEROW_TARGET_AUDIO", "10.0.0.7:1")
     assert asked("--gateway", "10.0.0.8:2").split() == ["10.0.0.8:2", "10.0.0.7:1", ".hedgerow"]
 
 
-def test_a_mesh_that_was_killed_does_not_run() -> None:
-    runs(Path(".hedgerow"), 6000, DEAD)
+def test_a_mesh_that_was_killed_does_not_run(runs: Runs) -> None:
+    killed(Path(".hedgerow"), 6000)
     runs(Path(".hedgerow/meshes/prod"), 7000)
     assert asked().split() == ["127.0.0.1:7002", "127.0.0.1:7001", ".hedgerow/meshes/prod"]
 
 
 def test_where_a_mesh_was_killed_the_defaults_hold() -> None:
-    runs(Path(".hedgerow"), 6000, DEAD)
+    killed(Path(".hedgerow"), 6000)
     assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
+    assert known_addresses(Path(".hedgerow"))["gateway"] == "127.0.0.1:50050"
 
 
-def test_of_two_meshes_one_is_to_be_named() -> None:
+def test_of_two_meshes_one_is_to_be_named(runs: Runs) -> None:
     runs(Path(".hedgerow/meshes/a"), 6000)
     runs(Path(".hedgerow/meshes/b"), 7000)
     refused = " ".join(asked().split())
@@ -101,11 +123,10 @@ def test_of_two_meshes_one_is_to_be_named() -> None:
         '{"services": [1]}',
         '{"services": []}',
         '{"services": [{"pid": 1}]}',
-        '{"services": [{"name": "gateway", "address": "127.0.0.1:6000", "pid": "1"}]}',
-        '{"services": [{"name": "gateway", "address": 6000, "pid": 1}]}',
+        '{"services": [{"name": "gateway", "address": 6000}]}',
     ],
 )
-def test_a_listing_that_cannot_be_read_is_none(here: Path, listing: str) -> None:
+def test_a_listing_that_cannot_be_read_is_none(runs: Runs, here: Path, listing: str) -> None:
     runs(here / ".hedgerow", 6000)
     (here / ".hedgerow" / running.LISTING).write_text(listing)
     assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
@@ -121,7 +142,7 @@ def test_a_listing_that_cannot_be_read_is_none(here: Path, listing: str) -> None
     ],
 )
 def test_up_names_the_mesh_where_commands_would_find_another_or_none(
-    here: Path, monkeypatch: pytest.MonkeyPatch, folders: list[str], others: str
+    runs: Runs, here: Path, monkeypatch: pytest.MonkeyPatch, folders: list[str], others: str
 ) -> None:
     (here / "here").mkdir()
     monkeypatch.chdir(here / "here")
@@ -133,6 +154,8 @@ def test_up_names_the_mesh_where_commands_would_find_another_or_none(
     assert ("hedgerow ask --gateway 127.0.0.1:50050 " in steps) == bool(others)
 
 
-def test_a_process_number_that_no_system_gives_is_nobodys() -> None:
-    runs(Path(".hedgerow"), 6000, 2**70)
-    assert asked().split() == ["127.0.0.1:50050", "127.0.0.1:50056", ".hedgerow"]
+def test_paths_with_blanks_are_quoted_in_what_up_says_to_try(runs: Runs) -> None:
+    runs(Path("my shop/.hedgerow/meshes/prod"), 6000)
+    said = MeshFile.model_construct(gateway=Gateway(address="127.0.0.1:50050"), models={}, tenants={})
+    steps = file_steps(Path("my shop/prod.yaml"), Path("my shop/.hedgerow/meshes/prod"), said)
+    assert "hedgerow status --state-dir 'my shop/.hedgerow/meshes/prod'\n" in steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from launcher.demo import PULLED, SERVICES, demo_mesh, public_models
 from launcher.mesh import Mesh, MeshError
+from launcher.processes import free_port
+from tests.listings import held
 from tests.models import FIXTURES
 
 
@@ -80,3 +83,18 @@ async def test_a_state_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
     mesh = Mesh(demo_mesh(6000, tmp_path, FIXTURES), tmp_path / "file")
     with pytest.raises(MeshError, match="file cannot be the state folder: File exists"):
         await mesh.__aenter__()
+
+
+async def test_a_command_that_looks_at_the_state_folder_keeps_no_mesh_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = ExitStack()
+    looked.enter_context(held(tmp_path))
+    monkeypatch.setattr("launcher.mesh.time.sleep", lambda _: looked.close())
+    mesh = Mesh([replace(demo_mesh(6000, tmp_path, FIXTURES)[-1], address=f"127.0.0.1:{free_port()}")], tmp_path)
+    async with AsyncExitStack() as stack:
+        mesh._claim(stack)
+        with pytest.raises(BlockingIOError), held(tmp_path):
+            pass
+    with held(tmp_path):
+        pass
