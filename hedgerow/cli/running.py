@@ -30,8 +30,8 @@ def folders() -> list[Path]:
 
 
 def services(folder: Path) -> list[dict[str, Any]]:
-    """What the mesh of this folder says of its services, the last of which takes the calls. Nothing where no mesh runs (a
-    killed one leaves its listing behind) or the listing is not whole."""
+    """What the mesh of this folder says of its services, the last of which takes the calls. Nothing where none runs: a
+    mesh that was killed leaves its listing behind. Nothing where the listing is not whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         found: list[dict[str, Any]] = json.loads((folder / LISTING).read_text())["services"]
         if all(isinstance(each[name], str) for each in found for name in _SAID) and _is_held(folder):
