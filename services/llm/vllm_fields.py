@@ -5,6 +5,7 @@ Source: https://docs.vllm.ai/en/latest/serving/openai_compatible_server/#extra-p
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -28,7 +29,20 @@ _TEMPLATE: Mapping[str, TypeAdapter[Any]] = {
     "chat_template_kwargs": TypeAdapter(Annotated[dict[str, JsonValue], Field(max_length=32)]),
     "reasoning_effort": TypeAdapter(Annotated[str, Field(pattern="^[a-z]{1,16}$")]),
 }
-TAKEN = frozenset({*_SAMPLING, *_TEMPLATE})
+# Values, as JSON, that say what is so with this engine; others are refused.
+_AS_IT_IS: Mapping[str, str] = {
+    "add_generation_prompt": "true",
+    "add_special_tokens": "false",
+    "continue_final_message": "false",
+    "echo": "false",
+    "include_reasoning": "true",
+    "length_penalty": "1.0",
+    "mm_payload": '"tensors"',
+    "priority": "0",
+    "use_beam_search": "false",
+    "watermarking": "false",
+}
+TAKEN = frozenset({*_SAMPLING, *_TEMPLATE, *_AS_IT_IS})
 # Arguments of a chat template, and of what vLLM renders it with, that are ours to say.
 _OURS = frozenset(
     {
@@ -61,7 +75,13 @@ def fields(request: Request) -> Fields:
     told = request.original.untranslated if request.original else {}
     sampling = {name: _read(name, told[name], kind) for name, kind in _SAMPLING.items() if name in told}
     template = {name: _read(name, told[name], kind) for name, kind in _TEMPLATE.items() if name in told}
+    for name, so in _AS_IT_IS.items():
+        given = told.get(name, so)
+        if len(given) > _MOST_BYTES or json.loads(given) != json.loads(so):
+            raise InvalidInput(name, f"{so}, with this engine", shorten(given))
     arguments = template.pop("chat_template_kwargs", {})
+    if effort := template.get("reasoning_effort"):  # as vLLM's server has it: some templates ask for this one alone
+        template["enable_thinking"] = effort != "none"
     for name in arguments:
         if name in _OURS:
             raise InvalidInput(f"chat_template_kwargs.{name}", "none that the engine itself sets", "one")

@@ -25,11 +25,19 @@ def test_they_go_to_the_sampling_and_to_the_template() -> None:
     taken = fields(request)
     assert taken.sampling == {"bad_words": ["no"]}
     assert taken.template == {"reasoning_effort": "low", "enable_thinking": False}
+    assert fields(asked(reasoning_effort="none")).template == {"reasoning_effort": "none", "enable_thinking": False}
+    assert fields(asked(reasoning_effort="low")).template == {"reasoning_effort": "low", "enable_thinking": True}
 
 
 def test_a_request_by_grpc_has_none() -> None:
     taken = fields(Request((Message("user", "Hi"),)))
     assert (taken.sampling, taken.template) == ({}, {})
+
+
+def test_a_value_that_says_what_is_so_is_taken() -> None:
+    request = asked(include_reasoning=True, priority=0, length_penalty=1, echo=False)
+    untranslated.check(request.original, MODEL)
+    assert (fields(request).sampling, fields(request).template) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -38,6 +46,10 @@ def test_a_request_by_grpc_has_none() -> None:
         ({"skip_special_tokens": "yes"}, r"^skip_special_tokens: Input should be a valid boolean, got \"yes\""),
         ({"allowed_token_ids": [1, -2]}, r"^allowed_token_ids\.1: "),
         ({"reasoning_effort": "x" * 17}, "^reasoning_effort: "),
+        ({"include_reasoning": False}, "^include_reasoning: true, with this engine, got false"),
+        ({"add_generation_prompt": False}, "^add_generation_prompt: true, with this engine, got false"),
+        ({"priority": 7}, "^priority: 0, with this engine, got 7"),
+        ({"length_penalty": 2}, "^length_penalty: 1.0, with this engine, got 2"),
         ({"chat_template_kwargs": {"tools": []}}, "^chat_template_kwargs.tools: none that the engine itself sets"),
         ({"chat_template_kwargs": {"tokenizer": 1}}, "^chat_template_kwargs.tokenizer: none that the engine"),
         ({"chat_template_kwargs": {"model_config": 1}}, "^chat_template_kwargs.model_config: none that the engine"),
