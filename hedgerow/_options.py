@@ -78,7 +78,9 @@ class Options(TypedDict, total=False):
     # error without it, but in a batch
     guard: Mapping[GuardedThing, Literal["mask", "refuse"]]  # what is looked for besides what the gateway looks for
     diet: Literal["off", "system", "all"] | None  # whose messages are shortened where they say nothing
-    whole: bool  # refuse a conversation longer than the model's context, in place of leaving out its oldest turns
+    whole: bool  # the same as a `truncation` of `disabled`
+    truncation: Literal["auto", "disabled"] | None  # a conversation longer than the model's context loses its oldest
+    # turns, or is refused; as the gateway is set up, where it is None
     system_prompt: str | None  # one that the gateway keeps, by its name; it comes first
     idempotency_key: str | None  # requests with this key are one and the same: who asks again, or loses the connection,
     # gets the one answer, as long as its gateway keeps it

@@ -54,6 +54,7 @@ _VERIFIERS = {
 _GUARD_ACTIONS = {"mask": pb.GUARD_ACTION_MASK, "refuse": pb.GUARD_ACTION_REFUSE}
 _GUARDED = {field.name: field for field in pb.GuardPolicy.DESCRIPTOR.fields}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
+_TRUNCATIONS = {"auto": pb.TRUNCATION_AUTO, "disabled": pb.TRUNCATION_DISABLED}
 _BLOCK_BYTES = 64 * 1024  # whole samples of every PCM encoding
 _ENCODINGS = {
     "pcm_s16le": audio_pb2.ENCODING_PCM_S16LE,
@@ -102,6 +103,7 @@ def generate_request(
     top_logprobs: int | None = None,
     diet: str | None = None,
     whole: bool = False,
+    truncation: str | None = None,
     system_prompt: str | None = None,
     cascade: Sequence[str] | None = None,
     cascade_at_once: bool = False,
@@ -153,7 +155,7 @@ def generate_request(
     for thing, action in guard.items():
         chosen = _GUARD_ACTIONS[one_of(f"guard[{thing}]", action, _GUARD_ACTIONS)]
         set_fields(request.guard, "guard.", **{one_of("guard", thing, _GUARDED): chosen})
-    _set_prompt(request, diet, whole=whole, system=system_prompt)
+    _set_prompt(request, diet, truncation, whole=whole, system=system_prompt)
     return request
 
 
@@ -175,9 +177,13 @@ def _set_turn(turn: chat_pb2.Message, path: str, message: Message) -> None:
         set_fields(turn.tool_calls.add(), f"{path}tool_calls[{index}].", **given)
 
 
-def _set_prompt(request: pb.GenerateRequest, diet: str | None, *, whole: bool, system: str | None) -> None:
+def _set_prompt(
+    request: pb.GenerateRequest, diet: str | None, truncation: str | None, *, whole: bool, system: str | None
+) -> None:
     if diet is not None:
         request.prompt.diet = _DIETS[one_of("diet", diet, _DIETS)]
+    if truncation is not None:
+        request.prompt.truncation = _TRUNCATIONS[one_of("truncation", truncation, _TRUNCATIONS)]
     set_fields(request.prompt, "prompt.", whole=whole or None, system=system)
 
 

@@ -30,6 +30,13 @@ class DietName(StrEnum):
     ALL = "all"
 
 
+class TruncationName(StrEnum):
+    """What becomes of a conversation that is longer than the model's context."""
+
+    AUTO = "auto"
+    DISABLED = "disabled"
+
+
 class VerifierName(StrEnum):
     """What a fast model's answer must pass."""
 
@@ -144,8 +151,14 @@ DietOf = Annotated[
 SystemPrompt = Annotated[
     str | None, typer.Option(metavar="NAME", help="A system prompt that the gateway keeps, by its name.")
 ]
-Whole = Annotated[
-    bool, typer.Option("--whole", help="Leave no turn out: what is longer than the model's context is an error.")
+Whole = Annotated[bool, typer.Option("--whole", help="The same as --truncation disabled.")]
+TruncationOf = Annotated[
+    TruncationName | None,
+    typer.Option(
+        "--truncation",
+        help="What becomes of a conversation longer than the model's context: auto leaves out its oldest turns, "
+        "disabled is an error. Without it, the gateway chooses.",
+    ),
 ]
 Schema = Annotated[
     str | None, typer.Option(metavar="JSON|FILE", help="A JSON Schema, or a file with one: the answer matches it.")

@@ -179,7 +179,7 @@ class PromptSettings(_Group):
     whole: bool = Field(
         False,
         description="Leave a conversation that is longer than its model's context as it is: the model refuses it. "
-        "Otherwise its first turns are left out, or summed up.",
+        "Otherwise its first turns are left out, or summed up. A request's `truncation` is stronger.",
     )
     diet_from_bytes: int = Field(500, ge=1, description="Prompts from this size on.")
     diet_to_bytes: int = Field(

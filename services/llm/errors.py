@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from google.rpc import code_pb2
 
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
+from services.runtime.errors import ContextExceeded, Exhausted, InvalidInput, ServiceError, Unavailable
 
 
 class EngineDown(Unavailable):
@@ -40,6 +40,14 @@ class RequestRefused(InvalidInput):
         """Have the error say what the provider said, to a caller in the words of `api`."""
         if self.own:
             self.metadata |= {"provider_api": api, "provider_status": str(self.status), "provider_error": self.own}
+
+
+class ContextRefused(RequestRefused, ContextExceeded):
+    """The provider does not take the request for its length. `said` is its message, `limit` and `tokens` are in it."""
+
+    def __init__(self, said: str, limit: int | None, tokens: int | None, status: int, own: str = ""):
+        ContextExceeded.__init__(self, said, limit, tokens)
+        self.status, self.own = status, own
 
 
 class BadEngineSettings(Exception):

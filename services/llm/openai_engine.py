@@ -56,6 +56,9 @@ class OpenAIEngine(ProviderEngine):
     def _responds(self, request: Request) -> bool:
         return self._api(request) == "responses"
 
+    def _cuts(self, request: Request) -> bool:
+        return self._responds(request)  # `truncation`
+
     def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
         if self._responds(request):
             _refuse_beginning(request)

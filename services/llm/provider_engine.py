@@ -11,6 +11,7 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
 
+from services.llm import context
 from services.llm.answer import Answer
 from services.llm.arrivals import together
 from services.llm.config import LlmSettings
@@ -81,6 +82,10 @@ class ProviderEngine(ABC):
         """The URL that `request` is posted to."""
         return self._address("")
 
+    def _cuts(self, request: Request) -> bool:
+        """Whether the provider may leave out what is too long."""
+        return False
+
     @abstractmethod
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         """As `Engine` has it."""
@@ -88,6 +93,8 @@ class ProviderEngine(ABC):
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         if request.prefix and not (self._model.continues or self._model.reads(request)):
             raise NotSupported("prefix: this provider does not go on from an answer's beginning")
+        if (limit := self._model.context_tokens) and not self._cuts(request):
+            context.check(request, limit)
         own = request.original if self._model.reads(request) else None
         body = _with(self._forwarded(request, own) if own else self._translated(request), self._extra)
         answer = self._answer(request)

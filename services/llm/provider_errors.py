@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from services.llm import context
 from services.llm.errors import EngineBusy, EngineDown, ProviderRefused, RequestRefused
 from services.llm.retry_delay import retry_delay_s, said_delay_s
 from services.runtime.errors import ServiceError, shorten
@@ -14,7 +15,7 @@ _MAX_OWN_CHARACTERS, _MAX_MESSAGE_CHARACTERS = 3_000, 400  # gRPC's trailers hav
 _READ_BY_CLIENTS = ("type", "code", "param")
 _OVERLOADED = 529  # Anthropic's
 _NO_QUOTA = "insufficient_quota"  # OpenAI's 429 that no waiting mends
-# By the types of Anthropic's errors, some of which are OpenAI's as well.
+# By the types of Anthropic's errors, some of which are OpenAI's as well; the last is a code of its Responses.
 _STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -25,6 +26,7 @@ _STATUSES = {
     "rate_limit_error": 429,
     "timeout_error": 504,
     "overloaded_error": _OVERLOADED,
+    "context_length_exceeded": 400,
 }
 
 
@@ -41,8 +43,9 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str) -
         return EngineBusy(f"the provider {why}", retry_delay_s=retry_delay_s(headers))
     if status in (400, 413, 422):
         said = _without(api_key, body)
-        field, why = _explanation(said)
-        return RequestRefused(field, shorten(why, 160), status, _own(said))
+        error, own = _error(said), _own(said)
+        field, why = _explanation(error)
+        return context.refused(error, why, status, own) or RequestRefused(field, shorten(why, 160), status, own)
     return EngineDown(f"the provider answered HTTP {status}", retry_delay_s=said_delay_s(headers), status=str(status))
 
 
@@ -73,7 +76,8 @@ def _own(body: str) -> str:
         return ""
     if len(own := _compact(error)) <= _MAX_OWN_CHARACTERS:
         return own
-    known = {name: error[name] for name in _READ_BY_CLIENTS if isinstance(error.get(name), str | int | None)}
+    given = {name: error[name] for name in _READ_BY_CLIENTS if name in error}
+    known = {name: value for name, value in given.items() if isinstance(value, str | int | None)}
     own = _compact({**known, "message": shorten(error["message"], _MAX_MESSAGE_CHARACTERS)})
     return own if len(own) <= _MAX_OWN_CHARACTERS else ""
 
@@ -82,11 +86,18 @@ def _compact(error: Mapping[str, Any]) -> str:
     return json.dumps(error, separators=(",", ":"))
 
 
-def _explanation(body: str) -> tuple[str, str]:
-    """(the parameter at fault, what the provider said), as far as it is OpenAI's error object, or Anthropic's."""
+def _error(body: str) -> Mapping[str, Any]:
+    """OpenAI's error object, or Anthropic's; empty for anything else."""
     try:
         told = json.loads(body)
         error = (told[0] if isinstance(told, list) else told)["error"]  # Gemini's are in a list
-        return str(error.get("param") or "request"), " ".join(str(error.get("message") or "").split())
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError):
+        return {}
+    return error if isinstance(error, dict) else {}
+
+
+def _explanation(error: Mapping[str, Any]) -> tuple[str, str]:
+    """(the parameter at fault, what the provider said)."""
+    if not error:
         return "request", "it did not say why"
+    return str(error.get("param") or "request"), " ".join(str(error.get("message") or "").split())

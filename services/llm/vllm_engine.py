@@ -26,7 +26,7 @@ from services.llm.vllm_stats import StatsKeeper
 from services.llm.vllm_tally import Tally
 from services.llm.warmup import warm_up
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, Unavailable
+from services.runtime.errors import ContextExceeded, Unavailable
 
 _POLL_S = 0.1
 _STOP_S = 0.2
@@ -124,16 +124,16 @@ class VllmEngine:
 
     async def _prompt(self, request: Request, own: Fields) -> Any:
         messages, tools = self._parsers.shown(request.messages, request.tools, request.tool_choice)
-        limit = self._model.context_tokens - 1  # at least one token to answer with
-        longest = limit * self._engine.get_tokenizer().max_chars_per_token
+        context = self._model.context_tokens
+        most = self._engine.get_tokenizer().max_chars_per_token
         size = characters(messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
-        if size > longest:  # cannot fit, so do not spend seconds on counting its tokens
-            raise InvalidInput("messages", f"at most {limit} tokens", f"{size} characters")
+        if size > (context - 1) * most:  # cannot fit, so do not spend seconds on counting its tokens
+            raise ContextExceeded.of(context, -(-size // most), at_least=True)
         vllm_pictures.check(request.messages, self._max_pixels)
         prompt = await self._render(messages, tools, request.prefix, request.cache_salt, own.template)
         tokens = len(prompt["prompt_token_ids"])
-        if tokens > limit:
-            raise InvalidInput("messages", f"at most {limit} tokens", f"{tokens} tokens")
+        if tokens >= context:  # at least one token to answer with
+            raise ContextExceeded.of(context, tokens)
         return prompt
 
     async def _render(

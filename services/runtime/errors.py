@@ -2,6 +2,7 @@
 
     ServiceError
     ├── InvalidInput     INVALID_ARGUMENT    names the field, the limit and the value
+    │   └── ContextExceeded                  … of a conversation, in tokens
     ├── Unauthenticated  UNAUTHENTICATED
     ├── Forbidden        PERMISSION_DENIED   known, and may not
     ├── Missing          NOT_FOUND
@@ -61,6 +62,27 @@ class InvalidInput(ServiceError):
         """`limit` says what is allowed, `value` is what came: `messages: 1 to 64, got 0`."""
         shown = shorten(str(value))
         super().__init__(f"{field}: {limit}, got {shown}", field=field, limit=limit, value=shown)
+
+
+class ContextExceeded(InvalidInput):
+    """The conversation has more tokens than the model's context. `metadata` has both numbers where they are known."""
+
+    reason = "CONTEXT_LENGTH_EXCEEDED"
+
+    def __init__(self, message: str, limit: int | None = None, tokens: int | None = None):
+        ServiceError.__init__(self, message, field="messages")
+        if limit is not None and tokens is not None:
+            self.metadata |= {"limit": str(limit), "value": str(tokens)}
+
+    @classmethod
+    def of(cls, limit: int, tokens: int, *, answer: int = 0, at_least: bool = False) -> Self:
+        """In OpenAI's words. `limit`: of the context; `tokens`: of the messages; `answer`: what is kept for it."""
+        asked, what = f"your messages resulted in {'at least ' if at_least else ''}{tokens} tokens", "messages"
+        if answer:
+            asked = f"you requested {tokens + answer} tokens ({tokens} in the messages, {answer} in the completion)"
+            what = "messages or completion"
+        text = f"This model's maximum context length is {limit} tokens. However, {asked}."
+        return cls(f"{text} Please reduce the length of the {what}.", limit, tokens + answer)
 
 
 class Unauthenticated(ServiceError):

@@ -234,6 +234,50 @@ async def test_a_field_that_the_provider_refuses_comes_back_with_its_own_words(
     assert reply.json()["error"] == {**problem, "param": "field_of_tomorrow", "code": "unknown_parameter"}
 
 
+TOO_LONG = {
+    "chat/completions": (
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens. Please "
+        "reduce the length of the messages."
+    ),
+    "messages": "prompt is too long: 9001 tokens > 8192 maximum",
+}
+
+
+@pytest.mark.parametrize("path", TOO_LONG)
+@pytest.mark.parametrize("model", ["gpt", "claude"])
+async def test_what_is_too_long_for_the_model_is_refused_as_clients_know_it(
+    http: httpx.AsyncClient, provider: RecordingProvider, path: str, model: str
+) -> None:
+    """Of either provider, in the dialect that is asked in."""
+    refused = {
+        "gpt": {"message": TOO_LONG["chat/completions"], "type": "invalid_request_error", "param": "messages"},
+        "claude": {"message": TOO_LONG["messages"], "type": "invalid_request_error"},
+    }
+    provider.error = 400, {"error": {**refused[model], "code": "context_length_exceeded"}}
+    body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
+    reply = await http.post(f"/v1/{path}", json=body)
+    error = reply.json()["error"]
+    assert (reply.status_code, error["type"]) == (400, "invalid_request_error")
+    assert error["message"] == TOO_LONG[path]
+    assert error["code"] == "context_length_exceeded"
+    assert error.get("param", "messages") == "messages"  # a provider of Anthropic's own API has none
+
+
+@pytest.mark.parametrize(("truncation", "status"), [("auto", 200), ("some", 400)])
+@pytest.mark.parametrize("how", ["header", "body"])
+async def test_whether_a_conversation_may_be_cut_is_said_in_a_word(
+    http: httpx.AsyncClient, provider: RecordingProvider, how: str, truncation: str, status: int
+) -> None:
+    headers = {"x-hedgerow-truncation": truncation} if how == "header" else {}
+    body = {"model": "gpt", "messages": [{"role": "user", "content": "?"}]}
+    own = {"hedgerow": {"truncation": truncation}} if how == "body" else {}
+    reply = await http.post("/v1/chat/completions", json={**body, **own}, headers=headers)
+    assert reply.status_code == status
+    told = await http.post("/v1/responses", json={"model": "gpt", "input": "?", "truncation": truncation})
+    assert told.status_code == status
+    assert status != 200 or told.json()["truncation"] == truncation
+
+
 async def test_who_asks_the_same_several_times_gets_as_many_answers(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:

@@ -439,9 +439,9 @@ async def test_what_the_engine_cannot_do_is_refused_by_name(
 @pytest.mark.parametrize(
     ("request_", "field", "limit", "value"),
     [
-        (ask("hello " * 2000), "messages", "at most 1023 tokens", "tokens"),
-        (ask("hello " * 100_000), "messages", "at most 1023 tokens", "600000 characters"),
-        (begun("hello " * 2000), "messages", "at most 1023 tokens", "tokens"),
+        (ask("hello " * 2000), "messages", "maximum context length is 1024 tokens", "resulted in"),
+        (ask("hello " * 100_000), "messages", "maximum context length is 1024 tokens", "resulted in at least"),
+        (begun("hello " * 2000), "messages", "maximum context length is 1024 tokens", "resulted in"),
         (ask(FRANCE, temperature=2.5), "sampling.temperature", "0 to 2", "2.5"),
         (ask(FRANCE, top_p=0), "sampling.top_p", "above 0 to 1", "0.0"),
         (ask(FRANCE, max_tokens=0), "sampling.max_tokens", "1 or more", "0"),

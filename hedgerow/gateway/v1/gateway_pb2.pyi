@@ -58,6 +58,12 @@ class Diet(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DIET_SYSTEM: _ClassVar[Diet]
     DIET_ALL: _ClassVar[Diet]
 
+class Truncation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TRUNCATION_UNSPECIFIED: _ClassVar[Truncation]
+    TRUNCATION_AUTO: _ClassVar[Truncation]
+    TRUNCATION_DISABLED: _ClassVar[Truncation]
+
 class StageOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STAGE_OUTCOME_UNSPECIFIED: _ClassVar[StageOutcome]
@@ -108,6 +114,9 @@ DIET_UNSPECIFIED: Diet
 DIET_OFF: Diet
 DIET_SYSTEM: Diet
 DIET_ALL: Diet
+TRUNCATION_UNSPECIFIED: Truncation
+TRUNCATION_AUTO: Truncation
+TRUNCATION_DISABLED: Truncation
 STAGE_OUTCOME_UNSPECIFIED: StageOutcome
 STAGE_OUTCOME_OK: StageOutcome
 STAGE_OUTCOME_OVERRUN: StageOutcome
@@ -264,14 +273,16 @@ class Cascade(_message.Message):
     def __init__(self, verifiers: _Optional[_Iterable[_Union[Verifier, str]]] = ..., min_mean_logprob: _Optional[float] = ..., at_once: _Optional[bool] = ...) -> None: ...
 
 class PromptPolicy(_message.Message):
-    __slots__ = ("diet", "whole", "system")
+    __slots__ = ("diet", "whole", "system", "truncation")
     DIET_FIELD_NUMBER: _ClassVar[int]
     WHOLE_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATION_FIELD_NUMBER: _ClassVar[int]
     diet: Diet
     whole: bool
     system: str
-    def __init__(self, diet: _Optional[_Union[Diet, str]] = ..., whole: _Optional[bool] = ..., system: _Optional[str] = ...) -> None: ...
+    truncation: Truncation
+    def __init__(self, diet: _Optional[_Union[Diet, str]] = ..., whole: _Optional[bool] = ..., system: _Optional[str] = ..., truncation: _Optional[_Union[Truncation, str]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("events",)

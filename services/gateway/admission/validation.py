@@ -31,6 +31,7 @@ _NO_AUDIO = "no conversations while no audio service is configured"
 _TIERS = frozenset(pb.Tier.values())
 _VERIFIERS = frozenset(pb.Verifier.values()) - {pb.VERIFIER_UNSPECIFIED}
 _DIETS = frozenset(pb.Diet.values())
+_TRUNCATIONS = frozenset(pb.Truncation.values())
 _QUESTION_KINDS = frozenset(pb.QuestionKind.values()) - {pb.QUESTION_KIND_UNSPECIFIED}
 _SCOPES = frozenset(pb.CacheScope.values())
 _GUARD_ACTIONS = frozenset(pb.GuardAction.values())
@@ -155,6 +156,10 @@ def check_for(request: pb.GenerateRequest, tenant: Tenant) -> None:
 def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:
     if policy.diet not in _DIETS:
         raise InvalidInput("prompt.diet", "a Diet, 0 to 3", policy.diet)
+    if policy.truncation not in _TRUNCATIONS:
+        raise InvalidInput("prompt.truncation", "a Truncation, 0 to 2", policy.truncation)
+    if policy.whole and policy.truncation == pb.TRUNCATION_AUTO:
+        raise InvalidInput("prompt.whole", "none beside TRUNCATION_AUTO", "true")
     if policy.system and policy.system not in settings.system_prompts:
         known = ", ".join(sorted(settings.system_prompts)) or "none is kept here"
         raise InvalidInput("prompt.system", f"one of {known}", policy.system)

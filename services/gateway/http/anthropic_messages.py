@@ -37,7 +37,8 @@ _TEXT, _THINKING = -1, -2  # in place of a tool call's index
 def error(told: Told) -> dict[str, Any]:
     """An error in Anthropic's shape. `code` and `param` are ours."""
     kind = _TYPES.get(told.status, "invalid_request_error" if told.status < 500 else "api_error")
-    shown = {"type": kind, "message": told.message, "code": told.code, "param": told.param}
+    message = told.too_long.anthropic(told.message) if told.too_long else told.message
+    shown = {"type": kind, "message": message, "code": told.code, "param": told.param}
     if told.own and told.api == MESSAGES:
         shown = dict(told.own)
     return {"type": "error", "error": shown, **({"hedgerow": told.account} if told.account else {})}

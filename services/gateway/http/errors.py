@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from google.rpc import code_pb2
 
-from services.runtime.errors import InvalidInput, Missing, ServiceError, TooLate, Unavailable
+from services.runtime.errors import ContextExceeded, InvalidInput, Missing, ServiceError, TooLate, Unavailable
 from services.runtime.rpc.boundary import to_status
 
 Headers = list[tuple[bytes, bytes]]
@@ -51,6 +51,8 @@ REASONS: Mapping[str, tuple[int, str]] = {
     "SHED": (429, "overloaded"),
     "FORM_BROKEN": (502, "form_broken"),
 }
+_TOO_LONG = "prompt is too long: "
+_ANTHROPICS = (_TOO_LONG, "input length and `max_tokens` exceed context limit")
 # Repeating these would end the same, or cost as much again.
 _NOT_AGAIN = frozenset({code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED})
 
@@ -133,6 +135,33 @@ class Interrupted(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
+class TooLong:
+    """A conversation's tokens and those of its context, which clients look for in the message. None: not known."""
+
+    limit: int | None
+    tokens: int | None
+
+    @classmethod
+    def read(cls, error: ContextExceeded) -> TooLong:
+        """The numbers of an error."""
+        limit, tokens = error.metadata.get("limit"), error.metadata.get("value")
+        return cls(int(limit), int(tokens)) if limit and tokens else cls(None, None)
+
+    def openai(self, message: str) -> str:
+        """In OpenAI's words where `message` is in Anthropic's."""
+        if self.limit is None or self.tokens is None or not message.startswith(_TOO_LONG):
+            return message
+        return ContextExceeded.of(self.limit, self.tokens).message
+
+    def anthropic(self, message: str) -> str:
+        """In Anthropic's words, unless `message` is."""
+        if message.startswith(_ANTHROPICS):
+            return message
+        known = self.limit is not None and self.tokens is not None
+        return f"{_TOO_LONG}{f'{self.tokens} tokens > {self.limit} maximum' if known else message}"
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """An error as a caller by HTTP is told it."""
 
@@ -148,10 +177,12 @@ class Told:
     own: Mapping[str, Any] | None = None  # a provider's own error
     api: str = ""  # whose words `own` are in
     account: Mapping[str, Any] | None = None  # what the gateway did before
+    too_long: TooLong | None = None
 
     def openai(self) -> dict[str, Any]:
         """The body in OpenAI's shape."""
-        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        message = self.too_long.openai(self.message) if self.too_long else self.message
+        error = {"message": message, "type": self.type, "param": self.param, "code": self.code}
         if self.own and self.api != MESSAGES:
             error = dict(self.own)
         return {"error": error, **({"hedgerow": self.account} if self.account else {})}
@@ -188,7 +219,8 @@ def tell(error: Exception) -> Told:
     param, message = _param(error)
     quota, account = error.metadata.get("quota", ""), _account(error)
     allow = error.allow if isinstance(error, MethodUnknown) else ""
-    told = replace(told, param=param, message=message, quota=quota, allow=allow, account=account)
+    too_long = TooLong.read(error) if isinstance(error, ContextExceeded) else None
+    told = replace(told, param=param, message=message, quota=quota, allow=allow, account=account, too_long=too_long)
     if own := error.metadata.get("provider_error"):
         status, api = int(error.metadata["provider_status"]), error.metadata["provider_api"]
         return replace(told, status=status, own=json.loads(own), api=api)

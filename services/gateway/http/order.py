@@ -38,6 +38,7 @@ _OPTIONS = frozenset(
         "single_attempt",
         "diet",
         "whole",
+        "truncation",
         "system_prompt",
         "cascade",
         "cascade_at_once",
@@ -73,6 +74,7 @@ _CACHE_USES = {
     "use": pb.CACHE_USE_ANY,
 }
 _CACHE_SCOPES = {"tenant": pb.CACHE_SCOPE_TENANT, "user": pb.CACHE_SCOPE_USER}
+TRUNCATIONS = {"auto": pb.TRUNCATION_AUTO, "disabled": pb.TRUNCATION_DISABLED}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
 
@@ -243,6 +245,8 @@ def _take_prompt(policy: pb.PromptPolicy, options: Fields) -> None:
         policy.diet = diet
     if (whole := options.flag("whole")) is not None:
         policy.whole = whole
+    if (truncation := options.one_of("truncation", TRUNCATIONS)) is not None:
+        policy.truncation = truncation
     if (system := options.text("system_prompt")) is not None:
         policy.system = system
 

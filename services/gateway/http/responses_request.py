@@ -9,7 +9,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.chat_request import MODES, ROLES, put_tool, take_form, take_sampling
 from services.gateway.http.fields import Fields
-from services.gateway.http.order import Order, take_model, take_options
+from services.gateway.http.order import TRUNCATIONS, Order, take_model, take_options
 from services.gateway.http.parts import put_content
 from services.runtime.errors import InvalidInput
 
@@ -54,6 +54,7 @@ def read_response(body: Fields, headers: Mapping[str, str], known: Collection[st
     _take_input(request, body)
     _take_sampling(request, body)
     _take_tools(request, body)
+    request.prompt.truncation = body.one_of("truncation", TRUNCATIONS) or pb.TRUNCATION_UNSPECIFIED
     text = body.object("text")
     take_form(request, body, text and text.object("format"))
     take_options(order, headers, body)

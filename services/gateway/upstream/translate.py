@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import cast
 
@@ -13,6 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 from hedgerow.channel import RESET
 from services.runtime.errors import (
     CallerRefused,
+    ContextExceeded,
     Exhausted,
     Faulty,
     InvalidInput,
@@ -70,9 +72,18 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
             _log.info("%s: %s: %s", who, code.name, details)
         details = ""
     if code is grpc.StatusCode.INVALID_ARGUMENT:
-        said = info.metadata if info.domain == DOMAIN else {}
-        return Refused(details or f"{who}: {code.name}", **{name: said[name] for name in _SAID if name in said})
+        said = {name: info.metadata[name] for name in _SAID if name in info.metadata} if info.domain == DOMAIN else {}
+        if said and info.reason == ContextExceeded.reason:
+            return _too_long(details, info.metadata, said)
+        return Refused(details or f"{who}: {code.name}", **said)
     return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
+
+
+def _too_long(details: str, told: Mapping[str, str], said: Mapping[str, str]) -> ContextExceeded:
+    limit, tokens = (int(text) if (text := told.get(name, "")).isdecimal() else None for name in ("limit", "value"))
+    error = ContextExceeded(details, limit, tokens)
+    error.metadata |= said
+    return error
 
 
 def _details(error: grpc.aio.AioRpcError) -> tuple[error_details_pb2.ErrorInfo, float | None]:

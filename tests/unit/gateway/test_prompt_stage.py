@@ -11,7 +11,7 @@ from services.gateway.answer.draft import Prompts
 from services.gateway.answer.summaries import NOTE, Summaries
 from services.gateway.config import PromptSettings, SystemPromptSettings
 from services.gateway.labels import Degraded
-from services.runtime.errors import InvalidInput, NotSupported, TooLate
+from services.runtime.errors import ContextExceeded, NotSupported, TooLate
 from services.runtime.question_key import normalized
 from tests.unit.gateway.prompt.test_window import conversation, said
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text, words
@@ -119,8 +119,20 @@ async def test_what_is_long_in_bytes_and_short_in_tokens_stays_whole():
 
 async def test_a_question_that_alone_is_too_long_is_refused_with_the_numbers():
     question = said("user", "word " * 2_000)
-    with pytest.raises(InvalidInput, match=rf"messages: at most {LIMIT} tokens for this model and answer, got 2008"):
+    with pytest.raises(ContextExceeded) as refused:
         await Scene().final(messages=[said("system", "Be brief."), question])
+    assert refused.value.message == (
+        "This model's maximum context length is 2048 tokens. However, you requested 2264 tokens (2008 in the messages, "
+        "256 in the completion). Please reduce the length of the messages or completion."
+    )
+
+
+async def test_a_question_that_is_too_long_by_an_estimate_alone_is_the_models_to_refuse():
+    scene, question = Scene(), said("user", "word " * 2_000)
+    scene.llms["small"].uncounted = NotSupported("count_tokens")
+    final = await scene.final(messages=[*chatter(3)[:-1], question])
+    assert asked_of(scene) == [said("system", "Be brief."), question]
+    assert final.prompt.estimated
 
 
 async def test_room_is_kept_for_the_answer_that_is_asked_for():
@@ -130,10 +142,20 @@ async def test_room_is_kept_for_the_answer_that_is_asked_for():
 
 
 async def test_who_wants_the_whole_conversation_has_it_or_the_engines_refusal():
-    scene = Scene(small=ScriptedLlm(InvalidInput("messages", "at most 2047 tokens", "4003 tokens")))
-    with pytest.raises(InvalidInput, match="at most 2047 tokens"):
-        await scene.final(messages=chatter(40), prompt=pb.PromptPolicy(whole=True))
+    for policy in (pb.PromptPolicy(whole=True), pb.PromptPolicy(truncation=pb.TRUNCATION_DISABLED)):
+        scene = Scene(small=ScriptedLlm(ContextExceeded.of(2_048, 4_003)))
+        with pytest.raises(ContextExceeded, match="your messages resulted in 4003 tokens"):
+            await scene.final(messages=chatter(40), prompt=policy)
+        assert len(asked_of(scene)) == 82
+
+
+async def test_where_conversations_are_left_whole_a_request_may_have_turns_left_out():
+    scene = Scene(prompts=Prompts(PromptSettings(whole=True)))
+    await scene.final(messages=chatter(40))
     assert len(asked_of(scene)) == 82
+    final = await scene.final(messages=chatter(40), prompt=pb.PromptPolicy(truncation=pb.TRUNCATION_AUTO))
+    assert final.prompt.dropped_turns
+    assert words(asked_of(scene)) <= LIMIT
 
 
 @pytest.mark.parametrize("problem", [NotSupported("count_tokens"), TooLate("small: late")])

@@ -22,9 +22,10 @@ from services.gateway.config import PromptSettings, StageBudget
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
 from services.gateway.prompt.diet import dieted
+from services.gateway.prompt.truncation import is_whole
 from services.runtime import telemetry
 from services.runtime.complexity import Complexity
-from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.errors import ContextExceeded, ServiceError
 
 _VARIANTS = {Complexity.SIMPLE: "simple", Complexity.COMPLEX: "complex"}
 _DIETED: Mapping[str, tuple[int, ...]] = {
@@ -77,6 +78,7 @@ class PromptStage(BesideStage):
         super().__init__(draft)
         self._counting: asyncio.Task[int] | None = None  # of the prompt as it came
         self._left_out: Sequence[window.Messages] = ()
+        self._reserved = 0  # tokens of the context, for the answer
 
     @classmethod
     def wanted(cls, needs: Needs) -> bool:
@@ -160,16 +162,25 @@ class PromptStage(BesideStage):
         """The most tokens the prompt may have; 0 where nobody knows or nothing may be left out."""
         draft, request = self.draft, self.draft.question.request
         model = draft.backends.routes.model(draft.choice.model) if draft.choice else None
-        whole = request.prompt.whole or draft.backends.prompts.settings.whole
-        if model is None or not model.context_tokens or whole or draft.asked.pictures:
+        settings = draft.backends.prompts.settings
+        if (
+            model is None
+            or not model.context_tokens
+            or is_whole(request.prompt, settings.whole)
+            or draft.asked.pictures
+        ):
             return 0
-        reserved = request.sampling.max_tokens or draft.backends.prompts.settings.reserved_tokens
-        return model.context_tokens - min(reserved + len(request.prefix.encode()), model.context_tokens // 2)
+        self._reserved = min(
+            (request.sampling.max_tokens or settings.reserved_tokens) + len(request.prefix.encode()),
+            model.context_tokens // 2,
+        )
+        return model.context_tokens - self._reserved
 
     async def _fitted(
         self, prompt: list[chat_pb2.Message], limit: int, report: pb.PromptReport, stage: Running
     ) -> list[chat_pb2.Message]:
-        """The prompt within `limit` tokens. Raises `InvalidInput` where the question alone is more."""
+        """The prompt within `limit` tokens. Raises `ContextExceeded` where the question alone has more, as counted: one
+        that is estimated goes on, because an estimate may be too high."""
         conversation, step = window.parts(prompt), window.step_bytes(limit)
         tokens = await self._count(prompt, report, stage)
         steps = -(-max(0, tokens - limit) * window.size(prompt) // max(1, tokens) // step)
@@ -177,9 +188,12 @@ class PromptStage(BesideStage):
             dropped = window.cut(conversation.turns, steps, step)
             prompt = list(conversation.without(dropped, self._note(conversation.turns[:dropped], report)))
             tokens = await self._count(prompt, report, stage)
-            if tokens > limit and dropped == len(conversation.turns):
-                raise InvalidInput("messages", f"at most {limit} tokens for this model and answer", f"{tokens} tokens")
             report.dropped_turns, steps = dropped, steps + 1
+            if dropped < len(conversation.turns):
+                continue
+            if tokens > limit and not report.estimated:
+                raise ContextExceeded.of(limit + self._reserved, tokens, answer=self._reserved)
+            break
         if report.dropped_turns:
             self._left_out = conversation.turns[: report.dropped_turns]
             said = f"{report.dropped_turns} of {len(conversation.turns)} turns left out: {tokens} of {limit} tokens"

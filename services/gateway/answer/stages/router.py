@@ -11,6 +11,7 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.labels import Degraded
 from services.gateway.prompt import window
+from services.gateway.prompt.truncation import is_whole
 from services.runtime.complexity import Complexity
 from services.runtime.errors import InvalidInput
 from services.runtime.routing import Choice, Demand, Tier, affordable
@@ -69,7 +70,8 @@ class RouterStage(AnswerStage):
     def _least_tokens(self) -> int:
         """An estimate of what of a conversation no model can do without."""
         draft = self.draft
-        if draft.question.request.prompt.whole or not draft.asked.messages:
+        whole = is_whole(draft.question.request.prompt, draft.backends.prompts.settings.whole)
+        if whole or not draft.asked.messages:
             return draft.prompt_tokens
         conversation = window.parts(draft.asked.messages)
         return prompt_tokens([*conversation.head, *conversation.question], draft.question.request.tools)

@@ -1,0 +1,68 @@
+"""Conversations that are longer than a model's context: as providers say it, and where it is certain before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from services.llm.engine import Message, Request
+from services.llm.errors import ContextRefused
+from services.runtime.errors import ContextExceeded, shorten
+
+_CODES = ("context_length_exceeded", "exceed_context_size_error")  # OpenAI's, llama.cpp's
+_FEWEST_BYTES = 2  # of a word, with the blank behind it
+_MOST_SHOWN = 400  # characters of what a provider says
+# What providers say, with the numbers: OpenAI, vLLM and OpenRouter; OpenAI; Anthropic, twice; Gemini; Mistral.
+_NUMBERS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"maximum context length (?:is|of) (?P<limit>\d+).*?"
+        r"(?:resulted in|requested(?: about)?|contains|has)(?: at least)? (?P<tokens>\d+)\b(?! characters)",
+        r"limit of (?P<limit>\d+) tokens.*?resulted in (?P<tokens>\d+)",
+        r"prompt is too long: (?P<tokens>\d+) tokens > (?P<limit>\d+)",
+        r"exceed context limit: (?P<tokens>\d+) \+ (?P<answer>\d+) > (?P<limit>\d+)",
+        r"token count \(?(?P<tokens>\d+)\)? exceeds the maximum number of tokens allowed \(?(?P<limit>\d+)",
+        r"prompt contains (?P<tokens>\d+) tokens.*? (?P<limit>\d+) maximum context length",
+    )
+)
+# The same without them: vLLM and others; OpenAI's Responses, llama.cpp; Bedrock.
+_WORDS = re.compile(
+    r"maximum context length|exceeds? (?:the|model's) (?:context window|available context size)"
+    r"|input is too long for requested model",
+    re.IGNORECASE,
+)
+
+
+def refused(error: Mapping[str, Any], said: str, status: int, own: str) -> ContextRefused | None:
+    """The error of a provider that refuses a conversation for its length; None for any other. `error` is its error
+    object, `said` the message, without secrets; `status`, `own`: see `ContextRefused`."""
+    named = any(error.get(name) in _CODES for name in ("code", "type"))
+    found = next(filter(None, (pattern.search(said) for pattern in _NUMBERS)), None)
+    if not (named or found or _WORDS.search(said)):
+        return None
+    said = shorten(said, _MOST_SHOWN)
+    if found:
+        told = found.groupdict()
+        both = int(told["tokens"]) + int(told.get("answer") or 0)
+        return ContextRefused(said, int(told["limit"]), both, status, own)
+    numbers = [error.get(name) for name in ("n_ctx", "n_prompt_tokens")]
+    limit, tokens = (number if isinstance(number, int) else None for number in numbers)
+    return ContextRefused(said, limit, tokens, status, own)
+
+
+def check(request: Request, limit: int) -> None:
+    """Raise `ContextExceeded` for a conversation of more words than `limit` tokens: no tokenizer in use makes one token
+    of two words. Whether fewer words fit is for the provider to say, which counts."""
+    if sum(map(len, _texts(request.messages))) <= limit * _FEWEST_BYTES:
+        return
+    words = sum(len(text.split()) for text in _texts(request.messages))
+    if words > limit:
+        raise ContextExceeded.of(limit, words, at_least=True)
+
+
+def _texts(messages: tuple[Message, ...]) -> Iterator[str]:
+    for message in messages:
+        yield message.content
+        yield from (part.text for part in message.parts)
+        yield from (call.arguments for call in message.tool_calls)
