@@ -10,7 +10,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from tests.unit.gateway.scripted import ScriptedLlm, finish, text
+from tests.unit.gateway.scripted import ScriptedAudio, ScriptedLlm, ScriptedVision, finish, senses, text
 from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
 from tests.unit.gateway.test_answer import Scene
 
@@ -64,6 +64,28 @@ async def test_a_tool_that_had_to_be_called_need_not_be_called_again(choice: obj
     assert "tool_choice" not in sent(last)
     assert ("tools" in sent(last)) == bool(tools), "the model is told of tools that its conversation has calls of"
     assert sent(last)["top_p"] == 0.5
+
+
+async def test_a_picture_that_nobody_has_looked_at_in_time_is_not_sent_to_a_model_without_vision():
+    scene = Scene(senses=senses(ScriptedVision(pause_s=9)), small=ScriptedLlm(*ANSWER))
+    await scene.final(images=[pb.Image(data=b"png")], original=words(top_p=0.5))
+    (asked,) = scene.llms["small"].requests
+    assert sent(asked) == {"top_p": 0.5}
+
+
+async def test_a_recording_that_nobody_has_heard_in_time_is_not_sent_to_a_model():
+    scene = Scene(senses=senses(audio=ScriptedAudio("Rain.", pause_s=9)), small=ScriptedLlm(*ANSWER))
+    await scene.final(audio=pb.Audio(data=b"wav"), original=words(top_p=0.5))
+    (asked,) = scene.llms["small"].requests
+    assert sent(asked) == {"top_p": 0.5}
+
+
+async def test_a_picture_for_a_model_with_vision_is_sent_as_it_came():
+    scene = Scene(small=ScriptedLlm(*ANSWER))
+    scene.pixels = True
+    own = words(top_p=0.5)
+    await scene.final(images=[pb.Image(data=b"png")], original=own)
+    assert scene.llms["small"].requests[0].original == own
 
 
 @pytest.mark.parametrize(
