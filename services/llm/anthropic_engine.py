@@ -41,7 +41,15 @@ class AnthropicEngine(ProviderEngine):
 
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
         """The beginning of an answer is the caller's, and among the messages: this API goes on from no other."""
-        body = self._capped(forwarded(request, own, lambda: self._translated(request)))
+        translated: dict[str, Any] = {}
+
+        def translate() -> dict[str, Any]:
+            translated.update(self._translated(request))
+            return translated
+
+        body = self._capped(forwarded(request, own, translate))
+        if body.get("messages") is translated.get("messages"):
+            body = _of_changed(body, request)
         return {**body, "model": self._own.model, "stream": True}
 
     def _answer(self, request: Request) -> AnthropicAnswer:
@@ -49,6 +57,15 @@ class AnthropicEngine(ProviderEngine):
 
     def _address(self, path: str) -> str:
         return f"{self._url}/{path or 'messages'}"
+
+
+def _of_changed(body: dict[str, Any], request: Request) -> dict[str, Any]:
+    """With the beginning of the answer, where a policy has changed the conversation before it; and without thinking in
+    the middle of a turn, whose signed thoughts such a conversation has lost: the API would refuse it."""
+    if request.prefix:
+        body = {**body, "messages": [*body["messages"], {"role": "assistant", "content": request.prefix}]}
+    in_turn = request.messages[-1].role == "tool"
+    return {name: given for name, given in body.items() if not (in_turn and name == "thinking")}
 
 
 async def start(settings: LlmSettings, progress: Progress) -> AnthropicEngine:

@@ -17,6 +17,7 @@ from services.llm.engine import (
     Feature,
     FinishReason,
     Message,
+    Original,
     Part,
     Request,
     Sampling,
@@ -106,6 +107,37 @@ async def body(request: Request, **own: Any) -> dict[str, Any]:
     await answer(simulated, request, **own)
     maker_s("MessageCreateParams").validate_python(simulated.body)
     return simulated.body
+
+
+def words(**body: Any) -> Original:
+    """A request in its caller's own words, as far as no policy has changed them."""
+    return Original("messages", json.dumps({"model": "m", "max_tokens": 2_048, **body}).encode())
+
+
+THINKING = {"type": "enabled", "budget_tokens": 1_024}
+
+
+async def test_a_conversation_that_a_policy_has_changed_is_not_thought_about_in_the_middle_of_a_turn() -> None:
+    call = Message("assistant", tool_calls=(ToolCall("c", "clock", "{}"),))
+    turn = (*HELLO, call, Message("tool", "noon", tool_call_id="c"))
+    own = words(thinking=THINKING, top_k=7)
+    assert (await body(Request(HELLO, tools=(CLOCK,), original=own)))["thinking"] == THINKING
+    sent = await body(Request(turn, tools=(CLOCK,), original=own))
+    assert "thinking" not in sent
+    assert sent["top_k"] == 7
+    said = [{"role": "user", "content": "Hello."}]
+    unchanged = await body(Request(turn, original=words(thinking=THINKING, messages=said)))
+    assert (unchanged["thinking"], unchanged["messages"]) == (THINKING, said)
+
+
+async def test_an_answer_begins_as_its_caller_has_begun_it_where_a_policy_has_changed_the_conversation() -> None:
+    sent = await body(Request(HELLO, prefix="Good", original=words()))
+    assert sent["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "Hello."}]},
+        {"role": "assistant", "content": "Good"},
+    ]
+    said = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Good"}]
+    assert (await body(Request(HELLO, prefix="Good", original=words(messages=said))))["messages"] == said
 
 
 def end(chunks: list[Chunk]) -> FinishReason:
