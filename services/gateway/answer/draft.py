@@ -118,6 +118,7 @@ class Draft:
     guarding: bool = False  # whether it still looks: until it is done nothing leaves
     private: bool = False  # what is asked may hold what is nobody else's: nothing may share it
     hidden: Mapping[str, str] = field(default_factory=dict)  # texts with names in the place of what is private
+    hidden_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, of a caller's own words
     names: Names = field(default_factory=Names)  # what stands for what is private, the same all through the prompt
     working: set[asyncio.Task[None]] = field(default_factory=set)  # stages that work beside others
     stirred: asyncio.Event = field(default_factory=asyncio.Event)  # one of them has ended, or has something to tell
@@ -240,9 +241,9 @@ class Draft:
             self.ledger.citations.append(citations)
             self.outbox.append(pb.Event(citations=citations))
 
-    def hide(self, hidden: Mapping[str, str]) -> None:
-        """Have models read other texts in the place of these."""
-        self.hidden, self._asked = hidden, None
+    def hide(self, hidden: Mapping[str, str], fields: Mapping[str, str]) -> None:
+        """Have models read other texts in the place of these: of the conversation, and of other fields."""
+        self.hidden, self.hidden_fields, self._asked = hidden, fields, None
 
     def miss(self, reason: Degraded) -> None:
         """Something of the question is not known: the answer is for nobody else."""

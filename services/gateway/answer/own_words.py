@@ -4,13 +4,17 @@ changed them."""
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.answer.draft import Draft
 
 CONVERSATION = ("messages", "system")
+_OF_CONVERSATION = re.compile(r"(messages|system|input)\[|instructions$")
+_OF_APPLICATION = re.compile(r"(tools|system)\[|instructions$")
+_SEALED = re.compile(r"\.(signature|data|encrypted_content)$")
 FORM = ("response_format", "structured_outputs", "output_config.format")  # in every API's words
 
 
@@ -20,13 +24,54 @@ def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | Non
     if not request.HasField("original"):
         return None
     stale = {*changed, *(CONVERSATION if draft.altered or "messages" in changed else ())}
-    if not stale:
+    hidden = {**draft.hidden_fields, **draft.hidden}
+    if not (stale or hidden):
         return request.original
     own = chat_pb2.Original()
     own.CopyFrom(request.original)
-    kept = _without(json.loads(own.body), stale)
-    own.body = json.dumps(kept, separators=(",", ":")).encode()
+    own.body = _compact(_shown(_without(json.loads(own.body), stale), hidden)).encode()
+    for place, given in request.original.untranslated.items() if hidden else ():
+        own.untranslated[place] = _compact(_shown(json.loads(given), hidden))
     return own
+
+
+def unread_texts(original: chat_pb2.Original) -> Iterator[tuple[str, str]]:
+    """The texts that a caller has written beside what was read, each with its field's place. Definitions of tools and
+    system messages are the application's own words, and what only a provider can decipher is nobody's."""
+    for place, given in original.untranslated.items():
+        if not (_OF_APPLICATION.match(place) or _SEALED.search(place)):
+            for text in _texts(json.loads(given)):
+                yield place, text
+
+
+def is_of_conversation(place: str) -> bool:
+    """Whether a field is in the conversation, which is the gateway's where a policy has changed it."""
+    return _OF_CONVERSATION.match(place) is not None
+
+
+def _texts(given: Any) -> Iterator[str]:
+    waiting = [given]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+
+
+def _shown(given: Any, hidden: Mapping[str, str]) -> Any:
+    """The same, with other texts in the place of those that are hidden."""
+    if isinstance(given, str):
+        return hidden.get(given, given)
+    if isinstance(given, dict):
+        return {name: _shown(each, hidden) for name, each in given.items()}
+    return [_shown(each, hidden) for each in given] if isinstance(given, list) else given
+
+
+def _compact(given: Any) -> str:
+    return json.dumps(given, separators=(",", ":"))
 
 
 def _without(body: dict[str, Any], stale: Collection[str]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
+from itertools import chain
 from typing import NoReturn
 
 from hedgerow.chat.v1 import chat_pb2
@@ -18,6 +19,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.looking import Late, Looking, Refused, told
+from services.gateway.answer.own_words import is_of_conversation, unread_texts
 from services.gateway.answer.screened import counted
 from services.gateway.answer.stages.stage import BesideStage, Needs
 from services.gateway.errors import GuardLate, GuardRefused
@@ -49,7 +51,8 @@ class GuardStage(BesideStage):
         stage = ledger.begin(self.name)
         deadline = Deadline.after(stage.budget_s, ledger.clock)
         looking = _Request(draft, self._checks, stage, deadline)
-        long = sum(len(text) for _, text in _texts(draft)) > _AT_ONCE
+        texts = chain(_texts(draft), unread_texts(draft.question.request.original))
+        long = sum(len(text) for _, text in texts) > _AT_ONCE
         if self._checks.hides and not long and not self._look_at_once(looking, stage):
             return
         if self._checks.hides and long:
@@ -111,20 +114,28 @@ class _Request:
     def __init__(self, draft: Draft, checks: Checks, stage: Running, deadline: Deadline):
         self._draft, self._checks, self._stage = draft, checks, stage
         self._looking, self._hidden = Looking(checks, draft.names, deadline), dict[str, str]()
+        self._hidden_fields = dict[str, str]()  # outside of the conversation
 
     def for_private(self) -> Iterator[None]:
         """Secrets and personal data. In the end names stand for them in what a model reads."""
         for where, text in _texts(self._draft):
-            try:
-                shown = yield from self._looking.without_private(text)
-            except Refused as refused:
-                self._refuse(refused.rule, f"{where} hold {refused.what}")
+            shown = yield from self._without_private(where, text)
             if shown != text:
                 self._hidden[text] = shown if where != _ARGUMENTS else _as_json(text, shown)
-        if self._hidden:
-            self._draft.hide(self._hidden)
+        for place, text in unread_texts(self._draft.question.request.original):
+            shown = yield from self._without_private(_FIELDS, text)
+            if shown != text:
+                (self._hidden if is_of_conversation(place) else self._hidden_fields)[text] = shown
+        if self._hidden or self._hidden_fields:
+            self._draft.hide(self._hidden, self._hidden_fields)
             self._tell(Act.GUARD_HID, counted(self._looking.found))
             self.keep_private("it holds secrets or personal data")
+
+    def _without_private(self, where: str, text: str) -> Generator[None, None, str]:
+        try:
+            return (yield from self._looking.without_private(text))
+        except Refused as refused:
+            self._refuse(refused.rule, f"{where} hold {refused.what}")
 
     def for_injections(self) -> Iterator[None]:
         """Whether anybody wants to be obeyed; the latest first."""
@@ -153,6 +164,7 @@ class _Request:
 
 
 _MESSAGES, _ARGUMENTS, _HEARD = "the messages", "the arguments of a call", "the recording"
+_FIELDS = "the other fields"
 
 
 def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
@@ -168,7 +180,9 @@ def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
 
 
 def _said(draft: Draft) -> Iterator[str]:
-    """What might want to be obeyed."""
+    """What might want to be obeyed. Of other fields, texts of several words: documents for the model, for example."""
+    original = draft.question.request.original
+    yield from (text for place, text in unread_texts(original) if " " in text and not is_of_conversation(place))
     yield from draft.asked.context
     yield from (message.content for message in draft.asked.messages if message.role in _INSTRUCTING)
 
