@@ -42,6 +42,7 @@ class ChatWriter:
         self._tail = b',"logprobs":null,"finish_reason":null}]}\n\n'
         self._begun = False
         self._relayed, self._own_words = RelayedChat(usage=order.usage), False
+        self._followed: dict[str, Any] = {}  # what all chunks of the provider say
 
     def chunk(self, event: pb.Event) -> bytes:
         """What an event is in a stream; nothing for most."""
@@ -115,8 +116,9 @@ class ChatWriter:
     def _relay(self, events: Iterable[bytes]) -> bytes:
         """The provider's chunks. What is said after them by others is said as they do."""
         data = self._relayed.chunks(events)
-        if not self._begun and self._relayed.same:
-            self._begun, self._same = True, b"data: " + compact(self._relayed.same)[:-1]
+        if self._relayed.same and self._relayed.same is not self._followed:
+            self._begun, self._followed = True, self._relayed.same
+            self._same = b"data: " + compact(self._followed)[:-1]
             self._head = self._same + b',"choices":[{"index":0,"delta":'
         return data
 

@@ -33,18 +33,23 @@ class RelayedChat:
         data = b""
         for event in events:
             said = json.loads(event)
-            self.same = self.same or {name: said[name] for name in _SAME if name in said}
+            if not self.same.get("id"):  # Azure's first chunk is about the prompt alone, and leaves these empty
+                self.same = {name: said[name] for name in _SAME if name in said}
             if self._last or _ends(said):
                 self._last.append((event, said))
-            else:
+            elif self._is_wanted(said):
                 data += b"data: " + event + b"\n\n"
         return data
 
     def end(self, account: Mapping[str, Any]) -> bytes:
         """The end of the stream, with the account in its last chunk."""
-        *before, (_, last) = [each for each in self._last if self._usage or each[1].get("choices")]
+        *before, (_, last) = [each for each in self._last if self._is_wanted(each[1])]
         data = b"".join(b"data: " + event + b"\n\n" for event, _ in before)
         return data + sse.event({**last, "hedgerow": account}) + sse.DONE
+
+    def _is_wanted(self, said: Mapping[str, Any]) -> bool:
+        """All but a chunk that tells the usage, where the client has not asked for that."""
+        return bool(self._usage or said.get("choices") or not said.get("usage"))
 
     def gather(self, events: Iterable[bytes]) -> None:
         """Take chunks of an answer that is written in one piece."""
@@ -107,6 +112,5 @@ def _copied(given: Any) -> Any:
 
 
 def _ends(said: Mapping[str, Any]) -> bool:
-    """Whether a chunk says how the answer ended, or comes after that."""
-    choices = said.get("choices") or ()
-    return not choices or any(choice.get("finish_reason") for choice in choices)
+    """Whether a chunk says how the answer ended."""
+    return any(choice.get("finish_reason") for choice in said.get("choices") or ())

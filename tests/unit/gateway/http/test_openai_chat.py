@@ -135,3 +135,15 @@ def test_tool_calls_come_without_text() -> None:
     assert message.tool_calls is not None
     assert message.tool_calls[0].function.name == "add"  # type: ignore[union-attr]
     assert body["choices"][0]["message"]["reasoning_content"] == "hm"
+
+
+def test_what_the_gateway_says_after_the_providers_chunks_is_said_as_they_are() -> None:
+    about_prompt = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": []}
+    said = {"id": "c7", "object": "chat.completion.chunk", "created": 7, "model": "gpt"}
+    said |= {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello"}}]}
+    writing = writer()
+    for each in (about_prompt, said):
+        assert writing.chunk(pb.Event(relayed=pb.Relayed(events=[json.dumps(each).encode()])))
+    text, last = chunks(writing.chunk(delta(" you")) + writing.end(FINAL))
+    assert {(each["id"], each["model"]) for each in (text, last)} == {("c7", "gpt")}
+    assert text["choices"][0]["delta"] == {"content": " you"}

@@ -62,6 +62,33 @@ def test_a_stream_that_said_nothing_after_its_finish_ends_with_the_account() -> 
     assert done == b"data: [DONE]"
 
 
+def sent(*chunks: dict[str, Any]) -> list[bytes]:
+    return [json.dumps(each).encode() for each in chunks]
+
+
+AZURE = {"id": "", "model": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
+ENDED = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+USED = {"id": "c", "choices": [], "usage": {"total_tokens": 3}}
+
+
+def test_a_chunk_about_the_prompt_alone_is_no_end() -> None:
+    relayed, (prompt, text) = RelayedChat(usage=False), sent(AZURE, chunk({"content": "a"}))
+    assert relayed.chunks([prompt]) == b"data: " + prompt + b"\n\n"
+    assert not relayed.ended
+    assert relayed.chunks([text]) == b"data: " + text + b"\n\n"
+    assert relayed.same == {"id": "c"}
+
+
+def test_usage_is_for_clients_that_ask_for_it_wherever_it_comes() -> None:
+    for usage in (True, False):
+        relayed, (used, ended, more) = RelayedChat(usage=usage), sent(USED, ENDED, {"id": "c", "citations": ["x"]})
+        assert relayed.chunks([used]) == (b"data: " + used + b"\n\n" if usage else b"")
+        assert relayed.chunks([ended, used, more]) == b""
+        told = relayed.end({}).split(b"\n\n")
+        assert [b"usage" in each for each in told] == [False, *([True] if usage else []), False, False, False]
+        assert told[:-3] == [b"data: " + each for each in ((ended, used) if usage else (ended,))]
+
+
 def test_events_make_one_message_with_all_their_fields() -> None:
     message = relayed_messages.merged(
         [
