@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
@@ -12,7 +11,7 @@ from services.gateway.http import sse
 from services.gateway.http.account import account, found
 from services.gateway.http.errors import MESSAGES, Told
 from services.gateway.http.order import Order
-from services.gateway.http.relayed_messages import RelayedMessages
+from services.gateway.http.relayed_messages import RelayedMessages, input_of
 
 _STOPS = {
     chat_pb2.FINISH_REASON_LENGTH: "max_tokens",
@@ -81,7 +80,7 @@ class MessageWriter:
         if self._relayed.ended:
             return self._relayed.end(account(final))
         told = _delta(stop_reason(final), _usage(final.usage), account(final))
-        stops = b"".join(self._stop(key) for key in list(self._open))
+        stops = self._relayed.stops() + b"".join(self._stop(key) for key in list(self._open))
         return self._begin() + stops + sse.named(told) + sse.named({"type": "message_stop"})
 
     def broken(self, told: Told) -> bytes:
@@ -104,7 +103,7 @@ class MessageWriter:
             content.append({"type": "thinking", "thinking": final.reasoning, "signature": ""})
         if text := final.text.removeprefix(self._order.request.prefix):
             content.append(_text(text))
-        content += (_tool_use(call, _input(call.arguments)) for call in final.tool_calls)
+        content += (_tool_use(call, input_of(call.arguments)) for call in final.tool_calls)
         return {
             **self._message(final.model or self._order.model, _usage(final.usage)),
             "content": content,
@@ -124,7 +123,8 @@ class MessageWriter:
         """More of a block, which starts where it is not open. Text and thoughts stop where something else starts."""
         data = self._begin()
         if key not in self._open:
-            data += self._stop(_THINKING) + self._stop(_TEXT)
+            data += self._relayed.stops() + self._stop(_THINKING) + self._stop(_TEXT)
+            self._blocks = max(self._blocks, self._relayed.blocks)
             self._open[key], self._blocks = self._blocks, self._blocks + 1
             data += sse.named({"type": "content_block_start", "index": self._open[key], "content_block": block})
         if not text:
@@ -182,12 +182,3 @@ def _usage(used: chat_pb2.Usage) -> dict[str, Any]:
         "cache_read_input_tokens": used.cached_prompt_tokens,
         "output_tokens": used.completion_tokens,
     }
-
-
-def _input(arguments: str) -> Any:
-    """What a tool is called with. A model may write what is no object, which is then told as it is."""
-    try:
-        given = json.loads(arguments or "{}")
-    except ValueError:
-        given = None
-    return given if isinstance(given, dict) else {"arguments": arguments}

@@ -56,8 +56,11 @@ class RelayedChat:
         self._gathered += map(json.loads, events)
 
     def whole(self) -> dict[str, Any]:
-        """What all chunks together say; nothing where there are none."""
-        return merged(self._gathered)
+        """What all chunks together say; nothing where they do not end, or make no completion."""
+        try:
+            return merged(self._gathered) if any(map(_ends, self._gathered)) else {}
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return {}
 
 
 def merged(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

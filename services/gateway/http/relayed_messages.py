@@ -20,7 +20,8 @@ class RelayedMessages:
     """One answer. Events leave as they came; what tells its end waits for the account."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.begun, self.blocks = False, 0  # `blocks`: more than any of theirs has as its index
+        self._open: list[int] = []
         self._last: dict[str, Any] = {}
         self._gathered: list[dict[str, Any]] = []
 
@@ -34,10 +35,18 @@ class RelayedMessages:
         data = b""
         for event in events:
             self.begun, said = True, json.loads(event)
+            self._follow(said)
             if said["type"] == "message_delta":
+                data += sse.named(self._last) if self._last else b""
                 self._last = said
             else:
                 data += f"event: {said['type']}\n".encode() + b"data: " + event + b"\n\n"
+        return data
+
+    def stops(self) -> bytes:
+        """The end of their blocks, where the answer goes on or ends without them."""
+        data = b"".join(sse.named({"type": "content_block_stop", "index": index}) for index in self._open)
+        self._open.clear()
         return data
 
     def end(self, account: Mapping[str, Any]) -> bytes:
@@ -49,8 +58,20 @@ class RelayedMessages:
         self._gathered += map(json.loads, events)
 
     def whole(self) -> dict[str, Any]:
-        """The message that all events together say; nothing where they do not end."""
-        return merged(self._gathered)
+        """The message that all events together say; nothing where they do not end, or make none."""
+        try:
+            return merged(self._gathered)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return {}
+
+    def _follow(self, said: Mapping[str, Any]) -> None:
+        """Note which blocks are open."""
+        if isinstance(index := said.get("index"), int):
+            self.blocks = max(self.blocks, index + 1)
+            if said["type"] == "content_block_start":
+                self._open.append(index)
+            elif said["type"] == "content_block_stop" and index in self._open:
+                self._open.remove(index)
 
 
 def merged(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -69,7 +90,8 @@ def merged(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             case "message_delta":
                 usage = {**(message.get("usage") or {}), **_there(event.get("usage") or {})}
                 rest = {name: given for name, given in event.items() if name not in ("type", "delta", "usage")}
-                message |= {**event["delta"], **rest, "usage": usage}
+                delta = {name: said for name, said in event["delta"].items() if said is not None or name not in message}
+                message |= {**delta, **rest, "usage": usage}
                 ended = True
     return {**message, "content": [_finished(blocks[index]) for index in sorted(blocks)]} if ended else {}
 
@@ -87,8 +109,17 @@ def _grow(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 def _finished(block: dict[str, Any]) -> dict[str, Any]:
     if text := block.pop("partial_json", ""):
-        block["input"] = json.loads(text)
+        block["input"] = input_of(text)
     return block
+
+
+def input_of(arguments: str) -> dict[str, Any]:
+    """What a tool is called with. What a model wrote that is no object, or has no end, is told as it is."""
+    try:
+        given = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        given = None
+    return given if isinstance(given, dict) else {"arguments": arguments}
 
 
 def _there(usage: Mapping[str, Any]) -> dict[str, Any]:
