@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,11 @@ def samples(
     """Scores as verified ones lie, on the grid of thresholds, and which are wrong."""
     scores = np.clip(rng.normal(mean, 0.06, count), 0.75, 1.0).round(3)
     return scores, rng.random(count) < wrong
+
+
+def binomial(count: int, share: float) -> np.ndarray:
+    """The chance of each number, 0 to `count`."""
+    return np.array([math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(count + 1)])
 
 
 def joined(older: tuple[np.ndarray, np.ndarray], newer: tuple[np.ndarray, np.ndarray]) -> str:
@@ -44,6 +51,29 @@ def test_near_the_threshold_more_that_are_wrong_are_a_change_and_elsewhere_they_
     gray = np.abs(after[0] - AT) <= drift.GRAY
     assert joined(before, (after[0], np.where(gray, rng.random(1_500) < 0.4, after[1]))) == WRONG
     assert joined(before, (after[0], np.where(gray, after[1], True))) == ""
+
+
+@pytest.mark.parametrize(("older", "newer"), [(20, 20), (50, 50), (20, 180), (180, 20)])
+def test_halves_of_which_one_is_larger_are_said_to_differ_by_chance_no_more_often_than_even_ones(
+    older: int, newer: int
+) -> None:
+    """Exactly: over all that can be drawn where the same share is wrong in both."""
+    said = np.array(
+        [
+            [drift._differ(np.arange(older) < one, np.arange(newer) < other) for other in range(newer + 1)]
+            for one in range(older + 1)
+        ]
+    )
+    for share in (0.005, 0.01, 0.02, 0.05, 0.2, 0.5):
+        chances = np.outer(binomial(older, share), binomial(newer, share))
+        assert chances[said].sum() <= 1 / 20_000
+
+
+def test_a_few_wrong_of_a_few_beside_few_of_many_are_a_change() -> None:
+    many = np.arange(180) < 2
+    assert drift._differ(np.arange(20) < 6, many)
+    assert drift._differ(many, np.arange(20) < 6)
+    assert not drift._differ(np.arange(20) < 2, many)
 
 
 def test_few_samples_say_nothing() -> None:
