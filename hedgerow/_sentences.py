@@ -4,68 +4,126 @@ A sentence ends at `.`, `!`, `?` or `…` (and closing quotes) before white spac
 did is known once the next word begins: a lower-case letter goes on with the sentence (`"Who is it?" asked the owl.`).
 A point inside a number or a name (`3.14`, `example.com`) has no white space after it. Chinese and Japanese marks need
 none.
+
+Each character is looked at once, whatever pieces a text comes in, so its time grows with its length alone.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-_END = re.compile(r"""(?P<mark>[.!?…]+)["'”’»)\]]*(?=\s+(?P<next>\S))|[。！？]["'”’」』）]*|\n""")
-# At the end of the text so far, these may yet become the end of a sentence; what is before them is settled.
-_UNDECIDED = ".!?…\"'”’»)]" + "".join(filter(str.isspace, map(chr, range(0x3001))))
-_LIST_MARKER = re.compile(r"\s*(\d+|[a-zA-Z])\.\Z")  # `1. First do this`
-_INITIAL = re.compile(r"[A-Z](\.[A-Z])*\Z")  # `J. R. R. Tolkien`, `the U.S. Senate`
+_START = re.compile(r"[.!?…。！？\n]")
+_MARKS = re.compile(r"[.!?…]*+")
+_CLOSERS = re.compile(r"""["'”’»)\]]*+""")
+_WIDE_CLOSERS = re.compile(r"""["'”’」』）]*+""")
+_SPACES = re.compile(r"[^\S\n]*+")
+_LIST_MARKER = re.compile(r"\s*+(\d++|[a-zA-Z])")  # `1. First do this`
+_INITIAL = re.compile(r"[A-Z](\.[A-Z])*+\Z")  # `J. R. R. Tolkien`, `the U.S. Senate`
 _BEFORE_NAMES = {"mr", "mrs", "ms", "dr", "prof", "st", "sr", "jr", "vs", "e.g", "i.e", "cf", "approx"}
 _BEFORE_NUMBERS = {"no", "nos", "fig", "figs", "eq", "sec", "vol", "ch", "p", "pp"}
+_LONGEST_WORD = 64  # characters before a mark that say whether a sentence ends there
+
+
+@dataclass(slots=True)
+class _Mark:
+    """A mark after which the sentence may be over. `end`: its place in all that was fed, with the quotation marks and
+    brackets after it."""
+
+    before: str  # the last characters before it
+    numbers: bool  # what is before it may be the number of an item in a list
+    point: bool = True  # it is a point alone
+    spaced: bool = False
+    end: int = 0
 
 
 class SentenceSplitter:
     """Takes pieces of text, gives whole sentences without the white space between them."""
 
     def __init__(self) -> None:
-        self._rest = ""  # what has not been given yet
-        self._from = 0  # where in it to go on looking
+        self._pieces: list[str] = []  # of the sentence that is being written
+        self._last = ""  # their last characters
+        self._marks = 0  # in that sentence
+        self._mark: _Mark | None = None  # the last one, until what follows says whether the sentence is over
+        self._fed = 0  # characters before the piece that is looked at
         self.settled = 0  # how many characters of all that was fed have been given, white space included
 
     def feed(self, text: str) -> list[str]:
         """The sentences that `text` completes."""
-        self._rest += text
         sentences = []
-        while end := self._next_end():
-            if sentence := self._rest[:end].strip():
-                sentences.append(sentence)
-            self._rest, self._from = self._rest[end:], 0
-            self.settled += end
+        begin = at = 0
+        while at < len(text):
+            at, over = self._decide(self._mark, text, at) if self._mark else self._find(text, begin, at)
+            if over:
+                self._pieces.append(text[begin:at])
+                sentences += self._take()
+                begin = at
+        self._pieces.append(text[begin:])
+        self._last = (self._last + text[max(begin, len(text) - _LONGEST_WORD) :])[-_LONGEST_WORD:]
+        self._fed += len(text)
         return sentences
 
     def flush(self) -> list[str]:
         """What is left, as the last sentence; empty where nothing is."""
-        sentence, self._rest, self._from = self._rest.strip(), "", 0
+        return self._take()
+
+    def _take(self) -> list[str]:
+        sentence = "".join(self._pieces).strip()
+        self._pieces, self._last, self._marks, self._mark = [], "", 0, None
         return [sentence] if sentence else []
 
-    def _next_end(self) -> int | None:
-        for match in _END.finditer(self._rest, self._from):
-            if not _goes_on(self._rest, match):
-                return match.end()
-            self._from = match.end()
-        self._from = max(self._from, len(self._rest.rstrip(_UNDECIDED)))
-        return None
+    def _find(self, text: str, begin: int, at: int) -> tuple[int, bool]:
+        """Where to go on after the next character that may end a sentence, and whether it does."""
+        start = _START.search(text, at)
+        if start is None:
+            return len(text), False
+        if start[0] in "\n。！？":
+            end = start.end() if start[0] == "\n" else _end(_WIDE_CLOSERS, text, start.end())
+            self.settled = self._fed + end
+            return end, True
+        at = start.start()
+        before = (self._last + text[max(begin, at - _LONGEST_WORD) : at])[-_LONGEST_WORD:]
+        numbers = not self._marks and bool(_LIST_MARKER.fullmatch("".join((*self._pieces, text[begin:at]))))
+        self._marks += 1
+        self._mark = _Mark(before, numbers, start[0] == ".", end=self._fed + start.end())
+        return start.end(), False
+
+    def _decide(self, mark: _Mark, text: str, at: int) -> tuple[int, bool]:
+        """Where to go on after the characters that belong to a mark, and whether the sentence is over."""
+        if not mark.spaced:
+            end = _end(_CLOSERS, text, _end(_MARKS, text, at))
+            mark.point = mark.point and end == at
+            mark.end, at = self._fed + end, end
+        end = _end(_SPACES, text, at)
+        mark.spaced = mark.spaced or end > at
+        if end == len(text):
+            return end, False
+        self._mark = None
+        if text[end] == "\n":
+            self.settled = self._fed + end + 1
+            return end + 1, True
+        if not mark.spaced or _goes_on(mark, text[end]):
+            return end, False
+        self.settled = mark.end
+        return end, True
 
 
-def _goes_on(text: str, match: re.Match[str]) -> bool:
+def _end(characters: re.Pattern[str], text: str, at: int) -> int:
+    """Where a run of these characters that begins there ends."""
+    found = characters.match(text, at)
+    return found.end() if found else at
+
+
+def _goes_on(mark: _Mark, following: str) -> bool:
     """Whether the sentence continues after a mark that could have ended it."""
-    following = match["next"]
-    if following is None:
-        return False
     if following.islower():
         return True
-    if match[0] != ".":
+    if not mark.point:
         return False
-    before = text[: match.start()]
-    word = before.split()[-1].lstrip("\"'“‘(«[") if before.strip() else ""
+    word = mark.before.split()[-1].lstrip("\"'“‘(«[") if mark.before.strip() else ""
     return (
         word.lower() in _BEFORE_NAMES
         or (word.lower() in _BEFORE_NUMBERS and following.isdigit())
         or bool(_INITIAL.match(word))
-        or bool(_LIST_MARKER.match(text[: match.end()]))
+        or mark.numbers
     )

@@ -7,7 +7,8 @@ without a line changed here. protobuf promises that encoding within one release 
 missed, never mixed up (a test pins the key of a sample question, so that an upgrade cannot do it unnoticed).
 
 Normalizing touches the text of messages only, and only where the meaning cannot change:
-- Unicode NFC: the same characters, however they were typed;
+- Unicode NFC: the same characters, however they were typed; a text with more combining marks in a row than any language
+  has stays as it is;
 - CRLF and CR become LF; white space at the end and blank lines at the start go;
 - a text of one line also loses the white space before it;
 - a line of prose has one blank where it has more white space. Prose is one line alone of at most 2,048 characters
@@ -29,6 +30,8 @@ from hedgerow.chat.v1 import chat_pb2
 _FORMAT = b"hedgerow.cache.key/1\0"  # raise it with every change to what is digested
 _LONGEST_LINE = 2_048  # characters of prose: what is longer is no question typed by hand, and takes long to look at
 _RUN = re.compile(r"\s+")
+_MARKS = "".join(filter(unicodedata.combining, map(chr, range(0x20000))))  # Unicode has none beyond
+_MANY_MARKS = re.compile(f"[{_MARKS}]{{31}}")
 _SIGN = re.compile(  # of a text that may mean what it spells; an apostrophe within a word is no quotation mark
     r"""["\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`|/\\^*\[\]{}\t]|['\u2018\u2019](?:(?!\w)|(?<!\w.))"""
 )
@@ -55,14 +58,22 @@ def digest(question: cache_pb2.Question) -> bytes:
 
 def normalized(text: str) -> str:
     """`text` without the differences that cannot change what it means."""
-    text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").rstrip()
-    lines = text.split("\n")
-    while len(lines) > 1 and not lines[0].strip():
-        del lines[0]
-    if len(lines) > 1:
-        return "\n".join(lines)
-    line = lines[0].lstrip()
+    text = composed(text).replace("\r\n", "\n").replace("\r", "\n").rstrip()
+    blank = len(text) - len(text.lstrip())
+    text = text[text.rfind("\n", 0, blank) + 1 :]
+    if "\n" in text:
+        return text
+    line = text.lstrip()
     return _RUN.sub(" ", line) if is_prose(line) else line
+
+
+def composed(text: str) -> str:
+    """`text` in Unicode's form NFC, or as it is where it has more than 30 combining marks in a row. No language has
+    that many, and to put n of them in their order takes n² steps.
+    Source: the stream-safe text format of https://www.unicode.org/reports/tr15/"""
+    if text.isascii() or _MANY_MARKS.search(text):
+        return text
+    return unicodedata.normalize("NFC", text)
 
 
 def is_prose(text: str) -> bool:
@@ -77,5 +88,5 @@ def _without_case(question: cache_pb2.Question) -> cache_pb2.Question:
     folded.CopyFrom(question)
     for message in folded.messages:
         if message.role == chat_pb2.ROLE_USER and is_prose(message.content):
-            message.content = unicodedata.normalize("NFC", message.content.casefold())
+            message.content = composed(message.content.casefold())
     return folded

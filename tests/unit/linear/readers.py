@@ -1,0 +1,41 @@
+"""Every function that reads a text of a caller's or a model's choice, by name: it is given the text in pieces.
+
+A function that reads such texts belongs here: `test_linear` feeds each with texts that make a careless one slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hedgerow._sentences import SentenceSplitter
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from services.runtime import question_key
+
+Reader = Callable[[Sequence[str]], object]
+
+
+def _whole(read: Callable[[str], object]) -> Reader:
+    """One that is given a text as a whole."""
+    return lambda pieces: read("".join(pieces))
+
+
+def _sentences(pieces: Sequence[str]) -> None:
+    splitter = SentenceSplitter()
+    for piece in pieces:
+        splitter.feed(piece)
+    splitter.flush()
+
+
+def _digest(text: str) -> None:
+    message = chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text)
+    question = cache_pb2.Question(tenant="acme", messages=[message], ignore_case=True)
+    question_key.normalize(question)
+    question_key.digest(question)
+
+
+READERS: Mapping[str, Reader] = {
+    "question_key": _whole(_digest),
+    "sentences": _sentences,
+}
+STREAMED = {"sentences"}  # these are given a text in pieces of 1, 4 and 64 characters, too
