@@ -66,7 +66,7 @@ class Answer(ABC):
             before = more.pieces
             try:
                 self.read(event, more)
-            except (BadEvent, ValueError, AttributeError, TypeError, KeyError):
+            except (BadEvent, ValueError, AttributeError, TypeError, KeyError, RecursionError):
                 self.broken = True
             else:
                 self._unsent += [event] if self.relays else []
@@ -107,7 +107,7 @@ def type_of(event: str) -> str:
     """The type that an event names; empty for one that is malformed or names none."""
     try:
         told = json.loads(event)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return str(told.get("type") or "") if isinstance(told, dict) else ""
 

@@ -9,8 +9,11 @@ import json
 from typing import Any
 
 from services.llm.answer import Answer, BadEvent, More, type_of
-from services.llm.engine import FinishReason, Usage
+from services.llm.engine import FinishReason
+from services.llm.provider_events import count, parsed
+from services.llm.provider_events import usage as usage_of
 
+_OF_PROMPT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _REASONS = {
     "end_turn": FinishReason.STOP,
     "stop_sequence": FinishReason.STOP,
@@ -28,12 +31,13 @@ class AnthropicAnswer(Answer):
         super().__init__()
         self._told: dict[str, Any] = {}  # usage so far: prompts are told at the beginning, the rest at the end
         self._without_arguments: dict[int, str] = {}  # blocks of calls, and what stood in them at first
+        self._others = set[int]()  # blocks of neither text nor calls
 
     def is_last(self, event: str) -> bool:
         return '"message_stop"' in event and type_of(event) == "message_stop"
 
     def read(self, event: str, more: More) -> None:
-        message = json.loads(event)
+        message = parsed(event)
         match message["type"]:
             case "error":
                 self.error = event
@@ -51,9 +55,14 @@ class AnthropicAnswer(Answer):
             case "message_delta":
                 self._count(message.get("usage"))
                 if reason := message["delta"].get("stop_reason"):
-                    self._reason = _REASONS.get(reason, FinishReason.INTERRUPTED)
+                    self._reason = self._to_reason(reason)
             case _:
                 pass  # a ping, or an event that was not there yet: the API's rule is to pass over it
+
+    def _to_reason(self, reason: str) -> FinishReason:
+        """A turn of the provider's own tools that it has paused goes on where its caller has it go on."""
+        paused = self.relays and reason == "pause_turn"
+        return FinishReason.LENGTH if paused else _REASONS.get(reason, FinishReason.INTERRUPTED)
 
     def _begin(self, index: int, block: dict[str, Any], more: More) -> None:
         match block["type"]:
@@ -65,14 +74,17 @@ class AnthropicAnswer(Answer):
             case "thinking":
                 more.reasoning += [str(block["thinking"])] if block.get("thinking") else []
             case kind if kind != "text":  # a provider's own tool, for example
+                self._others.add(index)
                 more.others += 1
 
     def _read_delta(self, index: int, delta: dict[str, Any], more: More) -> None:
         match delta["type"]:
             case "text_delta":
-                more.text.append(str(delta["text"]))
+                more.text.append(str(delta["text"] or ""))
             case "thinking_delta":
-                more.reasoning.append(str(delta["thinking"]))
+                more.reasoning.append(str(delta["thinking"] or ""))
+            case "input_json_delta" if index in self._others:
+                more.others += 1
             case "input_json_delta" if delta["partial_json"]:
                 self._without_arguments.pop(index, None)
                 more.tool_calls.append(self.calls.delta(index, arguments=str(delta["partial_json"])))
@@ -80,14 +92,9 @@ class AnthropicAnswer(Answer):
     def _count(self, usage: dict[str, Any] | None) -> None:
         """Each event tells totals, of what it knows."""
         self._told |= {name: value for name, value in (usage or {}).items() if value is not None}
-        cached = int(self._told.get("cache_read_input_tokens", 0))
-        written = int(self._told.get("cache_creation_input_tokens", 0))
+        plain, cached, written = (count(self._told.get(name)) for name in _OF_PROMPT)
         details = self._told.get("output_tokens_details") or {}
         if "output_tokens" in self._told:
-            self._usage = Usage(
-                prompt_tokens=int(self._told.get("input_tokens", 0)) + cached + written,
-                completion_tokens=int(self._told["output_tokens"]),
-                cached_prompt_tokens=cached,
-                reasoning_tokens=int(details.get("thinking_tokens") or 0),
-                cache_write_tokens=written,
-            )
+            thinking = details.get("thinking_tokens")
+            prompt, completion = plain + cached + written, self._told["output_tokens"]
+            self._usage = usage_of(prompt, completion, cached, thinking, written)

@@ -5,11 +5,12 @@ Source: https://platform.openai.com/docs/api-reference/chat-streaming
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from services.llm.answer import Answer, BadEvent, More
 from services.llm.engine import FinishReason, TokenLogprob, Usage
+from services.llm.provider_events import parsed
+from services.llm.provider_events import usage as usage_of
 
 DONE = "[DONE]"
 # Whatever else a server says ended the answer well: names for "the model stopped" differ.
@@ -33,7 +34,7 @@ class OpenAIAnswer(Answer):
         return event == DONE
 
     def read(self, event: str, more: More) -> None:
-        message = json.loads(event)
+        message = parsed(event)
         if message.get("error"):
             self.error = event
             raise BadEvent
@@ -71,10 +72,10 @@ def _to_logprob(told: dict[str, Any]) -> TokenLogprob:
 
 def _to_usage(usage: dict[str, Any]) -> Usage:
     prompt, completion = usage.get("prompt_tokens_details") or {}, usage.get("completion_tokens_details") or {}
-    return Usage(
-        prompt_tokens=int(usage.get("prompt_tokens") or 0),
-        completion_tokens=int(usage.get("completion_tokens") or 0),
-        cached_prompt_tokens=int(prompt.get("cached_tokens") or 0),
-        reasoning_tokens=int(completion.get("reasoning_tokens") or 0),
-        cache_write_tokens=int(prompt.get("cache_write_tokens") or 0),  # OpenRouter
+    return usage_of(
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        prompt.get("cached_tokens"),
+        completion.get("reasoning_tokens"),
+        prompt.get("cache_write_tokens"),  # OpenRouter
     )

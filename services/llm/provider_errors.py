@@ -51,7 +51,7 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str) -
 
 def in_stream_status(event: str) -> int:
     """The HTTP status that an error inside a stream would have had; 502 where it does not say."""
-    error: Any = json.loads(event)["error"]
+    error: Any = json.loads(event).get("error")
     if not isinstance(error, dict):
         return 502
     code = error.get("code")

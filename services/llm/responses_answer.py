@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 from services.llm.answer import Answer, BadEvent, More, type_of
 from services.llm.engine import FinishReason, TokenLogprob, Usage
+from services.llm.provider_events import parsed
+from services.llm.provider_events import usage as usage_of
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
@@ -34,7 +36,7 @@ class ResponsesAnswer(Answer):
         return any(end in event for end in _ENDS) and type_of(event) in _ENDS
 
     def read(self, event: str, more: More) -> None:
-        told = json.loads(event)
+        told = parsed(event)
         kind = told["type"]
         if kind in _TEXTS:
             self._refused = self._refused or kind == "response.refusal.delta"
@@ -101,10 +103,10 @@ def _to_logprob(told: dict[str, Any]) -> TokenLogprob:
 
 def _to_usage(usage: dict[str, Any]) -> Usage:
     read, written = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
-    return Usage(
-        prompt_tokens=int(usage.get("input_tokens") or 0),
-        completion_tokens=int(usage.get("output_tokens") or 0),
-        cached_prompt_tokens=int(read.get("cached_tokens") or 0),
-        reasoning_tokens=int(written.get("reasoning_tokens") or 0),
-        cache_write_tokens=int(read.get("cache_write_tokens") or 0),
+    return usage_of(
+        usage.get("input_tokens"),
+        usage.get("output_tokens"),
+        read.get("cached_tokens"),
+        written.get("reasoning_tokens"),
+        read.get("cache_write_tokens"),
     )

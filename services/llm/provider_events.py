@@ -1,0 +1,45 @@
+"""What every provider's events are read with: JSON whose texts can be sent, counts of tokens that can be billed."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from services.llm.engine import Usage
+
+_HALF = re.compile(r"\\ud[89a-f]", re.IGNORECASE)  # of a pair of surrogates, or one that is alone
+_MOST = 2**31 - 1  # tokens; more than that nobody counts
+
+
+def parsed(event: str) -> Any:
+    """The event. Half a surrogate pair, which no UTF-8 can carry, is read as U+FFFD. Raises ValueError; RecursionError
+    for what is nested too deeply."""
+    said = json.loads(event)
+    if _HALF.search(event):
+        text = json.dumps(said, ensure_ascii=False)
+        said = json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return said
+
+
+def usage(prompt: Any, completion: Any, cached: Any = None, reasoning: Any = None, written: Any = None) -> Usage:
+    """What a provider says that an answer took. `cached` and `written` are tokens of the prompt. Raises as `count`."""
+    prompt_tokens = count(prompt)
+    cached_tokens = min(count(cached), prompt_tokens)
+    return Usage(
+        prompt_tokens=prompt_tokens,
+        completion_tokens=count(completion),
+        cached_prompt_tokens=cached_tokens,
+        reasoning_tokens=count(reasoning),
+        cache_write_tokens=min(count(written), prompt_tokens - cached_tokens),
+    )
+
+
+def count(told: Any) -> int:
+    """How many tokens a provider says. What cannot be is 0, as if it had not been told: then it is estimated.
+    Raises ValueError and TypeError for what is no number."""
+    try:
+        tokens = int(told or 0)
+    except OverflowError:
+        return 0
+    return tokens if 0 <= tokens <= _MOST else 0
