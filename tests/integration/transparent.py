@@ -30,7 +30,8 @@ async def transparent_gateway(logs: Path, **settings: str) -> AsyncIterator[Tran
     async with recording_provider() as provider, starting(logs) as start:
         own = {"base_url": provider.url, "api_key": "the operator's"}
         chat = {f"openai__{name}": value for name, value in own.items()}
-        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", **chat)
+        able = json.dumps(["tools", "logprobs", "logit_bias", "images"])
+        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", openai__features=able, **chat)
         claude = {f"anthropic__{name}": value for name, value in own.items()}
         claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **claude)
         addresses = {"gpt": chat.spec.address, "claude": claude.spec.address}

@@ -29,6 +29,7 @@ _TYPES = {
     503: "overloaded_error",
     504: "timeout_error",
 }
+_PARAMS = {"image_url": "image"}  # what OpenAI's callers know by another name
 _WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})
 _TEXT, _THINKING = -1, -2  # in place of a tool call's index
 
@@ -36,8 +37,10 @@ _TEXT, _THINKING = -1, -2  # in place of a tool call's index
 def error(told: Told) -> dict[str, Any]:
     """An error in Anthropic's shape. `code` and `param` are ours."""
     kind = _TYPES.get(told.status, "invalid_request_error" if told.status < 500 else "api_error")
-    message = told.too_long.anthropic(told.message) if told.too_long else told.message
-    shown = {"type": kind, "message": message, "code": told.code, "param": told.param}
+    message, param = told.too_long.anthropic(told.message) if told.too_long else told.message, told.param
+    if param in _PARAMS:
+        param, message = _PARAMS[param], _PARAMS[param] + message.removeprefix(param)
+    shown = {"type": kind, "message": message, "code": told.code, "param": param}
     if told.own and told.api == MESSAGES:
         shown = dict(told.own)
     return {"type": "error", "error": shown, **({"hedgerow": told.account} if told.account else {})}

@@ -10,6 +10,7 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.order import Order, take_model, take_options
 from services.gateway.http.parts import put_content
 from services.gateway.http.sse import compact
+from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
 ROLES = {
@@ -191,6 +192,8 @@ def _take_structured_outputs(request: pb.GenerateRequest, given: Fields) -> None
     match named[0]:
         case "json":
             schema = given.raw("json")
+            if isinstance(schema, str) and not _is_json(schema):
+                raise given.wrong("json", "a JSON Schema, also as text")
             request.response_format.json_schema = schema if isinstance(schema, str) else compact(schema).decode()
         case "json_object":
             request.response_format.json_object = bool(given.flag("json_object"))
@@ -198,6 +201,14 @@ def _take_structured_outputs(request: pb.GenerateRequest, given: Fields) -> None
             _take_choice(request, given)
         case name:
             setattr(request.response_format, name, given.needed(name))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        strict_json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _take_choice(request: pb.GenerateRequest, given: Fields) -> None:

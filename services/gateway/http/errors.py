@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -57,6 +59,9 @@ _ANTHROPICS = (_TOO_LONG, "input length and `max_tokens` exceed context limit")
 _NOT_AGAIN = frozenset({code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED})
 
 
+# What callers know by another name than the contract.
+_MEDIA = {"images": "image_url", "audio": "input_audio"}
+_PARTS = re.compile(r"^(messages\[\d+\])\.parts")
 MESSAGES = "messages"  # Anthropic's API, as the models' services name it
 
 
@@ -204,6 +209,17 @@ class Told:
         if self.status == 401:
             told.append((b"www-authenticate", b"Bearer"))
         return told
+
+
+def by_callers_names(error: InvalidInput) -> InvalidInput:
+    """A refusal of what a request became in the contract, with the field's name as a caller by HTTP knows it."""
+    field = error.metadata.get("field", "")
+    name = _PARTS.sub(r"\1.content", _MEDIA.get(field, field))
+    if name == field or not error.message.startswith(field):
+        return error
+    named = copy(error)
+    named.metadata["field"], named.message = name, name + error.message.removeprefix(field)
+    return named
 
 
 def tell(error: Exception) -> Told:

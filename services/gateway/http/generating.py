@@ -13,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.http.account import short
-from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told
+from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, Told, by_callers_names
 from services.gateway.http.exchange import Exchange, Shape
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.order import Order, settle_pace, settle_replacing
@@ -22,6 +22,7 @@ from services.gateway.http.sse import PING, compact
 from services.gateway.http.watch import Watch
 from services.gateway.labels import Degraded
 from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
 _TEXTS = frozenset({"delta", "tool_call", "reasoning", "relayed"})
@@ -88,11 +89,14 @@ class Generating:
         writer = self.dialect.write(order, exchange.answer_id)
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
-            async with aclosing(self.servicer.answer(order.request, call)) as messages:
-                if order.stream:
-                    await self._stream(exchange, order, writer, messages, watch)
-                else:
-                    await self._whole(exchange, order, writer, messages, watch)
+            try:
+                async with aclosing(self.servicer.answer(order.request, call)) as messages:
+                    if order.stream:
+                        await self._stream(exchange, order, writer, messages, watch)
+                    else:
+                        await self._whole(exchange, order, writer, messages, watch)
+            except InvalidInput as refused:
+                raise by_callers_names(refused) from None
 
     async def _stream(
         self,

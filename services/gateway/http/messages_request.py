@@ -13,6 +13,12 @@ from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
 
 _ROLES = {"user": chat_pb2.ROLE_USER, "assistant": chat_pb2.ROLE_ASSISTANT, "system": chat_pb2.ROLE_SYSTEM}
+_ROLE_NAMES = {role: name for name, role in _ROLES.items()}
+_OF_ROLES = {  # blocks that only one role has
+    "image": chat_pb2.ROLE_USER,
+    "tool_result": chat_pb2.ROLE_USER,
+    "tool_use": chat_pb2.ROLE_ASSISTANT,
+}
 _MODES = {
     "auto": chat_pb2.TOOL_MODE_AUTO,
     "any": chat_pb2.TOOL_MODE_REQUIRED,
@@ -85,6 +91,8 @@ def _take_message(request: pb.GenerateRequest, given: Fields) -> None:
 def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: Fields) -> None:
     """Results of tools come before the text beside them, each as a message of its own."""
     kind = block.needed("type")
+    if kind in _OF_ROLES and message.role != _OF_ROLES[kind]:
+        raise block.wrong("type", f"in a message of role {_ROLE_NAMES[_OF_ROLES[kind]]} alone")
     match kind:
         case "text":
             message.parts.add(text=block.needed("text"))

@@ -16,6 +16,7 @@ from services.gateway.http.errors import (
     ModelUnknown,
     NotOffered,
     SilenceTimeout,
+    by_callers_names,
     tell,
 )
 from services.gateway.policies.ticket import Shed
@@ -78,3 +79,19 @@ def test_a_bug_keeps_its_text() -> None:
 def test_what_policies_did_before_is_told() -> None:
     told = tell(ModelUnavailable("gone", trace_id="1" * 32, decisions='[{"policy":"retry"}]'))
     assert told.openai()["hedgerow"] == {"trace_id": "1" * 32, "decisions": [{"policy": "retry"}]}
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("images", "image_url"),
+        ("audio", "input_audio"),
+        ("messages[3].parts[1].image", "messages[3].content[1].image"),
+        ("messages[3].role", "messages[3].role"),
+    ],
+)
+def test_a_refusal_of_the_contract_has_the_name_that_a_caller_knows(field: str, name: str) -> None:
+    refused = InvalidInput(field, "none", 1)
+    told = tell(by_callers_names(refused))
+    assert (told.param, told.message) == (name, f"{name}: none, got 1")
+    assert refused.metadata["field"] == field, "the error itself may be told to others"
