@@ -12,7 +12,7 @@ from services.gateway.labels import Act
 from services.gateway.policies.breaker import BreakerOpen
 from services.gateway.policies.ticket import Shed
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted, NotSupported, ServiceError, TooLate, Unavailable
+from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, TooLate, Unavailable
 
 _NOT_SENT = BreakerOpen  # no model has seen the request
 _MODELS = 3  # asked before the first text: a provider may be another's only way
@@ -35,6 +35,11 @@ class Fallback:
                 return await self._inner(replace(job, models=job.models[number:]))
             except Shed:
                 raise
+            except InvalidInput as problem:
+                if not problems:
+                    raise
+                problems.append(problem)
+                asked += 1
             except (Unavailable, Exhausted, TooLate, NotSupported) as problem:
                 problems.append(problem)
                 asked += not isinstance(problem, _NOT_SENT)
@@ -54,7 +59,9 @@ def _give_way(job: Job, problem: ServiceError, other: str) -> Job:
 
 def _summary(problems: Sequence[ServiceError]) -> ServiceError:
     """One error for all: late where the last was, busy where every model was busy, else broken. What none
-    of them can do callers hear."""
+    of them can do callers hear. What another model refuses in a request is not what is wrong with it: the one that was
+    to answer might have taken it, and may be asked again."""
+    problems = [problem for problem in problems if not isinstance(problem, InvalidInput)]
     if isinstance(problems[-1], TooLate) or all(isinstance(problem, NotSupported) for problem in problems):
         return problems[-1]
     text = "; ".join(problem.message for problem in problems)

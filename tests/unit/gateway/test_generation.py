@@ -467,6 +467,19 @@ def test_a_tenant_that_had_its_share_of_an_engine_costs_others_nothing():
     assert not scene.fleet.pools["m"].is_open()
 
 
+@pytest.mark.parametrize(
+    ("first", "error"),
+    [(GONE, ModelUnavailable), (Exhausted("busy", retry_delay_s=3), Exhausted), (TooLate("late"), TooLate)],
+)
+def test_what_another_model_refuses_is_not_what_is_wrong_with_a_request(first: ServiceError, error: type[ServiceError]):
+    of_another_api = ScriptedLlm(InvalidInput("reasoning_effort", "no such field of model b", "high"))
+    scene = play(a=ScriptedLlm(first), b=of_another_api)
+    assert type(scene.error) is error
+    assert calls(of_another_api) == [1]
+    scene = play(a=ScriptedLlm(first), b=of_another_api, c=says("Me."))
+    assert scene.words == "Me."
+
+
 @pytest.mark.parametrize("told", [InvalidInput("a", "b", "c"), ShareUsed("enough", retry_delay_s=1)])
 def test_what_only_this_request_meets_is_not_held_against_the_model(told: ServiceError):
     assert play(m=ScriptedLlm(told)).observed == []
