@@ -10,6 +10,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
+from services.runtime.errors import Unavailable
 from tests.unit.gateway.scripted import ScriptedAudio, ScriptedLlm, ScriptedVision, finish, senses, text
 from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
 from tests.unit.gateway.test_answer import Scene
@@ -107,3 +108,24 @@ async def test_a_model_that_chooses_what_to_call_is_held_to_no_form(form: dict[s
     first, *_, last = scene.llms["small"].requests
     assert sent(first) == left
     assert {name: sent(last)[name] for name in form} == form
+
+
+def relayed(words: str, event: str, **more: Any) -> llm_pb2.GenerateResponse:
+    return llm_pb2.GenerateResponse(text=words, tokens=1, relayed=[event.encode()], **more)
+
+
+async def test_an_answer_that_another_call_goes_on_with_is_told_in_the_gateways_words():
+    usage = chat_pb2.Usage(prompt_tokens=8, completion_tokens=1)
+    end = llm_pb2.Finish(reason=chat_pb2.FINISH_REASON_STOP, usage=usage)
+    breaks = ScriptedLlm(relayed("It ", "first"), 0.01, Unavailable("gone"))
+    goes_on = ScriptedLlm(relayed("rains", "second"), 0.01, relayed(".", "third", finish=end))
+    scene = Scene(small=[breaks, goes_on])
+    for _ in range(20):  # requests that earn the budget of retries
+        scene.fleet.request()
+    events = await scene.events(original=words())
+    assert events[-1].final.text == "It rains."
+    assert events[-1].final.usage.completion_tokens == 2
+    told = [event for event in events if event.HasField("relayed")]
+    assert [list(event.relayed.events) for event in told] == [[b"first"]]
+    own = [event.delta.text for event in events if event.HasField("delta") and not event.in_relayed]
+    assert own == ["rains", "."]

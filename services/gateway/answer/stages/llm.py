@@ -129,9 +129,10 @@ class LlmStage(AnswerStage):
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         ledger.model = report.model
         if any(item.reasoning or item.tool_calls or item.logprobs or item.relayed for item in items):
-            # An equal question of another API may have been asked first.
+            # An equal question of another API may have been asked first. The call that goes on for one that broke is an
+            # answer of its own to its provider, with another id and the usage of the rest.
             asked, own = reading.generation.job.request, self.draft.question.request
-            relays = asked.original.api == own.original.api
+            relays = asked.original.api == own.original.api and not report.resumed
             for item in items:
                 taking.take(self.draft, item, relays=relays)
         elif text:
