@@ -51,6 +51,7 @@ class ProviderEngine(ABC):
         features, most = frozenset(own.features), settings.max_tokens_cap or 0
         self._model = Model(settings.public_name, group, own.context_tokens, most, "", False, features=features)
         headers = {name.lower(): value.get_secret_value() for name, value in own.extra_headers.items()}
+        self._extra_headers = headers
         self._client = ProviderClient(
             wire or _wire(group, own, url),
             {**self._headers(), **headers},
@@ -101,7 +102,9 @@ class ProviderEngine(ABC):
         answer.relays = own is not None
         self._running += 1
         try:
-            events = self._events(self._place(request), body, answer, deadline, own.headers if own else {})
+            events = self._events(
+                self._place(request), body, answer, deadline, self._beside(own.headers) if own else {}
+            )
             async with aclosing(together(events)) as batches:
                 async for batch in batches:
                     chunk = answer.add(batch)
@@ -184,6 +187,14 @@ class ProviderEngine(ABC):
         """The limit of an answer whose request has none."""
         usual, most = self._default_max_tokens, self._most_tokens
         return min(usual or most, most) if most else usual
+
+    def _beside(self, own: Mapping[str, str]) -> dict[str, str]:
+        """A caller's headers beside those of the settings, which are stronger. What is tried out is a list of both."""
+        extra = self._extra_headers
+        tried = {
+            name: f"{extra[name]},{text}" for name, text in own.items() if name in extra and name.endswith("-beta")
+        }
+        return {**own, **extra, **tried}
 
     def _translated(self, request: Request) -> dict[str, Any]:
         asked, most = request.sampling.max_tokens or self._default_max_tokens, self._most_tokens

@@ -26,6 +26,7 @@ from services.gateway.config import HttpSettings
 from services.gateway.http.connection import PEER
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told, tell
 from services.gateway.http.fields import Fields, parse
+from services.gateway.http.original import FOR_PROVIDERS
 from services.gateway.http.sse import CONTENT_TYPE, compact
 from services.gateway.http.watch import Left
 from services.runtime import telemetry
@@ -42,6 +43,16 @@ _SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
 _LEFT = 499  # as nginx has it
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _PASSED_ON = frozenset({b"traceparent", b"tracestate", TENANT_HEADER.encode(), EXPIRES_HEADER.encode()})
+
+
+def _by_name(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Of a header that comes in several lines the last one; of those for providers all, as one list (RFC 9110, 5.3)."""
+    found: dict[str, str] = {}
+    for raw, value in lines:
+        name, text = raw.decode("latin-1"), value.decode("latin-1")
+        before = found.get(name) if name.startswith(FOR_PROVIDERS) else None
+        found[name] = f"{before}, {text}" if before and before != text else text
+    return found
 
 
 @dataclass(slots=True)
@@ -84,7 +95,7 @@ class Exchange:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, limits: HttpSettings):
         self.scope, self.receive, self.reply, self._limits = scope, receive, Reply(send), limits
-        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.headers = _by_name(scope["headers"])
         self.peer: str = scope.get(PEER, "")  # empty in plain text
         self._read = not {"content-length", "transfer-encoding"} & self.headers.keys()
         self._waits = self.headers.get("expect", "").lower() == "100-continue"  # with its body, until it is asked for

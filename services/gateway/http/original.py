@@ -10,7 +10,7 @@ from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
 
 _MOST_HEADERS, _MOST_CHARACTERS = 16, 1_024
-_FOR_PROVIDERS = ("openai-", "anthropic-")
+FOR_PROVIDERS = ("openai-", "anthropic-")
 _WHOSE = frozenset({"openai-organization", "openai-project"})  # the gateway's own account pays
 
 
@@ -26,10 +26,12 @@ def original(
 
 def _for_provider(headers: Mapping[str, str]) -> dict[str, str]:
     """No header says who calls: neither keys nor accounts pass."""
-    found = {name: text for name, text in headers.items() if name.startswith(_FOR_PROVIDERS) and name not in _WHOSE}
+    found = {name: text for name, text in headers.items() if name.startswith(FOR_PROVIDERS) and name not in _WHOSE}
     if len(found) > _MOST_HEADERS:
         raise InvalidInput("headers", f"at most {_MOST_HEADERS} for the provider", len(found))
     for name, text in found.items():
         if len(text) > _MOST_CHARACTERS:
             raise InvalidInput(name, f"at most {_MOST_CHARACTERS} characters", len(text))
+        if not (text.isascii() and text.isprintable()):
+            raise InvalidInput(name, "printable characters of ASCII", ascii(text))
     return found

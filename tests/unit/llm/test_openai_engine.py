@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -124,6 +125,17 @@ async def test_a_cap_holds_for_what_is_asked_in_the_callers_own_words() -> None:
         assert [chunk async for chunk in engine.generate(request, Deadline.never())]
         limits = ("max_tokens", "max_completion_tokens")
         assert [provider.body[name] for name in limits if name in provider.body] == sent
+
+
+async def test_headers_of_the_settings_are_stronger_than_a_callers() -> None:
+    provider = SimulatedProvider()
+    extra = {"OpenAI-Source": "operator", "openai-beta": "a=v1"}
+    engine = provider.engine(own={"extra_headers": extra})
+    told = {"openai-source": "caller", "openai-beta": "b=v2", "openai-other": "x"}
+    request = Request(HELLO, original=replace(chat(messages=[]), headers=told))
+    assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+    sent = provider.requests[-1].headers
+    assert [sent[name] for name in told] == ["operator", "a=v1,b=v2", "x"]
 
 
 async def test_a_cap_holds_for_the_rest_of_an_answer_in_the_callers_own_words() -> None:

@@ -45,3 +45,17 @@ async def test_a_client_that_waits_with_its_body_is_refused_without_it(serve: ob
 
 async def test_a_client_that_waits_with_its_body_is_told_to_send_it_where_it_is_read() -> None:
     assert await told(read, head(2, "expect: 100-continue"), b"{}") == [100, 200]
+
+
+async def test_a_header_for_providers_that_comes_in_several_lines_is_one_list() -> None:
+    seen: dict[str, str] = {}
+
+    async def noted(exchange: Exchange) -> None:
+        seen.update(exchange.headers)
+        await read(exchange)
+
+    beta = [f"anthropic-beta: {name}" for name in ("a", "b,c")]
+    version = ["anthropic-version: 2023-06-01"] * 2
+    await told(noted, head(2, *beta, *version, "x-hedgerow-tier: fast", "x-hedgerow-tier: auto"), b"{}")
+    assert (seen["anthropic-beta"], seen["anthropic-version"]) == ("a, b,c", "2023-06-01")
+    assert seen["x-hedgerow-tier"] == "auto"

@@ -97,3 +97,9 @@ def test_what_a_provider_keeps_or_charges_more_for_needs_permission(field: str, 
 @pytest.mark.parametrize(("field", "given"), [("store", False), ("service_tier", "auto"), ("background", False)])
 def test_what_asks_for_nothing_more_needs_none(field: str, given: object) -> None:
     permission.check(told({**ASKED, field: given}), (), "acme")
+
+
+@pytest.mark.parametrize("text", ["caf\xe9", "a\tb", "a\x7f"])
+def test_a_header_that_no_provider_could_read_the_same_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"openai-beta: printable characters of ASCII, got "):
+        told(ASKED, openai_beta=text)
