@@ -11,13 +11,14 @@ import asyncio
 import hashlib
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.answer.answer import Messages
 from services.gateway.config import KeptSettings
 from services.gateway.errors import AnswerNotKept
@@ -26,6 +27,7 @@ from services.runtime import telemetry
 from services.runtime.errors import InvalidInput
 
 Begin = Callable[[Span], Awaitable[Messages]]
+Admit = Callable[[Claim], Awaitable[Reservation]]
 _Key = tuple[str, str]  # a tenant's name, and its own key
 _LONGEST_KEY = 128
 _MAY_DIFFER = ("idempotency_key", "events_seen", "attempt", "budget_ms", "first_token_budget_ms", "heartbeat_ms")
@@ -53,17 +55,33 @@ class KeptAnswers:
     def __len__(self) -> int:
         return len(self._kept)
 
-    async def follow(self, request: pb.GenerateRequest, tenant: str, begin: Begin, within_s: float) -> Messages:
-        """The events that this client has not seen. `begin` makes the answer where there is none yet."""
+    async def follow(
+        self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float
+    ) -> Messages:
+        """The events that this client has not seen. `begin` makes the answer where there is none yet, and has the place
+        of one client for as long as that takes; `admit` admits any other client."""
         digest = _digest(request)
-        kept = self._find(request, tenant, digest) or self._start((tenant, request.idempotency_key), digest, begin)
+        if kept := self._find(request, tenant, digest):
+            claim = REQUEST if kept.clients or kept.flight.over else TURN
+        else:
+            kept, claim = self._start((tenant, request.idempotency_key), digest, begin), None
         reader = kept.flight.subscribe(within_s, request.events_seen)
+        with self._client(kept, reader):
+            place = await admit(claim) if claim else None
+            try:
+                while events := await reader.take():
+                    yield pb.GenerateResponse(events=events)
+            finally:
+                if place:
+                    place.settle(0)
+
+    @contextmanager
+    def _client(self, kept: _Kept, reader: Reader[pb.Event]) -> Iterator[None]:
         kept.clients += 1
         if kept.timer:
             kept.timer.cancel()
         try:
-            while events := await reader.take():
-                yield pb.GenerateResponse(events=events)
+            yield
         finally:
             reader.leave()
             kept.clients -= 1

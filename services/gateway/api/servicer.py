@@ -95,7 +95,8 @@ class GatewayServicer:
     async def _messages(self, request: pb.GenerateRequest, tenant: Tenant, call: Call) -> Messages:
         if request.idempotency_key or request.events_seen:
             begin = partial(self._answer, request, tenant, call.deadline)
-            messages = self._kept.follow(request, tenant.name, begin, call.deadline.remaining())
+            admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
+            messages = self._kept.follow(request, tenant.name, begin, admit, call.deadline.remaining())
         else:
             messages = await self._answer(request, tenant, call.deadline, call.span)
         if request.HasField("heartbeat_ms"):
@@ -129,9 +130,7 @@ class GatewayServicer:
             )
             if (waited_ms := (ledger.opened - began) * 1000) > _LEAST_MS:
                 ledger.decide(Act.LIMIT_WAITED, "batch", f"{waited_ms:.0f} ms for its turn")
-            equipment = None
-            if question.request.mesh_tools:
-                equipment = await self._equip(question.request, tenant, ledger, reservation)
+            equipment = await self._equip(question.request, tenant, ledger, reservation)
             draft = Draft(question, tenant, ledger, self._backends, turn.over, equipment=equipment)
             return self._make(draft, reservation)
 
@@ -223,7 +222,7 @@ class GatewayServicer:
         budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
         reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
         ledger = self._open(question, tenant, budget_ms, span, opened)
-        equipment = await self._equip(request, tenant, ledger, reservation) if request.mesh_tools else None
+        equipment = await self._equip(request, tenant, ledger, reservation)
         anew = partial(self._revalidating.submit, question, tenant)
         return self._make(Draft(question, tenant, ledger, self._backends, None, anew, equipment), reservation)
 
@@ -269,7 +268,7 @@ class GatewayServicer:
         self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger, reservation: Reservation
     ) -> Equipment | None:
         """What it has of the mesh's tools. Raises `InvalidInput` for what its tenant has not."""
-        if self._backends.tools is None:
+        if self._backends.tools is None or not request.mesh_tools:
             return None
         try:
             return await self._backends.tools.equip(request, tenant, ledger.remaining())

@@ -12,6 +12,7 @@ from opentelemetry.trace import Span
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.quota import Claim, Reservation
 from services.gateway.answer.answer import Messages
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.config import KeptSettings
@@ -188,8 +189,11 @@ def test_of_a_kept_answer_for_which_its_client_does_not_come_back(kept_ms: int):
         async def begin(span: Span) -> Messages:
             return scene_.answer().messages()
 
+        async def admit(claim: Claim) -> Reservation:
+            raise AssertionError("there is one client")
+
         request = pb.GenerateRequest(idempotency_key="k")
-        yield read(with_heartbeats(kept.follow(request, "acme", begin, 60.0), 0.005))
+        yield read(with_heartbeats(kept.follow(request, "acme", begin, admit, 60.0), 0.005))
         await asyncio.sleep(120)
         assert (len(kept), kept._sizes.total()) == (0, 0)
         assert_over(scene_)

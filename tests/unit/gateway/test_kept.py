@@ -11,6 +11,7 @@ from opentelemetry.trace import Span
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.config import KeptSettings
 from services.gateway.errors import AnswerNotKept
@@ -26,10 +27,14 @@ class Scene:
         self.words = words
         self.answers = KeptAnswers(KeptSettings(**settings))
         self.begun = self.over = self.left = 0
+        self.quotas, self.allowance = Quotas(), Allowance()
 
     async def _begin(self, span: Span) -> AsyncGenerator[pb.GenerateResponse, None]:
         self.begun += 1
         return self._messages()
+
+    async def _admit(self, claim: Claim) -> Reservation:
+        return self.quotas.reserve("a", self.allowance, 0, claim)
 
     async def _messages(self) -> AsyncGenerator[pb.GenerateResponse, None]:
         try:
@@ -47,7 +52,7 @@ class Scene:
     ) -> list[str]:
         """What one client reads, which leaves after `most` events."""
         request = pb.GenerateRequest(idempotency_key=key, **fields)
-        messages = self.answers.follow(request, tenant, self._begin, within_s)
+        messages = self.answers.follow(request, tenant, self._begin, self._admit, within_s)
         read: list[str] = []
         try:
             async for message in messages:
@@ -74,6 +79,26 @@ async def test_who_asks_twice_at_a_time_gets_one_answer():
     assert scene.begun == 1
     assert await scene.ask() == ["a", "b"]
     assert scene.begun == 1
+
+
+async def test_each_client_of_an_answer_has_a_place_of_its_tenants():
+    scene = Scene("a", "b")
+    scene.allowance = Allowance(concurrency=2)
+    asked = await asyncio.gather(*(scene.ask() for _ in range(5)), return_exceptions=True)
+    assert [type(each) for each in asked] == [list, list, list, QuotaExceeded, QuotaExceeded]
+    assert scene.begun == 1
+    assert await scene.ask() == ["a", "b"]  # no place is lost
+
+
+async def test_a_client_that_comes_back_has_the_place_of_the_answer_that_is_made_for_it():
+    scene = Scene("a", "b", "c")
+    scene.allowance = Allowance(concurrency=1, requests_per_s=0.01, requests_burst=2)
+    assert await scene.ask(most=1) == ["a"]
+    of_the_answer = scene.quotas.reserve("a", scene.allowance, 0, REQUEST)
+    assert await scene.ask(events_seen=1) == ["b", "c"]
+    of_the_answer.settle(0)
+    with pytest.raises(QuotaExceeded, match="requests a second"):
+        await scene.ask(events_seen=1)
 
 
 async def test_nobody_comes_back_and_the_answer_is_given_up():

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.quota import Allowance, Claim, Quotas, Reservation
 from services.gateway.api.kept import KeptAnswers
 from services.gateway.config import KeptSettings
 from services.gateway.errors import AnswerNotKept
@@ -41,6 +42,7 @@ class Kept(RuleBasedStateMachine):
         super().__init__()
         self.loop = PausedLoop()
         self.answers = KeptAnswers(KeptSettings(ms=_KEPT_S * 1_000, bytes=6 * _SIZE))
+        self.quotas = Quotas()
         self.under_way = Counter[str]()  # answers by their number
         self.begun = 0
         self.failing = False
@@ -49,6 +51,9 @@ class Kept(RuleBasedStateMachine):
     async def _begin(self, span: Span) -> AsyncGenerator[pb.GenerateResponse, None]:
         self.begun += 1
         return self._words(str(self.begun % 10), self.failing)
+
+    async def _admit(self, claim: Claim) -> Reservation:
+        return self.quotas.reserve("a", Allowance(), 0, claim)
 
     async def _words(self, number: str, failing: bool) -> AsyncGenerator[pb.GenerateResponse, None]:
         self.under_way[number] += 1
@@ -63,7 +68,7 @@ class Kept(RuleBasedStateMachine):
 
     async def _follow(self, client: Client) -> None:
         request = pb.GenerateRequest(idempotency_key=client.key, events_seen=client.seen)
-        messages = self.answers.follow(request, client.tenant, self._begin, 100)
+        messages = self.answers.follow(request, client.tenant, self._begin, self._admit, 100)
         try:
             async for message in messages:
                 client.read += [event.delta.text for event in message.events]
