@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from services.gateway.changes import By, Changed
 from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import Act, Degraded
 
@@ -13,20 +14,22 @@ PAGE = Path(__file__).with_name("operations.md")
 
 def main() -> None:
     PAGE.write_text(render(PAGE.read_text()))
-    print(f"{PAGE.name}: {len(Degraded) + len(Bypassed)} labels, {len(Act)} decisions")
+    print(f"{PAGE.name}: {len(Degraded) + len(Bypassed) + len(Changed) + len(By)} labels, {len(Act)} decisions")
 
 
 def render(page: str) -> str:
     """The page with its tables as they should be."""
-    degraded, bypassed = [
+    degraded, bypassed, changed, by = [
         [f"| `{label}` | {label.means[0].upper()}{label.means[1:]}. |" for label in labels]
-        for labels in (Degraded, Bypassed)
+        for labels in (Degraded, Bypassed, Changed, By)
     ]
     acts = [
         f"| `{act.value.policy}` | `{act.value.action}` | {act.value.means} | {act.value.settings} |" for act in Act
     ]
     page = _table(page, "| label | what happened |", degraded)
     page = _table(page, "| reason | why the cache was left out |", bypassed)
+    page = _table(page, "| change | what was done |", changed)
+    page = _table(page, "| by | who asked for it |", by)
     return _table(page, "| policy | action | what it means | setting |", acts)
 
 

@@ -9,6 +9,7 @@ from hedgerow._events import (
     Accepted,
     Answer,
     CacheReport,
+    Change,
     Decision,
     Patch,
     PlannedStage,
@@ -133,7 +134,13 @@ def answer(message: pb.Final, timings: Timings) -> Answer:
         usable_ms=message.usable_ms if message.HasField("usable_ms") else None,
         citations=tuple(map(citations, message.citations)),
         patches=tuple(map(patch, message.patches)),
+        changes=tuple(map(_change, message.changes)),
+        cut=_change(message.cut) if message.HasField("cut") else None,
     )
+
+
+def _change(message: pb.Change) -> Change:
+    return Change(message.what, message.before, message.after, message.by)
 
 
 def _prompt(message: pb.PromptReport) -> PromptReport:

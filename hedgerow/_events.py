@@ -135,6 +135,16 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """Something that was done to a request or its answer beyond passing them on."""
+
+    what: str  # `budget`, `max_tokens`, `cache`, `prompt_compressed`, `conversation_cut`, …
+    before: str  # what there was, or was asked for, for people: `812 tokens`; empty where that is not known
+    after: str  # what it became: `640 tokens`
+    by: str  # who asked for it: `request`, `tenant` (its settings) or `mesh` (the mesh file, or settings)
+
+
+@dataclass(frozen=True, slots=True)
 class PromptReport:
     """What became of the prompt before a model read it."""
 
@@ -184,6 +194,8 @@ class Answer:
     usable_ms: float | None = None  # to the first whole sentence, or all there is without one
     citations: tuple[Citations, ...] = ()  # where the results of the mesh's tools come from
     patches: tuple[Patch, ...] = ()  # what came after its time was over
+    changes: tuple[Change, ...] = ()  # what was done to the request and the answer; empty: nothing
+    cut: Change | None = None  # the mesh's own limit that ended it: `budget` or `max_tokens`; None: the model ended it
 
 
 @dataclass(frozen=True, slots=True)

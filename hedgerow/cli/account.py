@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hedgerow import Answer, Citations, Decision, Label, PromptReport
+from hedgerow import Answer, Change, Citations, Decision, Label, PromptReport
 from hedgerow.cli.waterfall import short
 
 
@@ -19,6 +19,8 @@ def account_lines(answer: Answer) -> list[str]:
         *heard,
         *saw,
         *_prompt(answer.prompt),
+        *(f"changed  {_change(each)}" for each in answer.changes),
+        *([f"cut  {_change(answer.cut)}"] if answer.cut else []),
         *(f"late  {patch.stage.removeprefix('tool:')}: {' '.join(patch.text.split())}" for patch in answer.patches),
         *(f"from  {each.tool}: {_places(each)}" for each in answer.citations),
         *(f"calls  {call.name}({call.arguments})" for call in answer.tool_calls),
@@ -27,6 +29,11 @@ def account_lines(answer: Answer) -> list[str]:
         " · ".join(_how_fast(answer)),
         f"trace {answer.trace_id}",
     ]
+
+
+def _change(change: Change) -> str:
+    values = " → ".join(filter(None, (change.before, change.after)))
+    return f"{change.what}{f' {values}' if values else ''} (by {change.by})"
 
 
 def _places(found: Citations) -> str:

@@ -16,6 +16,7 @@ from services.llm import engines
 from services.llm.config import LlmSettings
 from services.llm.engine import Engine
 from services.llm.errors import BadEngineSettings
+from services.llm.own_limits import OwnLimits
 from services.llm.servicer import LLMServicer
 from services.runtime.process import serve
 
@@ -36,7 +37,7 @@ async def assemble(settings: LlmSettings) -> AsyncIterator[Mapping[ServiceDescri
             await engine.warm_up(_log.info)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_watch(engine))
-            yield {_SERVICE: LLMServicer(engine)}
+            yield {_SERVICE: LLMServicer(engine, OwnLimits(settings.default_max_tokens, settings.max_tokens_cap))}
             watch.cancel()
     except BaseExceptionGroup as errors:
         if errors.subgroup(_EngineFailed):

@@ -28,6 +28,7 @@ class AnthropicEngine(ProviderEngine):
         super().__init__("anthropic", own, own.base_url.get_secret_value() or _BASE_URL, settings, wire)
         self._model = replace(self._model, apis=frozenset({"messages"}))
         self._usual = min(_USUAL_MAX_TOKENS, own.context_tokens // 2 or _USUAL_MAX_TOKENS)
+        self._model = replace(self._model, usual_max_tokens=self._usual)
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         body = to_conversation(messages, self._own.model) | ({"tools": to_tools(tools)} if tools else {})

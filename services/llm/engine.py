@@ -215,6 +215,7 @@ class Model:
     salts: bool = False  # whether it keeps prompts with different `cache_salt` apart
     features: frozenset[Feature] = frozenset()  # a request that needs another never gets there
     default_sampling: Sampling = Sampling()  # what a request gets that does not say, as far as the engine knows
+    usual_max_tokens: int = 0  # what an answer may have where nobody says, as its API wants a number; 0: it wants none
     takes: frozenset[str] = frozenset()  # fields that it reads of a request's `untranslated`
     apis: frozenset[str] = frozenset()  # whose words its provider reads: `chat_completions`, `messages`, `responses`
 

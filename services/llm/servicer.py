@@ -11,6 +11,7 @@ from services.llm import features, untranslated, validation
 from services.llm.engine import Engine
 from services.llm.errors import RequestRefused
 from services.llm.genai import Recorder
+from services.llm.own_limits import OwnLimits
 from services.llm.translate import FEATURES, from_sampling, to_messages, to_request, to_response, to_tools
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
@@ -19,8 +20,8 @@ from services.runtime.rpc.boundary import Call
 class LLMServicer:
     """Serves `hedgerow.llm.v1.LLMService` with one engine."""
 
-    def __init__(self, engine: Engine):
-        self._engine = engine
+    def __init__(self, engine: Engine, limits: OwnLimits = OwnLimits()):  # noqa: B008  # it is frozen
+        self._engine, self._limits = engine, limits
 
     async def Generate(
         self, request: llm_pb2.GenerateRequest, call: Call
@@ -36,7 +37,11 @@ class LLMServicer:
             async with aclosing(self._engine.generate(wanted, call.deadline)) as chunks:
                 async for chunk in chunks:
                     recorder.saw(chunk)
-                    yield to_response(chunk, tell_cached=model.salts or not wanted.cache_salt)
+                    response = to_response(chunk, tell_cached=model.salts or not wanted.cache_salt)
+                    if chunk.finish:
+                        used = chunk.finish.usage.prompt_tokens
+                        response.finish.own_max_tokens = self._limits.of(wanted, model, used)
+                    yield response
         except RequestRefused as refused:
             if wanted.original and model.reads(wanted):
                 refused.tell(wanted.original.api)

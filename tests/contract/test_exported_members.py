@@ -24,6 +24,7 @@ EXPORTED = [
     "Behind",
     "CacheReport",
     "Cancelled",
+    "Change",
     "Citation",
     "Citations",
     "Classification",

@@ -453,7 +453,7 @@ class Decision(_message.Message):
     def __init__(self, policy: _Optional[str] = ..., action: _Optional[str] = ..., subject: _Optional[str] = ..., reason: _Optional[str] = ..., at_ms: _Optional[float] = ...) -> None: ...
 
 class Final(_message.Message):
-    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd", "transcript", "sights", "tool_calls", "reasoning", "logprobs", "prompt", "usable_ms", "citations", "patches")
+    __slots__ = ("text", "finish_reason", "model", "usage", "cache", "degraded", "stages", "ttft_ms", "total_ms", "trace_id", "budget_ms", "decisions", "cost_usd", "transcript", "sights", "tool_calls", "reasoning", "logprobs", "prompt", "usable_ms", "citations", "patches", "changes", "cut")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -476,6 +476,8 @@ class Final(_message.Message):
     USABLE_MS_FIELD_NUMBER: _ClassVar[int]
     CITATIONS_FIELD_NUMBER: _ClassVar[int]
     PATCHES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
     text: str
     finish_reason: _chat_pb2.FinishReason
     model: str
@@ -498,10 +500,24 @@ class Final(_message.Message):
     usable_ms: float
     citations: _containers.RepeatedCompositeFieldContainer[Citations]
     patches: _containers.RepeatedCompositeFieldContainer[Patch]
-    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ..., transcript: _Optional[str] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., prompt: _Optional[_Union[PromptReport, _Mapping]] = ..., usable_ms: _Optional[float] = ..., citations: _Optional[_Iterable[_Union[Citations, _Mapping]]] = ..., patches: _Optional[_Iterable[_Union[Patch, _Mapping]]] = ...) -> None: ...
+    changes: _containers.RepeatedCompositeFieldContainer[Change]
+    cut: Change
+    def __init__(self, text: _Optional[str] = ..., finish_reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., model: _Optional[str] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., cache: _Optional[_Union[CacheReport, _Mapping]] = ..., degraded: _Optional[_Iterable[str]] = ..., stages: _Optional[_Iterable[_Union[Stage, _Mapping]]] = ..., ttft_ms: _Optional[float] = ..., total_ms: _Optional[float] = ..., trace_id: _Optional[str] = ..., budget_ms: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., cost_usd: _Optional[float] = ..., transcript: _Optional[str] = ..., sights: _Optional[_Union[Sights, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCall, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., prompt: _Optional[_Union[PromptReport, _Mapping]] = ..., usable_ms: _Optional[float] = ..., citations: _Optional[_Iterable[_Union[Citations, _Mapping]]] = ..., patches: _Optional[_Iterable[_Union[Patch, _Mapping]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., cut: _Optional[_Union[Change, _Mapping]] = ...) -> None: ...
+
+class Change(_message.Message):
+    __slots__ = ("what", "before", "after", "by")
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    what: str
+    before: str
+    after: str
+    by: str
+    def __init__(self, what: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., by: _Optional[str] = ...) -> None: ...
 
 class PromptReport(_message.Message):
-    __slots__ = ("tokens_before", "tokens_after", "estimated", "dropped_turns", "summary", "diet", "system")
+    __slots__ = ("tokens_before", "tokens_after", "estimated", "dropped_turns", "summary", "diet", "system", "turns")
     TOKENS_BEFORE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_AFTER_FIELD_NUMBER: _ClassVar[int]
     ESTIMATED_FIELD_NUMBER: _ClassVar[int]
@@ -509,6 +525,7 @@ class PromptReport(_message.Message):
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     DIET_FIELD_NUMBER: _ClassVar[int]
     SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    TURNS_FIELD_NUMBER: _ClassVar[int]
     tokens_before: int
     tokens_after: int
     estimated: bool
@@ -516,7 +533,8 @@ class PromptReport(_message.Message):
     summary: str
     diet: _containers.RepeatedScalarFieldContainer[str]
     system: str
-    def __init__(self, tokens_before: _Optional[int] = ..., tokens_after: _Optional[int] = ..., estimated: _Optional[bool] = ..., dropped_turns: _Optional[int] = ..., summary: _Optional[str] = ..., diet: _Optional[_Iterable[str]] = ..., system: _Optional[str] = ...) -> None: ...
+    turns: int
+    def __init__(self, tokens_before: _Optional[int] = ..., tokens_after: _Optional[int] = ..., estimated: _Optional[bool] = ..., dropped_turns: _Optional[int] = ..., summary: _Optional[str] = ..., diet: _Optional[_Iterable[str]] = ..., system: _Optional[str] = ..., turns: _Optional[int] = ...) -> None: ...
 
 class ListToolsRequest(_message.Message):
     __slots__ = ()

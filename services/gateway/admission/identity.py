@@ -39,6 +39,7 @@ _POLL_S = 0.4
 _LONGEST_NAME = 256
 _NAME = f"1 to {_LONGEST_NAME} printable characters in Unicode's form NFKC, without white space around them"
 _NOTHING = TenantSettings()
+_GROUPS = ("guard", "hits")  # of settings that a tenant may have of its own
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)
 _Settings = TypeVar("_Settings", bound=BaseModel)
@@ -64,6 +65,7 @@ class Tenant:
     warm: bool = False  # whether models read prompts for it before it asks
     hits: HitSettings = NO_HITS_SAID  # which of its questions the cache may answer, and how
     anonymous: bool = False  # all callers of a gateway that asks for no credential: it has the gateway to itself
+    said: frozenset[str] = frozenset()  # settings that are its own, not the gateway's: `hits.others`, for example
 
 
 class Identity:
@@ -198,6 +200,7 @@ class Identity:
             warm=alone or own.warm,
             hits=hits,
             anonymous=anonymous,
+            said=frozenset(f"{group}.{name}" for group in _GROUPS for name in getattr(own, group).model_fields_set),
         )
 
     def _load(self) -> Mapping[str, TenantSettings]:

@@ -10,6 +10,7 @@ from services.gateway.answer import booking
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.own_words import own_words
+from services.gateway.changes import Changed
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Reading
@@ -81,6 +82,7 @@ def read(draft: Draft, key: bytes, work: Job, stage: Running) -> Reading:
     reading = draft.backends.models.read(key, work, stage.budget_s)
     if reading.joined:
         draft.ledger.decisions += work.report.decisions
+        draft.ledger.changes.add(Changed.SHARED)
         if draft.placed:  # it needs no place of its own
             draft.placed()
     return reading

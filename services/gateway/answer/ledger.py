@@ -13,10 +13,11 @@ from opentelemetry.trace import Span
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import metrics
-from services.gateway.answer.metrics import OUTCOMES, REASONS, VERDICTS
+from services.gateway.answer.metrics import HITS, OUTCOMES, REASONS, VERDICTS
 from services.gateway.answer.plan import Plan
 from services.gateway.answer.targets import Targets
 from services.gateway.answer.written import Written
+from services.gateway.changes import Changes, told
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act
 from services.gateway.policies.ticket import Shed
@@ -68,6 +69,7 @@ class Ledger:
     written: Written = field(init=False)
     opened: float = field(init=False)
     decisions: Decisions = field(init=False)
+    changes: Changes = field(default_factory=Changes)
 
     def __post_init__(self) -> None:
         self.opened, self.decisions, self.written = self.clock(), Decisions(self.clock), Written(self.clock)
@@ -96,6 +98,7 @@ class Ledger:
     def decide(self, act: Act, subject: str, reason: str) -> None:
         """Note what a policy did."""
         self.decisions.add(act, subject, reason)
+        self.changes.take(act, reason)
 
     def degrade(self, reason: str) -> None:
         """The answer is less than it could be."""
@@ -183,6 +186,7 @@ class Ledger:
         self._compare_with_targets()
         if self.prompt:
             self._close_prompt(self.prompt)
+        self.changes.add_media(len(self.sights.pictures) if self.sights else 0, self.transcript)
         return pb.Final(
             text=self.written.whole_text,
             finish_reason=self.finish_reason,
@@ -206,6 +210,10 @@ class Ledger:
             usable_ms=None if self.usable_s is None else self.usable_s * 1000,
             citations=self.citations,
             patches=self.patches,
+            changes=self.changes,
+            cut=self.changes.cut(
+                self.finish_reason, self.plan.budget_ms, self.usage.completion_tokens, stored=self.cache.verdict in HITS
+            ),
         )
 
     def _close_prompt(self, report: pb.PromptReport) -> None:
@@ -213,6 +221,7 @@ class Ledger:
         report.tokens_after = self.usage.prompt_tokens
         report.estimated = report.estimated or not (report.tokens_before and report.tokens_after)
         report.tokens_before = report.tokens_before or report.tokens_after
+        self.changes.add_prompt(report)
 
     def failed(self, error: ServiceError) -> None:
         """There is no answer: the error tells why."""
@@ -244,6 +253,8 @@ class Ledger:
                     "hedgerow.finish_reason": REASONS[final.finish_reason],
                     "hedgerow.cache.verdict": VERDICTS[final.cache.verdict],
                     "hedgerow.degraded": self.degraded,
+                    "hedgerow.changes": [told(change) for change in self.changes],
+                    "hedgerow.cut": told(final.cut) if final.HasField("cut") else "",
                 }
             )
             self._trace_decisions()

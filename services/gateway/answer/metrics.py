@@ -34,6 +34,7 @@ def _words(enum: Any, prefix: str) -> dict[int, str]:
 
 OUTCOMES = _words(pb.StageOutcome, "STAGE_OUTCOME_")
 VERDICTS = _words(pb.CacheVerdict, "CACHE_VERDICT_")
+HITS = (pb.CACHE_VERDICT_EXACT, pb.CACHE_VERDICT_SEMANTIC)
 REASONS = _words(chat_pb2.FinishReason, "FINISH_REASON_")
 
 

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.budget import Budget
 from services.gateway.admission.question import Question
 from services.gateway.answer.answer import Messages
 from services.gateway.policies.pace import Pace, Turn
@@ -27,6 +28,7 @@ class Allowed:
 
     question: Question
     deadline: Deadline
+    budget: Budget
 
 
 Begin = Callable[[Allowed, Turn], Awaitable[Messages]]

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from weakref import WeakValueDictionary
 
@@ -13,9 +14,11 @@ from google.rpc import code_pb2
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.budget import Budget, budget_of
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
+from services.gateway.admission.origin import note_asked
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.admission.tools import offers_mesh_tools
@@ -36,7 +39,6 @@ from services.gateway.api.reports import report_wrong
 from services.gateway.api.revalidating import Revalidating
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.config import GatewaySettings
-from services.gateway.errors import BudgetSpent
 from services.gateway.guard.checks import checks_for
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.pace import Turn
@@ -117,17 +119,16 @@ class GatewayServicer:
                 raise InvalidInput("original", "none by gRPC", "one")
             question = validate(item, self._settings, self._media)
             check_for(item, credential.tenant)
-            budget_ms = self._budget_ms(item, credential.tenant, call.deadline)
-            return Allowed(question, Deadline.after(budget_ms / 1000))
+            budget = budget_of(item, credential.tenant, self._settings, call.deadline)
+            return Allowed(question, Deadline.after(budget.ms / 1000), budget)
 
         async def begin(allowed: Allowed, turn: Turn) -> Messages:
             credential.check()
             question, deadline = allowed.question, allowed.deadline
             tenant, trace_id = credential.tenant, telemetry.trace_id(call.span)
             reservation = await self._admission.admit_in_time(question, tenant, trace_id, deadline)
-            ledger = self._open(
-                question, tenant, max(deadline.remaining() * 1000, _LEAST_MS), call.span, time.monotonic()
-            )
+            left = replace(allowed.budget, ms=max(deadline.remaining() * 1000, _LEAST_MS))
+            ledger = self._open(question, tenant, left, call.span, time.monotonic())
             if (waited_ms := (ledger.opened - began) * 1000) > _LEAST_MS:
                 ledger.decide(Act.LIMIT_WAITED, "batch", f"{waited_ms:.0f} ms for its turn")
             equipment = await self._equip(question.request, tenant, ledger, reservation)
@@ -219,21 +220,21 @@ class GatewayServicer:
     ) -> Messages:
         question = validate(request, self._settings, self._media)
         check_for(request, tenant)
-        budget_ms, opened = self._budget_ms(request, tenant, deadline), time.monotonic()
-        reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, claim)
-        ledger = self._open(question, tenant, budget_ms, span, opened)
+        budget, opened = budget_of(request, tenant, self._settings, deadline), time.monotonic()
+        reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget.ms / 1000, claim)
+        ledger = self._open(question, tenant, budget, span, opened)
         equipment = await self._equip(request, tenant, ledger, reservation)
         anew = partial(self._revalidating.submit, question, tenant)
         return self._make(Draft(question, tenant, ledger, self._backends, None, anew, equipment), reservation)
 
     async def _answer_anew(self, question: Question, tenant: Tenant, span: Span) -> Messages:
         """As an item of a batch, which needs no place of the tenant's. Raises `Exhausted` where there is no room."""
-        budget_ms, opened = self._budget_ms(question.request, tenant, Deadline.never()), time.monotonic()
-        reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget_ms / 1000, TURN)
-        ledger = self._open(question, tenant, budget_ms, span, opened)
+        budget, opened = budget_of(question.request, tenant, self._settings, Deadline.never()), time.monotonic()
+        reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget.ms / 1000, TURN)
+        ledger = self._open(question, tenant, budget, span, opened)
         return self._make(Draft(question, tenant, ledger, self._backends, lambda: None), reservation)
 
-    def _open(self, question: Question, tenant: Tenant, budget_ms: float, span: Span, opened: float) -> Ledger:
+    def _open(self, question: Question, tenant: Tenant, budget: Budget, span: Span, opened: float) -> Ledger:
         """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
         request = question.request
         cached = self._backends.cache is not None and question.shareable
@@ -250,12 +251,13 @@ class GatewayServicer:
                 form=is_checked(request, self._settings.response_format),
                 prompt=is_needed(question, self._settings.prompt, self._backends.routes.least_context),
             ),
-            budget_ms,
+            budget.ms,
             floor_share=self._settings.floor_share,
             first_text_ms=self._first_text_ms(request),
         )
-        ledger = Ledger(plan, span, min(self._settings.finish_reserve_ms, budget_ms / 10) / 1000, self._targets)
+        ledger = Ledger(plan, span, min(self._settings.finish_reserve_ms, budget.ms / 10) / 1000, self._targets)
         ledger.opened = opened
+        note_asked(ledger.changes, request, budget, checks_forms=self._settings.response_format.check)
         return ledger
 
     def _make(self, draft: Draft, reservation: Reservation) -> Messages:
@@ -275,16 +277,6 @@ class GatewayServicer:
         except BaseException:
             reservation.settle(0)
             raise
-
-    def _budget_ms(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> float:
-        """The smallest of the request's budget, the tenant's cap, the most there is, and the call's own deadline."""
-        asked = request.budget_ms if request.HasField("budget_ms") else self._settings.default_budget_ms
-        left = deadline.remaining() * 1000
-        if math.isfinite(left):
-            left -= self._settings.finish_reserve_ms  # the last event has a way to go
-        if left <= 0:
-            raise BudgetSpent(f"deadline: {self._settings.finish_reserve_ms:.0f} ms or more, got less")
-        return min(asked, tenant.max_budget_ms or asked, self._settings.max_budget_ms, left)
 
     def _first_text_ms(self, request: pb.GenerateRequest) -> float:
         given = request.HasField("first_token_budget_ms")

@@ -15,6 +15,7 @@ _SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (
     (b"x-hedgerow-cache", lambda final: VERDICTS[final.cache.verdict]),
     (b"x-hedgerow-degraded", lambda final: ",".join(final.degraded)),
     (b"x-hedgerow-finish-reason", lambda final: REASONS[final.finish_reason]),
+    (b"x-hedgerow-cut", lambda final: f"{final.cut.what}; by={final.cut.by}" if final.HasField("cut") else ""),
     (b"x-hedgerow-ttft-ms", lambda final: f"{final.ttft_ms:.1f}" if final.HasField("ttft_ms") else ""),
     (b"x-hedgerow-total-ms", lambda final: f"{final.total_ms:.1f}"),
     (b"x-hedgerow-cost-usd", lambda final: f"{final.cost_usd:.8f}"),
@@ -39,6 +40,10 @@ def account(final: pb.Final) -> dict[str, Any]:
         "stages": [_stage(stage) for stage in final.stages],
         "decisions": [_decision(made) for made in final.decisions],
     }
+    if final.changes:
+        told["changes"] = [_change(each) for each in final.changes]
+    if final.HasField("cut"):
+        told["cut"] = _change(final.cut)
     if final.HasField("prompt"):
         told["prompt"] = _prompt(final.prompt)
     if final.citations:
@@ -97,6 +102,11 @@ def _citations(found: pb.Citations) -> dict[str, Any]:
 
 def _patch(patch: pb.Patch) -> dict[str, Any]:
     return {"stage": patch.stage, "text": patch.text}
+
+
+def _change(change: pb.Change) -> dict[str, Any]:
+    values = {name: value for name, value in (("from", change.before), ("to", change.after)) if value}
+    return {"what": change.what, **values, "by": change.by}
 
 
 def _prompt(report: pb.PromptReport) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.budget import Budget
 from services.gateway.admission.question import Question
 from services.gateway.api.batch import Allowed, Batch
 from services.gateway.policies.pace import Turn
@@ -29,7 +30,9 @@ class Scene:
     def allow(self, request: pb.GenerateRequest) -> Allowed:
         if request.budget_ms < 0:
             raise InvalidInput("budget_ms", "at least 1", request.budget_ms)
-        return Allowed(Question(request), Deadline.after(request.budget_ms / 1000, loop_clock))
+        return Allowed(
+            Question(request), Deadline.after(request.budget_ms / 1000, loop_clock), Budget(request.budget_ms)
+        )
 
     async def begin(self, allowed: Allowed, turn: Turn) -> AsyncIterator[object]:
         request = allowed.question.request

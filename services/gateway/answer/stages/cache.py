@@ -14,7 +14,9 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.metrics import VERDICTS
 from services.gateway.answer.stages.stage import AnswerStage, Needs, retrieve
+from services.gateway.changes import Changed
 from services.gateway.hits.pacing import paced
 from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import LOCAL, Act, Degraded
@@ -268,6 +270,7 @@ class CacheStage(AnswerStage):
         self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None
     ) -> None:
         self.draft.ledger.cache = self._report(verdict, key=key, similarity=similarity)
+        self.draft.ledger.changes.add(Changed.CACHE, after=VERDICTS[verdict])
         if self._pace:
             self.draft.ledger.model, self._spoken = answer.model, answer
         else:

@@ -17,6 +17,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer import asking
 from services.gateway.answer.hearing import hear_all
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.metrics import HITS
 from services.gateway.answer.stages.stage import AnswerStage, Needs
 from services.gateway.config import ConstraintSettings, StageBudget
 from services.gateway.errors import FormBroken
@@ -27,7 +28,6 @@ from services.runtime.errors import ServiceError
 
 _FORMS = Counter("hedgerow_forms", "Answers that are to match a response format, by what was found.", ["outcome"])
 _WHOLE = (chat_pb2.FINISH_REASON_STOP, chat_pb2.FINISH_REASON_LENGTH)
-_HITS = (pb.CACHE_VERDICT_EXACT, pb.CACHE_VERDICT_SEMANTIC)
 _WRITERS = ("llm", "cascade")
 _KEY = b"/form"  # after a question's own: who shares an answer shares its repair, too
 
@@ -49,7 +49,7 @@ class FormStage(AnswerStage):
 
     async def run(self) -> AsyncGenerator[None, None]:
         draft, ledger = self.draft, self.draft.ledger
-        kept = ledger.cache.verdict in _HITS or Degraded.LLM_STALE in ledger.degraded
+        kept = ledger.cache.verdict in HITS or Degraded.LLM_STALE in ledger.degraded
         if kept or ledger.finish_reason not in _WHOLE:
             return
         with ledger.stage(self.name) as stage:

@@ -10,6 +10,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer import asking, taking
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
+from services.gateway.changes import By, Changed
 from services.gateway.generation.job import Report
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act, Degraded
@@ -139,6 +140,8 @@ class LlmStage(AnswerStage):
             self.draft.voice.say(text, tokens)
         if last.HasField("finish"):
             self.draft.voice.finish(last.finish.reason)
+            wanted = reading.generation.job.request.sampling.max_tokens
+            ledger.changes.limit_tokens(last.finish.own_max_tokens, By.MESH, wanted)
             ledger.usage.CopyFrom(last.finish.usage)
             ledger.usage.completion_tokens += report.carried_tokens
 
@@ -148,6 +151,8 @@ class LlmStage(AnswerStage):
         if report.problems and report.model:
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             ledger.degrade(Degraded.LLM_REPLACED)
+            if self.draft.choice and report.model != self.draft.choice.model:
+                ledger.changes.add(Changed.MODEL, before=self.draft.choice.model, after=report.model)
         if report.resumed or ledger.written.prefix:
             ledger.degrade(Degraded.LLM_RESUMED)
         if not stage.detail:

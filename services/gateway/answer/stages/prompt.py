@@ -188,7 +188,7 @@ class PromptStage(BesideStage):
             dropped = window.cut(conversation.turns, steps, step)
             prompt = list(conversation.without(dropped, self._note(conversation.turns[:dropped], report)))
             tokens = await self._count(prompt, report, stage)
-            report.dropped_turns, steps = dropped, steps + 1
+            report.dropped_turns, report.turns, steps = dropped, len(conversation.turns), steps + 1
             if dropped < len(conversation.turns):
                 continue
             if tokens > limit and not report.estimated:

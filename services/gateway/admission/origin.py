@@ -1,0 +1,48 @@
+"""Who asked for what is done to a request: the request itself, its tenant's settings, or the mesh's."""
+
+from __future__ import annotations
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.budget import Budget
+from services.gateway.admission.identity import Tenant
+from services.gateway.changes import By, Changed, Changes
+
+
+def origins(request: pb.GenerateRequest, tenant: Tenant) -> dict[Changed, By]:
+    """Of each change that may be asked for at several levels."""
+    stored = By.REQUEST if request.cache.use else _of_setting("hits.others", tenant)
+    return {
+        Changed.CACHE: stored,
+        Changed.SHARED: stored,
+        Changed.PROMPT_COMPRESSED: By.REQUEST if request.prompt.diet else By.MESH,
+        Changed.SYSTEM_PROMPT: By.REQUEST,
+        Changed.TOOLS: By.REQUEST,
+        Changed.PROMPT_MASKED: _of_guard(request.guard, tenant, "secrets", "personal"),
+        Changed.ANSWER_MASKED: (answer := _of_guard(request.guard, tenant, "answer_secrets", "answer_personal")),
+        Changed.ANSWER_ENDED: answer,
+    }
+
+
+def note_asked(changes: Changes, request: pb.GenerateRequest, budget: Budget, *, checks_forms: bool) -> None:
+    """What is known of the changes when a request is admitted. `checks_forms`: the gateway does by itself."""
+    changes.limit_time(budget.ms, budget.asked_ms, budget.by, told=budget.told)
+    form = By.MESH if checks_forms else By.REQUEST
+    changes.by |= dict.fromkeys((Changed.FORM_CHECKED, Changed.FORM_REPAIRED), form)
+    if request.mesh_tools:
+        changes.add(
+            Changed.TOOLS, after=", ".join(each.name or each.source for each in request.mesh_tools), by=By.REQUEST
+        )
+
+
+def _of_guard(policy: pb.GuardPolicy, tenant: Tenant, *fields: str) -> By:
+    """Of what a guard does by the first of these fields that has it do something."""
+    for field in fields:
+        if getattr(tenant.guard, field) != "off":
+            return _of_setting(f"guard.{field}", tenant)
+        if getattr(policy, field):
+            return By.REQUEST
+    return _of_setting("guard.denied_phrases", tenant)
+
+
+def _of_setting(name: str, tenant: Tenant) -> By:
+    return By.TENANT if name in tenant.said else By.MESH

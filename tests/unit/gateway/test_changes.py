@@ -1,0 +1,172 @@
+"""What the last event says was done to a request, and who asked for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hedgerow.cache.v1 import cache_pb2
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.admission.budget import Budget, budget_of
+from services.gateway.admission.identity import Identity
+from services.gateway.changes import By, Changed, Changes, told
+from services.gateway.config import GatewaySettings, GuardSettings, TenantSettings
+from services.gateway.errors import BudgetSpent
+from services.gateway.http.account import account, short
+from services.runtime.deadline import Deadline
+from tests.keys import digest
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
+from tests.unit.gateway.test_answer import ACME, EXACT, MISS, Scene
+
+pytestmark = pytest.mark.paused
+SEMANTIC = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_SEMANTIC, answer=EXACT.answer, key=EXACT.key)
+LENGTH = chat_pb2.FINISH_REASON_LENGTH
+
+
+def made(final: pb.Final) -> list[str]:
+    return [told(change) for change in final.changes]
+
+
+def limited(most: int, used: int = 3, reason: int = LENGTH) -> ScriptedLlm:
+    """A model whose service lets answers have so many tokens."""
+    last = finish("Paris", reason)
+    last.finish.own_max_tokens, last.finish.usage.completion_tokens = most, used
+    return ScriptedLlm(last)
+
+
+async def test_a_request_that_nothing_was_done_to_has_no_changes() -> None:
+    final = await Scene(ScriptedCache(MISS)).final()
+    assert (made(final), final.HasField("cut")) == ([], False)
+    assert not {"changes", "cut"} & account(final).keys()
+
+
+@pytest.mark.parametrize(("reply", "kind"), [(EXACT, "exact"), (SEMANTIC, "semantic")])
+@pytest.mark.parametrize(
+    ("policy", "said", "by"),
+    [
+        (pb.CachePolicy(use=pb.CACHE_USE_ANY), frozenset(), "request"),
+        (pb.CachePolicy(), frozenset({"hits.others"}), "tenant"),
+        (pb.CachePolicy(), frozenset({"hits.sampled"}), "mesh"),
+    ],
+)
+async def test_a_stored_answer_is_told_with_who_asked_for_it(reply: Any, kind: str, policy: Any, said: Any, by: str):
+    scene = Scene(ScriptedCache(reply))
+    scene.tenant = replace(scene.tenant, said=said)
+    final = await scene.final(cache=policy)
+    assert made(final) == [f"cache: {kind}, by {by}"]
+    assert account(final)["changes"] == [{"what": "cache", "to": kind, "by": by}]
+
+
+async def test_a_limit_of_tokens_of_the_mesh_is_told_and_told_apart_from_the_models_own_end() -> None:
+    cases = {
+        (3, 3, LENGTH): ("max_tokens", "max_tokens; by=mesh"),
+        (9, 3, LENGTH): ("", ""),  # the model's context was full before
+        (3, 3, chat_pb2.FINISH_REASON_STOP): ("", ""),
+        (0, 3, LENGTH): ("", ""),
+    }
+    for (most, used, reason), (cut, header) in cases.items():
+        final = await Scene(small=limited(most, used, reason), large=ScriptedLlm()).final()
+        assert made(final) == ([f"max_tokens: {most} tokens, by mesh"] if most else [])
+        assert (final.cut.what, dict(short(final)).get(b"x-hedgerow-cut", b"").decode()) == (cut, header)
+        assert ("cut" in account(final)) == bool(cut)
+
+
+async def test_a_limit_says_what_was_asked_for() -> None:
+    scene = Scene(small=limited(3), large=ScriptedLlm())
+    final = await scene.final(sampling=chat_pb2.Sampling(max_tokens=50))
+    assert made(final) == ["max_tokens: 50 tokens → 3 tokens, by mesh"]
+    assert account(final)["cut"] == {"what": "max_tokens", "from": "50 tokens", "to": "3 tokens", "by": "mesh"}
+
+
+async def test_a_cut_by_the_budget_says_whose_it_was() -> None:
+    scene = Scene(small=ScriptedLlm(text("Pa"), None), large=ScriptedLlm())
+    answer = scene.answer()
+    answer._ledger.changes.limit_time(1_000, 0, By.TENANT)
+    messages = [message async for message in answer.messages()]
+    final = messages[-1].events[-1].final
+    assert final.finish_reason == chat_pb2.FINISH_REASON_BUDGET
+    assert told(final.cut) == "budget: 1000 ms, by tenant"
+    assert made(final) == ["budget: 1000 ms, by tenant"]
+    assert dict(short(final))[b"x-hedgerow-cut"] == b"budget; by=tenant"
+
+
+async def test_a_guard_is_told_with_who_asked_for_it() -> None:
+    mail = [chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Write to jane@example.org.")]
+    scene = Scene()
+    asked = await scene.final(messages=mail, guard=pb.GuardPolicy(personal=pb.GUARD_ACTION_MASK))
+    assert made(asked) == ["prompt_masked: 1 email, by request"]
+    for said, by in ((frozenset(), "mesh"), (frozenset({"guard.personal"}), "tenant")):
+        scene.tenant = replace(ACME, guard=GuardSettings(personal="mask"), said=said)
+        final = await scene.final(messages=mail, guard=pb.GuardPolicy(personal=pb.GUARD_ACTION_MASK))
+        assert made(final) == [f"prompt_masked: 1 email, by {by}"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "cap", "usual", "most", "left_s", "budget"),
+    [
+        (300, 0, 9_000, 9_000, None, Budget(300, By.REQUEST, 300)),
+        (300, 200, 9_000, 9_000, None, Budget(200, By.TENANT, 300)),
+        (300, 0, 9_000, 100, None, Budget(100, By.MESH, 300)),
+        (None, 0, 700, 9_000, None, Budget(700, By.MESH)),
+        (None, 500, 700, 9_000, None, Budget(500, By.TENANT)),
+        (None, 0, 700, 9_000, 0.11, Budget(100, By.REQUEST, told=False)),
+    ],
+)
+def test_the_smallest_limit_is_the_budget_and_says_whose_it_is(asked, cap, usual, most, left_s, budget) -> None:
+    settings = GatewaySettings(llm_addresses={"m": "a:1"}, default_budget_ms=usual, max_budget_ms=most)
+    deadline = Deadline.never() if left_s is None else Deadline(left_s, lambda: 0.0)
+    found = budget_of(pb.GenerateRequest(budget_ms=asked), replace(ACME, max_budget_ms=cap), settings, deadline)
+    assert replace(found, ms=round(found.ms)) == budget
+    with pytest.raises(BudgetSpent):
+        budget_of(pb.GenerateRequest(), ACME, settings, Deadline(0.005, lambda: 0.0))
+
+
+def test_a_budget_as_long_as_clients_wait_is_no_change() -> None:
+    for ms, told_ in ((600_000, []), (30_000, ["budget: 30000 ms, by mesh"])):
+        changes = Changes()
+        changes.limit_time(ms, 0, By.MESH)
+        assert [told(change) for change in changes] == told_
+    cut = Changes()
+    cut.limit_time(100, 300, By.TENANT)
+    assert [told(change) for change in cut] == ["budget: 300 ms → 100 ms, by tenant"]
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (
+            {"diet": ["spaces"], "tokens_before": 9, "tokens_after": 7},
+            ["prompt_compressed: 9 tokens → 7 tokens, by mesh"],
+        ),
+        ({"diet": ["spaces"]}, ["prompt_compressed, by mesh"]),
+        ({"dropped_turns": 3, "turns": 5, "summary": "none"}, ["conversation_cut: 5 turns → 2 turns, by mesh"]),
+        ({"dropped_turns": 3, "turns": 5, "summary": "ordered"}, ["conversation_cut: 5 turns → 2 turns, by mesh"]),
+        ({"dropped_turns": 3, "turns": 5, "summary": "kept"}, ["conversation_summarized: 5 turns → 2 turns, by mesh"]),
+        ({"system": "support@3 (simple)"}, ["system_prompt: support@3 (simple), by mesh"]),
+        (
+            {"diet": ["spaces"], "tokens_before": 9, "tokens_after": 2, "dropped_turns": 3, "turns": 5},
+            ["prompt_compressed, by mesh", "conversation_cut: 5 turns → 2 turns, by mesh"],
+        ),
+    ],
+)
+def test_what_became_of_a_prompt_is_told(report: dict[str, Any], expected: list[str]) -> None:
+    changes = Changes()
+    changes.add_prompt(pb.PromptReport(**report))
+    assert [told(change) for change in changes] == expected
+
+
+def test_a_tenant_knows_which_settings_are_its_own() -> None:
+    own = TenantSettings.model_validate(
+        {"keys": [digest("k")], "hits": {"others": "any"}, "guard": {"secrets": "mask"}}
+    )
+    tenant = Identity({}, {"acme": own}, None).tenant("Bearer k")
+    assert tenant.said == {"hits.others", "guard.secrets"}
+
+
+def test_the_words_of_changes_are_each_another() -> None:
+    assert len({*Changed, *By}) == len(Changed) + len(By)
+    assert llm_pb2.Finish().own_max_tokens == 0
