@@ -20,7 +20,8 @@ from launcher.meshfile.identity import identity_of
 from launcher.meshfile.models import Model, Settings
 from launcher.meshfile.names import process_names, service_name
 from launcher.meshfile.problems import Steps
-from launcher.meshfile.schema import Audio, Cache, MeshFile, Tenant, Vision
+from launcher.meshfile.schema import Audio, Cache, MeshFile, Vision
+from launcher.meshfile.tenants import Tenant
 
 DEFAULT_CONTEXT_TOKENS = 8192
 _PROVIDER_GIB, _ENGINE_GIB = 0.5, 4.0

@@ -468,6 +468,17 @@ class HttpSettings(_Group):
     )
 
 
+class TenantPromptSettings(_Group):
+    """What becomes of a tenant's prompts. A request's own words are stronger."""
+
+    diet: Literal["off", "system", "all"] | None = Field(None, description="Which messages are put on a diet.")
+    conversation: Literal["whole", "cut", "summarize"] | None = Field(
+        None,
+        description="What becomes of a conversation that is longer than its model's context: it stays as it is, loses "
+        "its first turns, or has them summed up, where the gateway has a `prompt.summary_model`.",
+    )
+
+
 class TenantSettings(_Group):
     """What a tenant may have. 0: no limit."""
 
@@ -481,6 +492,20 @@ class TenantSettings(_Group):
     tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
     concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
+    default_budget_ms: int = Field(
+        0, ge=0, description="Budget of a request of its that names none, in milliseconds. 0: the gateway's."
+    )
+    max_tokens: int = Field(
+        0, ge=0, description="The most tokens of an answer, also where a request does not say. 0: no limit of its own."
+    )
+    prompt: TenantPromptSettings = Field(
+        TenantPromptSettings(), description="What becomes of its prompts; what it leaves out is `prompt`'s."
+    )
+    check_forms: bool | None = Field(
+        None,
+        description="Whether its answers are held to their `response_format` where a request does not say it. Without "
+        "it, as `response_format.check` has it.",
+    )
     tools: tuple[str, ...] = Field(
         (),
         description="The tools of the mesh that it may use: their names or `source/name`, also with `*`. Empty: none; "

@@ -48,7 +48,7 @@ class AnthropicEngine(ProviderEngine):
             translated.update(self._translated(request))
             return translated
 
-        body = self._capped(forwarded(request, own, translate))
+        body = self._capped(request, forwarded(request, own, translate))
         if body.get("messages") is translated.get("messages"):
             body = _of_changed(body, request)
         return {**body, "model": self._own.model, "stream": True}

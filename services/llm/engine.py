@@ -121,6 +121,7 @@ class Request:
     tool_choice: ToolChoice = ToolChoice()
     parallel_tool_calls: bool = True  # whether it may call several at once
     original: Original | None = None
+    most_tokens: int = 0  # of the answer, whatever `original` says; 0: no such limit
 
 
 class FinishReason(Enum):

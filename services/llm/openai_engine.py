@@ -71,7 +71,7 @@ class OpenAIEngine(ProviderEngine):
     def _forwarded_response(self, request: Request, own: Original) -> dict[str, Any]:
         _refuse_beginning(request)
         body = forwarded_response(request, own, lambda: responses_wire.of_policies(request))
-        return {**self._capped(body, (responses_wire.LIMIT,)), "model": self._own.model, "stream": True}
+        return {**self._capped(request, body, (responses_wire.LIMIT,)), "model": self._own.model, "stream": True}
 
     def _forwarded_chat(self, request: Request, own: Original) -> dict[str, Any]:
         """What is left of an answer that broke off is asked for as vLLM's servers have it."""
@@ -79,7 +79,7 @@ class OpenAIEngine(ProviderEngine):
         if request.prefix:
             body = self._rest(body, request)
         options = {**asked_of_stream(own), "include_usage": True}
-        return {**self._capped(body), "model": self._own.model, "stream": True, "stream_options": options}
+        return {**self._capped(request, body), "model": self._own.model, "stream": True, "stream_options": options}
 
     def _rest(self, body: dict[str, Any], request: Request) -> dict[str, Any]:
         """What is left of an answer: from its beginning on, and of its limits what the beginning has left."""

@@ -172,20 +172,24 @@ class ProviderEngine(ABC):
         except (ValueError, KeyError, TypeError):
             raise NotSupported(f"count_tokens: the provider's /{path} does not answer with a count") from None
 
-    def _capped(self, body: dict[str, Any], limits: Sequence[str] = ()) -> dict[str, Any]:
-        """A caller's own words, with no more tokens than the settings allow, and as many as they say where it does not.
-        `limits`: the fields that say how many, the usual one first. A limit may be in any of them, or in several, of
-        which a provider may read one that was not read here."""
-        most, names = self._most_tokens, limits or (self._limit, *LIMITS)
+    def _capped(self, request: Request, body: dict[str, Any], limits: Sequence[str] = ()) -> dict[str, Any]:
+        """A caller's own words, with no more tokens than the settings and the request allow, and as many as they say
+        where it does not. `limits`: the fields that say how many, the usual one first. A limit may be in any of them,
+        or in several, of which a provider may read one that was not read here."""
+        most, names = self._most_of(request), limits or (self._limit, *LIMITS)
         asked = {name: body[name] for name in names if body.get(name) is not None}
         if not asked:
-            usual = self._usual_tokens()
+            usual = self._usual_tokens(most)
             return {**body, names[0]: usual} if usual else body
         return {**body, **{name: _at_most(tokens, most) for name, tokens in asked.items()}} if most else body
 
-    def _usual_tokens(self) -> int | None:
-        """The limit of an answer whose request has none."""
-        usual, most = self._default_max_tokens, self._most_tokens
+    def _most_of(self, request: Request) -> int | None:
+        """The most tokens that an answer may have; None: no limit."""
+        return min(filter(None, (self._most_tokens, request.most_tokens)), default=None)
+
+    def _usual_tokens(self, most: int | None) -> int | None:
+        """The limit of an answer whose request has none; `most`: that of all answers."""
+        usual = self._default_max_tokens
         return min(usual or most, most) if most else usual
 
     def _beside(self, own: Mapping[str, str]) -> dict[str, str]:

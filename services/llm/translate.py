@@ -89,6 +89,7 @@ def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
         _to_tool_choice(request.tool_choice),
         request.parallel_tool_calls if request.HasField("parallel_tool_calls") else True,
         _to_original(request.original) if request.HasField("original") else None,
+        request.most_tokens,
     )
 
 

@@ -287,6 +287,38 @@ async def test_who_asks_the_same_several_times_gets_as_many_answers(
     assert len(provider.asked) == 5
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("chat/completions", {"model": "gpt"}), ("messages", {"model": "claude", "max_tokens": 9})],
+    ids=["chat", "messages"],
+)
+async def test_a_request_that_nothing_is_done_to_is_told_no_changes_and_no_cut(
+    http: httpx.AsyncClient, provider: RecordingProvider, path: str, body: dict[str, Any]
+) -> None:
+    own = dict(CHAT[-2]), {**CHAT[-2]["choices"][0], "finish_reason": "length"}  # the model's own end
+    provider.chat = [*CHAT[:-2], {**own[0], "choices": [own[1]]}, CHAT[-1]]
+    asked = {**body, "messages": [{"role": "user", "content": "?"}]}
+    reply = await http.post(f"/v1/{path}", json=asked, headers={"x-stainless-read-timeout": "600"})
+    assert not {"changes", "cut"} & reply.json()["hedgerow"].keys(), reply.json()["hedgerow"]
+    assert "x-hedgerow-cut" not in reply.headers
+    (last,) = [
+        event
+        for event in _events((await http.post(f"/v1/{path}", json={**asked, "stream": True})).text)
+        if "hedgerow" in event
+    ]
+    assert not {"changes", "cut"} & last["hedgerow"].keys()
+
+
+async def test_what_a_request_asks_for_is_told_as_its_own(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
+    asked = {"model": "gpt", "messages": [{"role": "user", "content": "Write to jane@example.org."}]}
+    options = {"budget_ms": 9_000, "guard": "personal=mask"}
+    told = (await http.post("/v1/chat/completions", json={**asked, "hedgerow": options})).json()["hedgerow"]
+    assert told["changes"] == [
+        {"what": "budget", "to": "9000 ms", "by": "request"},
+        {"what": "prompt_masked", "to": "1 email", "by": "request"},
+    ]
+
+
 async def test_an_answer_that_does_not_match_its_form_is_the_providers_own(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:

@@ -32,7 +32,7 @@ FEATURE_TOP_K: Feature
 FEATURE_VLLM_SAMPLING: Feature
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt", "tools", "tool_choice", "parallel_tool_calls", "original")
+    __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt", "tools", "tool_choice", "parallel_tool_calls", "original", "most_tokens")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class GenerateRequest(_message.Message):
     TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_FIELD_NUMBER: _ClassVar[int]
+    MOST_TOKENS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     sampling: _chat_pb2.Sampling
     response_format: _chat_pb2.ResponseFormat
@@ -51,7 +52,8 @@ class GenerateRequest(_message.Message):
     tool_choice: _chat_pb2.ToolChoice
     parallel_tool_calls: bool
     original: _chat_pb2.Original
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., prefix: _Optional[str] = ..., cache_salt: _Optional[str] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ...) -> None: ...
+    most_tokens: int
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., prefix: _Optional[str] = ..., cache_salt: _Optional[str] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ..., most_tokens: _Optional[int] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("text", "tokens", "finish", "tool_calls", "reasoning", "logprobs", "relayed")

@@ -27,7 +27,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from services.gateway.admission.original import COSTLY
 from services.gateway.admission.quota import Allowance
-from services.gateway.config import KEY_WANTED, UNGUARDED, GuardSettings, TenantSettings
+from services.gateway.config import KEY_WANTED, UNGUARDED, GuardSettings, TenantPromptSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
 from services.runtime.errors import shorten
@@ -39,7 +39,7 @@ _POLL_S = 0.4
 _LONGEST_NAME = 256
 _NAME = f"1 to {_LONGEST_NAME} printable characters in Unicode's form NFKC, without white space around them"
 _NOTHING = TenantSettings()
-_GROUPS = ("guard", "hits")  # of settings that a tenant may have of its own
+_GROUPS = ("guard", "hits", "prompt")  # of settings that a tenant may have of its own
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)
 _Settings = TypeVar("_Settings", bound=BaseModel)
@@ -65,7 +65,15 @@ class Tenant:
     warm: bool = False  # whether models read prompts for it before it asks
     hits: HitSettings = NO_HITS_SAID  # which of its questions the cache may answer, and how
     anonymous: bool = False  # all callers of a gateway that asks for no credential: it has the gateway to itself
+    default_budget_ms: int = 0  # of a request that names none; 0: the gateway's
+    max_tokens: int = 0  # of an answer; 0: no limit of its own
+    prompt: TenantPromptSettings = TenantPromptSettings()  # noqa: RUF009  # it is frozen
+    check_forms: bool | None = None  # whether answers are held to their form; None: as the gateway has it
     said: frozenset[str] = frozenset()  # settings that are its own, not the gateway's: `hits.others`, for example
+
+    def checks_forms(self, *, by_default: bool) -> bool:
+        """Whether its answers are held to their form where a request does not say it. `by_default`: the gateway's."""
+        return by_default if self.check_forms is None else self.check_forms
 
 
 class Identity:
@@ -200,6 +208,10 @@ class Identity:
             warm=alone or own.warm,
             hits=hits,
             anonymous=anonymous,
+            default_budget_ms=own.default_budget_ms,
+            max_tokens=own.max_tokens,
+            prompt=own.prompt,
+            check_forms=own.check_forms,
             said=frozenset(f"{group}.{name}" for group in _GROUPS for name in getattr(own, group).model_fields_set),
         )
 

@@ -10,11 +10,15 @@ from services.gateway.changes import By, Changed, Changes
 
 def origins(request: pb.GenerateRequest, tenant: Tenant) -> dict[Changed, By]:
     """Of each change that may be asked for at several levels."""
+    asked = request.prompt.truncation or request.prompt.whole
+    long = By.REQUEST if asked else _of_setting("prompt.conversation", tenant)
     stored = By.REQUEST if request.cache.use else _of_setting("hits.others", tenant)
     return {
         Changed.CACHE: stored,
         Changed.SHARED: stored,
-        Changed.PROMPT_COMPRESSED: By.REQUEST if request.prompt.diet else By.MESH,
+        Changed.PROMPT_COMPRESSED: By.REQUEST if request.prompt.diet else _of_setting("prompt.diet", tenant),
+        Changed.CONVERSATION_CUT: long,
+        Changed.CONVERSATION_SUMMARIZED: long,
         Changed.SYSTEM_PROMPT: By.REQUEST,
         Changed.TOOLS: By.REQUEST,
         Changed.PROMPT_MASKED: _of_guard(request.guard, tenant, "secrets", "personal"),
@@ -23,10 +27,15 @@ def origins(request: pb.GenerateRequest, tenant: Tenant) -> dict[Changed, By]:
     }
 
 
-def note_asked(changes: Changes, request: pb.GenerateRequest, budget: Budget, *, checks_forms: bool) -> None:
+def note_asked(
+    changes: Changes, request: pb.GenerateRequest, tenant: Tenant, budget: Budget, *, checks_forms: bool
+) -> None:
     """What is known of the changes when a request is admitted. `checks_forms`: the gateway does by itself."""
     changes.limit_time(budget.ms, budget.asked_ms, budget.by, told=budget.told)
+    changes.limit_tokens(budget.tokens.most, By.TENANT, budget.tokens.asked)
     form = By.MESH if checks_forms else By.REQUEST
+    if tenant.check_forms is not None:
+        form = By.TENANT if tenant.check_forms else By.REQUEST
     changes.by |= dict.fromkeys((Changed.FORM_CHECKED, Changed.FORM_REPAIRED), form)
     if request.mesh_tools:
         changes.add(

@@ -39,6 +39,7 @@ def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
         original=own_words(draft, changed),
+        most_tokens=draft.tenant.max_tokens,
     )
 
 

@@ -14,7 +14,7 @@ from google.rpc import code_pb2
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.budget import Budget, budget_of
+from services.gateway.admission.budget import Budget, budget_of, limited
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
@@ -117,9 +117,10 @@ class GatewayServicer:
                 raise InvalidInput("idempotency_key", "none in a batch", "one")
             if item.HasField("original"):
                 raise InvalidInput("original", "none by gRPC", "one")
+            item, tokens = limited(item, credential.tenant)
             question = validate(item, self._settings, self._media)
             check_for(item, credential.tenant)
-            budget = budget_of(item, credential.tenant, self._settings, call.deadline)
+            budget = budget_of(item, credential.tenant, self._settings, call.deadline, tokens)
             return Allowed(question, Deadline.after(budget.ms / 1000), budget)
 
         async def begin(allowed: Allowed, turn: Turn) -> Messages:
@@ -218,9 +219,10 @@ class GatewayServicer:
     async def _answer(
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
     ) -> Messages:
+        request, tokens = limited(request, tenant)
         question = validate(request, self._settings, self._media)
         check_for(request, tenant)
-        budget, opened = budget_of(request, tenant, self._settings, deadline), time.monotonic()
+        budget, opened = budget_of(request, tenant, self._settings, deadline, tokens), time.monotonic()
         reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget.ms / 1000, claim)
         ledger = self._open(question, tenant, budget, span, opened)
         equipment = await self._equip(request, tenant, ledger, reservation)
@@ -239,6 +241,7 @@ class GatewayServicer:
         request = question.request
         cached = self._backends.cache is not None and question.shareable
         checks = checks_for(tenant.guard, request)
+        checks_forms = tenant.checks_forms(by_default=self._settings.response_format.check)
         plan = make_plan(
             self._stages(
                 cached=cached,
@@ -248,8 +251,8 @@ class GatewayServicer:
                 cascade=request.HasField("cascade"),
                 tools=any(not (each.offered or each.source) for each in request.mesh_tools),
                 offered=offers_mesh_tools(request),
-                form=is_checked(request, self._settings.response_format),
-                prompt=is_needed(question, self._settings.prompt, self._backends.routes.least_context),
+                form=is_checked(request, checks_forms),
+                prompt=is_needed(question, tenant, self._settings.prompt, self._backends.routes.least_context),
             ),
             budget.ms,
             floor_share=self._settings.floor_share,
@@ -257,7 +260,7 @@ class GatewayServicer:
         )
         ledger = Ledger(plan, span, min(self._settings.finish_reserve_ms, budget.ms / 10) / 1000, self._targets)
         ledger.opened = opened
-        note_asked(ledger.changes, request, budget, checks_forms=self._settings.response_format.check)
+        note_asked(ledger.changes, request, tenant, budget, checks_forms=self._settings.response_format.check)
         return ledger
 
     def _make(self, draft: Draft, reservation: Reservation) -> Messages:

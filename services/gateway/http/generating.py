@@ -83,7 +83,8 @@ class Generating:
         order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses)
         if api := self.dialect.api:
             order.request.original.CopyFrom(original(api, data, body, exchange.headers))
-        settle_replacing(order, checks=self.settings.response_format.check)
+        tenant, checks = exchange.credential.tenant, self.settings.response_format.check
+        settle_replacing(order, checks=tenant.checks_forms(by_default=checks))
         settle_pace(order)
         call = Call(exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer)
         writer = self.dialect.write(order, exchange.answer_id)

@@ -120,7 +120,7 @@ class Scene:
             tools=any(not each.offered for each in request.mesh_tools),
             offered=any(each.offered for each in request.mesh_tools),
             form=request.HasField("response_format"),
-            prompt=is_needed(question, self.backends.prompts.settings, self.backends.routes.least_context),
+            prompt=is_needed(question, self.tenant, self.backends.prompts.settings, self.backends.routes.least_context),
         )
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
         then = lambda over: self.billed.append(100 - over)  # noqa: E731

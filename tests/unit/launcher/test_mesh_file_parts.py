@@ -19,6 +19,7 @@ from launcher.meshfile.processes import TENANTS_FILE, ports_of, processes, write
 from launcher.meshfile.reading import parse
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
+from services.gateway.config import TenantSettings
 
 KEY = "sk-proj-Ab12Cd34Ef56"
 ENVIRONMENT = {"PROVIDER_KEY": f"{KEY}\n", "CALLER_KEY": "a-callers-key", "REDIS": "redis://:pw@127.0.0.1:6379/0"}
@@ -246,3 +247,11 @@ def test_the_gateways_own_hits_stand_beside_what_the_cache_says_of_them(folder: 
     both = "cache: {scope: user, exact: true}\ngateway: {settings: {hits: {chars_per_s: 40, others: any}}}"
     assert _hits(both, folder) == {"scope": "user", "others": "any", "chars_per_s": 40}
     assert _hits("gateway: {settings: {hits: {chars_per_s: 40}}}", folder) == {"chars_per_s": 40}
+
+
+def test_a_tenants_own_parts_of_a_profile_reach_the_gateways_file(folder: Path) -> None:
+    own = "prompt: {diet: system, conversation: cut}, max_tokens: 300, default_budget_ms: 9000, check_forms: true"
+    file = file_of(f"models: {{local: ./model}}\ntenants: {{acme: {{key_env: CALLER_KEY, {own}}}}}", folder)
+    told = tenants_of(file, ENVIRONMENT)["acme"]
+    assert {name: told[name] for name in told if name != "keys"} == yaml.safe_load(f"{{{own}}}")
+    assert TenantSettings.model_validate(told).prompt.conversation == "cut"

@@ -108,6 +108,15 @@ async def test_max_tokens_is_capped() -> None:
     assert provider.body["max_tokens"] == 1_000_000
 
 
+async def test_a_limit_of_the_request_holds_for_the_callers_own_words_beside_a_cap() -> None:
+    provider = SimulatedProvider()
+    for cap, most, own, sent in ((None, 9, {}, 9), (None, 9, {"max_tokens": 50}, 9), (5, 9, {"max_tokens": 50}, 5)):
+        request = Request(HELLO, original=chat(messages=[], **own), most_tokens=most)
+        engine = provider.engine(max_tokens_cap=cap) if cap else provider.engine()
+        assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+        assert provider.body["max_tokens"] == sent
+
+
 async def test_a_cap_holds_for_what_is_asked_in_the_callers_own_words() -> None:
     provider = SimulatedProvider()
     engine = provider.engine(max_tokens_cap=512)

@@ -19,7 +19,7 @@ from services.gateway.answer.hearing import hear_all
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import HITS
 from services.gateway.answer.stages.stage import AnswerStage, Needs
-from services.gateway.config import ConstraintSettings, StageBudget
+from services.gateway.config import StageBudget
 from services.gateway.errors import FormBroken
 from services.gateway.form.verdict import Mismatch, Unchecked
 from services.gateway.form.words import again
@@ -32,9 +32,10 @@ _WRITERS = ("llm", "cascade")
 _KEY = b"/form"  # after a question's own: who shares an answer shares its repair, too
 
 
-def is_checked(request: pb.GenerateRequest, settings: ConstraintSettings) -> bool:
-    """Whether anybody wants to know if an answer matches what was asked for."""
-    return request.HasField("response_format") and (settings.check or request.HasField("repair"))
+def is_checked(request: pb.GenerateRequest, checks: bool) -> bool:
+    """Whether anybody wants to know if an answer matches what was asked for. `checks`: the tenant or the gateway does,
+    where the request does not say it."""
+    return request.HasField("response_format") and (checks or request.HasField("repair"))
 
 
 class FormStage(AnswerStage):

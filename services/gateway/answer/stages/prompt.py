@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.prompting import prompting
 from services.gateway.admission.question import Question
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
@@ -22,7 +24,6 @@ from services.gateway.config import PromptSettings, StageBudget
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
 from services.gateway.prompt.diet import dieted
-from services.gateway.prompt.truncation import is_whole
 from services.runtime import telemetry
 from services.runtime.complexity import Complexity
 from services.runtime.errors import ContextExceeded, ServiceError
@@ -35,13 +36,13 @@ _DIETED: Mapping[str, tuple[int, ...]] = {
 }
 _LONG_RECORDING_BYTES = 65_536  # more than a minute, where it is compressed as far as can be
 _BYTES_PER_PICTURE = 100  # of its labels
-_DIETS = {pb.DIET_OFF: "off", pb.DIET_SYSTEM: "system", pb.DIET_ALL: "all"}
 
 
-def is_needed(question: Question, settings: PromptSettings, least_context: int) -> bool:
-    """Whether there may be something to do for a prompt: little work for what is short. `least_context`: of any model,
-    in tokens; 0 where nobody knows."""
+def is_needed(question: Question, tenant: Tenant, settings: PromptSettings, least_context: int) -> bool:
+    """Whether there may be something to do for a prompt: little work for what is short. `settings`: the gateway's;
+    `least_context`: of any model, in tokens; 0 where nobody knows."""
     request = question.request
+    settings = prompting(request.prompt, tenant, settings)
     if request.prompt.system or _is_wordy(question, settings):
         return True
     if least_context and request.mesh_tools:  # nobody knows how much they will say
@@ -59,13 +60,8 @@ def _is_wordy(question: Question, settings: PromptSettings) -> bool:
     """Whether a diet may find something."""
     if question.most_bytes < settings.diet_from_bytes:
         return False
-    roles = _roles(question.request, settings)
+    roles = _DIETED[settings.diet]
     return any(message.role in roles for message in question.request.messages)
-
-
-def _roles(request: pb.GenerateRequest, settings: PromptSettings) -> tuple[int, ...]:
-    """Whose messages are put on a diet."""
-    return _DIETED[_DIETS.get(request.prompt.diet, settings.diet)]
 
 
 class PromptStage(BesideStage):
@@ -76,6 +72,7 @@ class PromptStage(BesideStage):
 
     def __init__(self, draft: Draft):
         super().__init__(draft)
+        self._settings = prompting(draft.question.request.prompt, draft.tenant, draft.backends.prompts.settings)
         self._counting: asyncio.Task[int] | None = None  # of the prompt as it came
         self._left_out: Sequence[window.Messages] = ()
         self._reserved = 0  # tokens of the context, for the answer
@@ -91,7 +88,7 @@ class PromptStage(BesideStage):
     def start(self) -> None:
         question, came, limit = self.draft.question, self.draft.asked.for_model(), self._limit()
         long = 0 < limit < window.most_tokens(came, self._tools_bytes)
-        if long or question.request.prompt.system or _is_wordy(question, self.draft.backends.prompts.settings):
+        if long or question.request.prompt.system or _is_wordy(question, self._settings):
             self.begin(self._prepare(came, limit))
 
     async def run(self) -> AsyncGenerator[None, None]:
@@ -142,9 +139,8 @@ class PromptStage(BesideStage):
 
     def _dieted(self, messages: Sequence[chat_pb2.Message], report: pb.PromptReport) -> Sequence[chat_pb2.Message]:
         """The messages that shall be, on a diet. The first ones of a long prompt alone: it is work for this process."""
-        draft = self.draft
-        settings = draft.backends.prompts.settings
-        roles, left = _roles(draft.question.request, settings), settings.diet_to_bytes
+        settings = self._settings
+        roles, left = _DIETED[settings.diet], settings.diet_to_bytes
         found: dict[str, None] = {}
         thinner = []
         for message in messages:
@@ -162,13 +158,8 @@ class PromptStage(BesideStage):
         """The most tokens the prompt may have; 0 where nobody knows or nothing may be left out."""
         draft, request = self.draft, self.draft.question.request
         model = draft.backends.routes.model(draft.choice.model) if draft.choice else None
-        settings = draft.backends.prompts.settings
-        if (
-            model is None
-            or not model.context_tokens
-            or is_whole(request.prompt, settings.whole)
-            or draft.asked.pictures
-        ):
+        settings = self._settings
+        if model is None or not model.context_tokens or settings.whole or draft.asked.pictures:
             return 0
         self._reserved = min(
             (request.sampling.max_tokens or settings.reserved_tokens) + len(request.prefix.encode()),
@@ -204,7 +195,7 @@ class PromptStage(BesideStage):
 
     def _note(self, turns: Sequence[window.Messages], report: pb.PromptReport) -> window.Messages:
         """What stands for turns that are left out."""
-        summaries = self.draft.backends.prompts.summaries
+        summaries = self.draft.backends.prompts.summaries if self._settings.summary_model else None
         found = summaries.find(self.draft.tenant, turns) if summaries else ""
         report.summary = "kept" if found else "ordered" if summaries else "none"
         return (chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=f"{NOTE}{found}"),) if found else ()

@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.prompting import prompting
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.labels import Degraded
 from services.gateway.prompt import window
-from services.gateway.prompt.truncation import is_whole
 from services.runtime.complexity import Complexity
 from services.runtime.errors import InvalidInput
 from services.runtime.routing import Choice, Demand, Tier, affordable
@@ -70,8 +70,8 @@ class RouterStage(AnswerStage):
     def _least_tokens(self) -> int:
         """An estimate of what of a conversation no model can do without."""
         draft = self.draft
-        whole = is_whole(draft.question.request.prompt, draft.backends.prompts.settings.whole)
-        if whole or not draft.asked.messages:
+        settings = prompting(draft.question.request.prompt, draft.tenant, draft.backends.prompts.settings)
+        if settings.whole or not draft.asked.messages:
             return draft.prompt_tokens
         conversation = window.parts(draft.asked.messages)
         return prompt_tokens([*conversation.head, *conversation.question], draft.question.request.tools)
