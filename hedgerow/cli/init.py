@@ -1,4 +1,4 @@
-"""`hedgerow init`: a first mesh file, from three questions."""
+"""`hedgerow init`: a first mesh file, from four questions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ class Callers(StrEnum):
     KEYS = "keys"
 
 
+class StoredAnswers(StrEnum):
+    """Which stored answers are given."""
+
+    NO = "no"
+    EXACT = "exact"
+    SEMANTIC = "semantic"
+
+
 def init(
     file: mesh_file.MeshFile = mesh_file.DEFAULT,
     model: Annotated[
@@ -36,11 +44,18 @@ def init(
     callers: Annotated[
         Callers | None, typer.Option(help="Who may call: everybody on this machine, or whoever has a key.")
     ] = None,
+    stored_answers: Annotated[
+        StoredAnswers | None,
+        typer.Option(
+            help="Whether an answer may be given again: `no`, `exact` (to the very same question), `semantic` (also to "
+            "other wordings)."
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: what no option says is as usual.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write a mesh file: which model, where its key is, who may call.
+    """Write a mesh file: which model, where its key is, who may call, whether stored answers are given.
 
     Asks for what the options do not say. The file has comments for what may be added, and no key in it: keys stay in
     the environment.
@@ -50,6 +65,7 @@ def init(
       hedgerow init
       hedgerow init --yes --model openai:gpt-5-mini
       hedgerow init --yes --model ./models/mine --callers keys prod.yaml
+      hedgerow init --yes --model ./models/mine --stored-answers exact
       hedgerow init --yes --model "http://127.0.0.1:8000/v1 Qwen/Qwen3-8B" --key-env VLLM_API_KEY
     """
     import json
@@ -65,7 +81,7 @@ def init(
     if yes and not model:
         raise typer.BadParameter("needed with --yes", param_hint="--model")
     try:
-        answers = _answers(model, key_env, callers, ask=not yes)
+        answers = _answers(model, key_env, callers, stored_answers, ask=not yes)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--model") from None
     try:
@@ -73,7 +89,7 @@ def init(
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint="FILE") from None
     if as_json:
-        print(json.dumps({"file": str(file), "needs": answers.needed}))
+        print(json.dumps({"file": str(file), "needs": answers.needed, "stored_answers": answers.stored}))
         return
     print(f"wrote {file}. Next:")
     for name in answers.needed:
@@ -97,7 +113,15 @@ def _who(callers: str) -> str:
     return callers
 
 
-def _answers(model: str | None, key_env: str | None, callers: Callers | None, ask: bool) -> Answers:
+def _which(stored: str) -> str:
+    if stored not in list(StoredAnswers):
+        raise typer.BadParameter(f"one of {', '.join(StoredAnswers)}, got {stored}")
+    return stored
+
+
+def _answers(
+    model: str | None, key_env: str | None, callers: Callers | None, stored: StoredAnswers | None, ask: bool
+) -> Answers:
     from launcher.meshfile.template import Answers, place_of, usual_key
 
     if not model:
@@ -110,4 +134,8 @@ def _answers(model: str | None, key_env: str | None, callers: Callers | None, as
     if callers is None and ask:
         question = "Who may call? local: everybody on this machine; keys: whoever has a key"
         callers = Callers(typer.prompt(question, "local", err=True, value_proc=_who))
-    return Answers(model, (key_env or "").strip(), (callers or Callers.LOCAL).value)
+    if stored is None and ask:
+        question = "May a stored answer be given again? no; exact: to the same question; semantic: also other wordings"
+        stored = StoredAnswers(typer.prompt(question, "no", err=True, value_proc=_which))
+    key_env = (key_env or "").strip()
+    return Answers(model, key_env, (callers or Callers.LOCAL).value, (stored or StoredAnswers.NO).value)

@@ -35,11 +35,13 @@ PROVIDERS = {
 
 @dataclass(frozen=True)
 class Answers:
-    """What somebody wants: a model (see `place_of`), its key's variable, and who may call."""
+    """What somebody wants: a model (see `place_of`), its key's variable, who may call, and which stored answers are
+    given: none, to the same question, or also to other wordings."""
 
     model: str
     key_env: str = ""
     callers: Literal["local", "keys"] = "local"
+    stored: Literal["no", "exact", "semantic"] = "no"
 
     @property
     def needed(self) -> list[str]:
@@ -82,7 +84,9 @@ def write(answers: Answers) -> str:
     provider = PROVIDERS.get(answers.model.partition(":")[0])
     options = f"options: {provider.options}" if provider and provider.options else "# options: {}          "
     tenants = _TENANTS if answers.callers == "keys" else _NO_TENANTS
-    return _TEXT.format(name=_scalar(name), place="\n".join(said), options=options, tenants=tenants)
+    return _TEXT.format(
+        name=_scalar(name), place="\n".join(said), options=options, tenants=tenants, cache=_CACHE[answers.stored]
+    )
 
 
 def _scalar(text: str) -> str:
@@ -109,6 +113,12 @@ _NO_TENANTS = f"""\
 #     key_env: {CALLERS_KEY}
 #     requests_per_s: 10
 """
+_SAME = "# the same question again gets the stored answer; {semantic: true}: other wordings too"
+_CACHE = {
+    "no": f"# cache: {{exact: true}}       {_SAME}",
+    "exact": f"cache: {{exact: true}}         {_SAME}",
+    "semantic": "cache: {semantic: true}      # a question gets the stored answer to the same, also in other words",
+}
 _TEXT = """\
 # A mesh of my own: hedgerow up mesh.yaml
 # All that may stand here is in docs/mesh-file.md. Save it while the mesh runs, and the mesh follows.
@@ -131,7 +141,7 @@ gateway:
   # workers: 2
 
 # profile: latency           # stored answers, shorter prompts, 30 s (docs/mesh-file.md); without it nothing is changed
-# cache: {{exact: true}}       # the same question again gets the stored answer; {{semantic: true}}: other wordings too
+{cache}
 # vision: ./models/pictures  # what looks at pictures
 # audio: large-v3-turbo      # what hears
 # tracing: http://127.0.0.1:4317

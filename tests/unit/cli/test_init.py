@@ -1,4 +1,4 @@
-"""`hedgerow init`: three questions, a file, and nothing lost."""
+"""`hedgerow init`: four questions, a file, and nothing lost."""
 
 from __future__ import annotations
 
@@ -21,36 +21,46 @@ def init(*arguments: str | Path, typed: str = "") -> Result:
     return CliRunner().invoke(app, ["init", *map(str, arguments)], input=typed)
 
 
-def test_it_asks_for_the_model_the_keys_variable_and_the_callers(file: Path) -> None:
-    result = init(file, typed="anthropic:claude\nMY_KEY\nkeys\n")
+def test_it_asks_for_the_model_the_keys_variable_the_callers_and_stored_answers(file: Path) -> None:
+    result = init(file, typed="anthropic:claude\nMY_KEY\nkeys\n\n")
     assert result.exit_code == 0, result.output
-    assert [result.stderr.count(question) for question in ("Which model", "Which variable", "Who may call")] == [
-        1,
-        1,
-        1,
-    ]
+    questions = "Which model", "Which variable", "Who may call", "May a stored answer be given"
+    assert [result.stderr.count(question) for question in questions] == [1, 1, 1, 1]
     written = yaml.safe_load(file.read_text())
     model = written["models"]["claude"]
     assert (model["engine"], model["model"], model["key_env"]) == ("anthropic", "claude", "MY_KEY")
     assert written["tenants"]["me"] == {"key_env": "HEDGEROW_API_KEY"}
+    assert "cache" not in written, "none are given unless somebody says so"
     assert "export MY_KEY=" in result.stdout
 
 
 def test_a_wrong_answer_is_asked_again(file: Path) -> None:
-    result = init(file, typed="openai:\n./models/mine\neverybody\nlocal\n")
+    result = init(file, typed="openai:\n./models/mine\neverybody\nlocal\nall\nno\n")
     assert result.exit_code == 0, result.output
     assert yaml.safe_load(file.read_text())["models"] == {"mine": {"folder": "./models/mine", "tier": "balanced"}}
 
 
 def test_a_model_without_a_provider_has_no_key_to_ask_for(file: Path) -> None:
-    assert "Which variable" not in init(file, typed="Qwen/Qwen3-8B\nlocal\n").stderr
+    assert "Which variable" not in init(file, typed="Qwen/Qwen3-8B\nlocal\nno\n").stderr
 
 
 def test_with_yes_it_asks_nothing_and_takes_the_providers_usual_variable(file: Path) -> None:
     result = init(file, "--yes", "--model", "openai:gpt", "--json")
-    assert json.loads(result.stdout) == {"file": str(file), "needs": ["OPENAI_API_KEY"]}
+    assert json.loads(result.stdout) == {"file": str(file), "needs": ["OPENAI_API_KEY"], "stored_answers": "no"}
     assert result.stderr == ""
-    assert "tenants" not in yaml.safe_load(file.read_text())
+    assert not {"tenants", "cache"} & yaml.safe_load(file.read_text()).keys()
+
+
+@pytest.mark.parametrize(
+    ("which", "cache"), [("no", None), ("exact", {"exact": True}), ("semantic", {"semantic": True})]
+)
+def test_stored_answers_are_given_as_it_was_told(file: Path, which: str, cache: dict[str, bool] | None) -> None:
+    assert init(file, typed=f"./mine\nlocal\n{which}\n").exit_code == 0
+    assert yaml.safe_load(file.read_text()).get("cache") == cache
+    told = init(file, "--force", "--yes", "--model", "./mine", "--stored-answers", which, "--json")
+    assert json.loads(told.stdout)["stored_answers"] == which
+    assert yaml.safe_load(file.read_text()).get("cache") == cache
+    assert init(file, "--force", "--yes", "--model", "./mine", "--stored-answers", "all").exit_code == 2
 
 
 def test_a_path_with_blanks_is_one_argument_of_what_to_do_next(tmp_path: Path) -> None:
