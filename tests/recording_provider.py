@@ -70,17 +70,20 @@ class Asked:
 
 @dataclass
 class RecordingProvider:
-    """`asked` has the requests, oldest first. `error`: a status and a body, in place of every answer."""
+    """`asked` has the requests, oldest first. `error`: a status and a body, in place of every answer; `turns`: answers to
+    come first, the next one last."""
 
     url: str = ""
     chat: Events = CHAT
     message: Events = MESSAGE
     error: tuple[int, Mapping[str, Any]] | None = None
     asked: list[Asked] = field(default_factory=list)
+    turns: list[Events] = field(default_factory=list)
 
     def reset(self) -> None:
         """As new."""
         self.asked.clear()
+        self.turns.clear()
         self.chat, self.message, self.error = CHAT, MESSAGE, None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -91,7 +94,8 @@ class RecordingProvider:
             return web.json_response(self.error[1], status=self.error[0])
         reply = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await reply.prepare(request)
-        for event in _in_form(self.message if request.path.endswith("/messages") else self.chat, self.asked[-1].body):
+        usual = _in_form(self.message if request.path.endswith("/messages") else self.chat, self.asked[-1].body)
+        for event in self.turns.pop() if self.turns else usual:
             name = f"event: {event['type']}\n" if "type" in event else ""
             await reply.write(f"{name}data: {json.dumps(event, separators=(',', ':'))}\n\n".encode())
         if not request.path.endswith("/messages"):

@@ -41,6 +41,8 @@ def error(told: Told) -> dict[str, Any]:
     if param in _PARAMS:
         param, message = _PARAMS[param], _PARAMS[param] + message.removeprefix(param)
     shown = {"type": kind, "message": message, "code": told.code, "param": param}
+    if param == "thread":  # with which a client sends its whole conversation
+        shown["details"] = {"error_code": "thread_unsupported_request"}
     if told.own and told.api == MESSAGES:
         shown = dict(told.own)
     return {"type": "error", "error": shown, **({"hedgerow": told.account} if told.account else {})}

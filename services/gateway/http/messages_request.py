@@ -31,6 +31,8 @@ _THOUGHTS = ("thinking", "redacted_thinking")  # not for the next model to read
 
 def read_messages(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
     """The order of a message. Raises `InvalidInput` and `ModelUnknown`."""
+    if "thread" in body:  # what a provider keeps of one tenant, another could go on with
+        raise InvalidInput("thread", "none: each request brings its whole conversation", "one")
     order = read_prompt(body, known)
     body.refuse(*_REFUSED)
     request, sampling = order.request, order.request.sampling
