@@ -70,8 +70,8 @@ class Asked:
 
 @dataclass
 class RecordingProvider:
-    """`asked` has the requests, oldest first. `error`: a status and a body, in place of every answer; `turns`: answers to
-    come first, the next one last."""
+    """`asked` has the requests, oldest first. `error`: a status and a body, in place of every answer; `turns`: answers
+    to come first, the next one last."""
 
     url: str = ""
     chat: Events = CHAT

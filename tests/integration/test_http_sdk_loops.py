@@ -1,5 +1,5 @@
-"""Loops with tools by the makers' own clients: through the gateway, the provider is asked and the client answered as they
-are without it."""
+"""Loops with tools by the makers' own clients: through the gateway, the provider is asked and the client answered as
+they are without it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def error(told: Told) -> dict[str, Any]:
     message, param = told.too_long.anthropic(told.message) if told.too_long else told.message, told.param
     if param in _PARAMS:
         param, message = _PARAMS[param], _PARAMS[param] + message.removeprefix(param)
-    shown = {"type": kind, "message": message, "code": told.code, "param": param}
+    shown: dict[str, Any] = {"type": kind, "message": message, "code": told.code, "param": param}
     if param == "thread":  # with which a client sends its whole conversation
         shown["details"] = {"error_code": "thread_unsupported_request"}
     if told.own and told.api == MESSAGES:
