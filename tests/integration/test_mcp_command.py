@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import ctypes
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,22 @@ from services.gateway.config import ToolSettings
 from services.gateway.tools import mcp_streams
 from tests.waiting import until
 
+_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux' prctl
 PING = SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
 
 
 @pytest.fixture(autouse=True)
 def _short_partings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_streams, "_PARTING_S", 0.1)
+
+
+@pytest.fixture
+def adopting() -> Iterator[None]:
+    """Orphans below this process are its children, as they are those of process 1."""
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    yield
+    libc.prctl(_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @asynccontextmanager
@@ -52,6 +63,13 @@ async def test_what_a_server_has_started_ends_with_it(tmp_path: Path, deaf: str)
         pid = await noted(file)
         assert runs(pid)
     await until(lambda: not runs(pid))
+
+
+async def test_a_gateway_that_is_process_1_leaves_no_child_of_a_server_behind(adopting: None, tmp_path: Path) -> None:
+    file = tmp_path / "child"
+    async with server(f"sleep 297 & echo $! > {file}; exec cat", []):
+        pid = await noted(file)
+    assert not Path(f"/proc/{pid}").exists()
 
 
 async def test_a_server_that_does_not_end_when_it_is_told_is_ended(tmp_path: Path) -> None:

@@ -110,13 +110,21 @@ async def _stop(process: Process) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_PARTING_S):
                 await process.wait()
-                while _signal(process, 0):  # noqa: ASYNC110 - nobody tells of a group's end, so it has to be asked
+                while _is_left(process):  # noqa: ASYNC110 - nobody tells of a group's end, so it has to be asked
                     await asyncio.sleep(_LOOK_S)
                 return
 
 
+def _is_left(process: Process) -> bool:
+    """Whether anybody is left in the group of a process that has ended."""
+    with suppress(ChildProcessError):  # orphans are children of process 1: where that is this one, nobody else waits
+        while os.waitpid(-process.pid, os.WNOHANG)[0]:
+            pass
+    return _signal(process, 0)
+
+
 def _signal(process: Process, number: int) -> bool:
-    """Send a signal to its group; 0 is none. Whether anybody is left there."""
+    """Send a signal to its group; 0 is none. Whether anybody was there."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
         return True
