@@ -55,6 +55,11 @@ def runs(pid: int) -> bool:
         return False
 
 
+def known(pid: int) -> bool:
+    """Whether a process runs, or has ended and nobody has waited for it."""
+    return Path(f"/proc/{pid}").exists()
+
+
 @pytest.mark.parametrize("deaf", ["", "trap '' TERM; "])
 async def test_what_a_server_has_started_ends_with_it(tmp_path: Path, deaf: str) -> None:
     file = tmp_path / "child"
@@ -69,7 +74,7 @@ async def test_a_gateway_that_is_process_1_leaves_no_child_of_a_server_behind(ad
     file = tmp_path / "child"
     async with server(f"sleep 297 & echo $! > {file}; exec cat", []):
         pid = await noted(file)
-    assert not Path(f"/proc/{pid}").exists()
+    assert not known(pid)
 
 
 async def test_a_server_that_does_not_end_when_it_is_told_is_ended(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class McpSource:
         except TimeoutError:
             raise TooLate(f"{self._name}: no answer within {call.timeout_s * 1000:.0f} ms") from None
         except MCPError as error:
-            if error.code in _TOLD:
+            if error.code in _TOLD and not self._lost.is_set():
                 return tool_pb2.CallToolResponse(content=error.message, failed=True)
             raise self._translated(error) from None
         except Exception as error:
@@ -155,7 +155,7 @@ class McpSource:
             return TooLate(f"{self._name}: no answer in time")
         if isinstance(error, (RuntimeError, ValidationError)):
             return Faulty(f"{self._name}: what it sent is not what it may send")
-        if isinstance(error, MCPError) and error.code == mcp.CONNECTION_CLOSED:
+        if isinstance(error, MCPError) and (error.code == mcp.CONNECTION_CLOSED or self._lost.is_set()):
             return Unavailable(f"{self._name}: {self._problem or 'the connection was lost'}")
         return Unavailable(f"{self._name}: {type(error).__name__}")
 

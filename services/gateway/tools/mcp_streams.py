@@ -23,9 +23,10 @@ from services.gateway.config import ToolSettings
 
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "USER")
-_PARTING_S = 1.0  # for a server to end when its input does, and again when it is told to
+_PARTING_S = 1.0  # for a server to end when its input does, and again when it is told to; for the end of a session
 _LOOK_S = 0.01  # how often its group is looked at
 _EVENTS = "text/event-stream"
+_SESSION = "mcp-session-id"  # header
 Ended = Callable[[str], None]
 Streams = tuple[Any, Any]  # what the SDK reads messages from, and writes them to
 
@@ -136,7 +137,7 @@ async def http(url: str, authorization: str, limits: ToolSettings, ended: Ended)
     """A server by streamable HTTP. Redirects are followed within its origin alone."""
     headers = {"accept-encoding": "identity"} | ({"authorization": authorization} if authorization else {})
     timeout = httpx2.Timeout(30, read=None)  # each call has a deadline of its own
-    transport = _Bounded(httpx2.AsyncHTTPTransport(), limits.max_message_bytes)
+    transport = _Bounded(httpx2.AsyncHTTPTransport(), limits.max_message_bytes, ended)
     async with httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, trust_env=False) as client:
         inner = streamable_http_client(url, http_client=client, max_sse_event_size=limits.max_message_bytes)
         async with _counted(inner, _Rate(limits), ended) as streams:
@@ -192,13 +193,18 @@ class _TooLong(httpx2.StreamError):
 
 
 class _Bounded(httpx2.AsyncBaseTransport):
-    """Bodies of at most `most_bytes`, as they are; streams of events, whose events are bounded, of any length."""
+    """Bodies of at most `most_bytes`, as they are; streams of events, whose events are bounded, of any length. `ended`
+    hears that the server does not know the session any more."""
 
-    def __init__(self, inner: httpx2.AsyncHTTPTransport, most_bytes: int):
-        self._inner, self._most_bytes = inner, most_bytes
+    def __init__(self, inner: httpx2.AsyncBaseTransport, most_bytes: int, ended: Ended):
+        self._inner, self._most_bytes, self._ended = inner, most_bytes, ended
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "DELETE":
+            return await self._part(request)
         response = await self._inner.handle_async_request(request)
+        if response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST" and _SESSION in request.headers:
+            self._ended("it does not know the session any more")
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.DecodingError("an encoding that was not asked for")  # a few bytes may be a gigabyte
@@ -206,6 +212,13 @@ class _Bounded(httpx2.AsyncBaseTransport):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _BoundedStream(response.stream, self._most_bytes)
         return response
+
+    async def _part(self, request: httpx2.Request) -> httpx2.Response:
+        """The end of a session. Raises TimeoutError: nothing waits long for a server that is of no more use."""
+        async with asyncio.timeout(_PARTING_S):
+            response = await self._inner.handle_async_request(request)
+            await response.aclose()
+        return httpx2.Response(response.status_code)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

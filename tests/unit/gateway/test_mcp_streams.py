@@ -34,7 +34,7 @@ class Pieces(httpx2.AsyncByteStream):
 
 
 async def body_of(response: httpx2.Response) -> bytes:
-    transport = mcp_streams._Bounded(httpx2.MockTransport(lambda request: response), LIMIT)
+    transport = mcp_streams._Bounded(httpx2.MockTransport(lambda request: response), LIMIT, print)
     async with httpx2.AsyncClient(transport=transport) as client, client.stream("GET", "http://server/mcp") as answer:
         pieces = b""
         async for piece in answer.aiter_raw():

@@ -1,0 +1,128 @@
+"""MCP servers by HTTP that have sessions, as those of 2025 have: what becomes of a session that is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from opentelemetry.trace import INVALID_SPAN
+
+from hedgerow.tool.v1 import tool_pb2
+from services.gateway.config import ToolSettings, ToolSourceSettings
+from services.gateway.tools import mcp_source, mcp_streams
+from services.gateway.tools.mcp_source import McpSource
+from services.gateway.tools.source import Call
+from services.runtime.errors import Unavailable
+from tests.waiting import until
+
+_HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "0"}}
+_RESULTS = {
+    "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "hello"}]},
+}
+
+
+class OldServer:
+    """Knows its `sessions`, which are numbered. `silent`: it answers no DELETE."""
+
+    def __init__(self) -> None:
+        self.sessions = set[str]()
+        self.begun = self.parted = 0
+        self.silent = False
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> str:
+        """Its address."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
+
+    async def __aexit__(self, *exc: object) -> None:
+        assert self._server
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                start, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().rstrip().split("\r\n")
+                headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                if answer := self._answer(start.split()[0], headers.get("mcp-session-id", ""), body):
+                    writer.write(answer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    def _answer(self, method: str, session: str, body: bytes) -> bytes:
+        if method == "DELETE":
+            self.parted += 1
+            return b"" if self.silent else _http(200)
+        if method != "POST":
+            return _http(405)
+        asked = json.loads(body)
+        if asked["method"] == "initialize":
+            self.begun += 1
+            self.sessions.add(session := str(self.begun))
+            return _http(200, _HELLO, asked["id"], session)
+        if session not in self.sessions:
+            return _http(404 if session else 400)
+        return _http(200, _RESULTS.get(asked["method"], {}), asked["id"]) if "id" in asked else _http(202)
+
+
+def _http(status: int, result: object = None, number: object = None, session: str = "") -> bytes:
+    body = b"" if result is None else json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode()
+    headers = f"content-length: {len(body)}\r\ncontent-type: application/json\r\n"
+    headers += f"mcp-session-id: {session}\r\n" if session else ""
+    return f"HTTP/1.1 {status} -\r\n{headers}\r\n".encode() + body
+
+
+@pytest.fixture
+def server() -> OldServer:
+    return OldServer()
+
+
+@pytest.fixture
+async def source(server: OldServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[McpSource]:
+    """Connected to it."""
+    monkeypatch.setattr(mcp_source, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(mcp_streams, "_PARTING_S", 0.1)
+    async with server as url:
+        source = McpSource("web", ToolSourceSettings.model_validate({"url": url}), ToolSettings())
+        running = asyncio.create_task(source.run())
+        assert [each.tool.name for each in await source.list("", 10)] == ["echo"]
+        assert (await call(source)).content == "hello"
+        yield source
+        running.cancel()
+        async with asyncio.timeout(10):
+            await asyncio.wait({running})
+
+
+async def call(source: McpSource) -> tool_pb2.CallToolResponse:
+    return await source.call(Call("echo", "{}", "key", "acme", 5.0, INVALID_SPAN))
+
+
+async def _called_again(source: McpSource) -> Any:
+    try:
+        return await call(source)
+    except Unavailable:
+        return None
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_a_server_that_does_not_know_its_session_any_more_is_called_in_a_new_one(
+    server: OldServer, source: McpSource, silent: bool
+) -> None:
+    server.silent = silent
+    server.sessions.clear()  # it was started again
+    with pytest.raises(Unavailable, match="it does not know the session any more"):
+        await call(source)
+    again = await until(lambda: _called_again(source))
+    assert (again.content, again.failed, server.begun) == ("hello", False, 2)
+    assert server.parted == 1
+
+
+async def test_a_server_that_says_nothing_of_the_end_of_a_session_does_not_hold_up_that_of_the_gateway(
+    server: OldServer, source: McpSource
+) -> None:
+    server.silent = True
