@@ -38,6 +38,7 @@ from pydantic import (
     model_validator,
 )
 
+from services.runtime import yaml_file
 from services.runtime.errors import shorten
 from services.runtime.process.config import is_loopback
 from services.runtime.rpc.authorization import TENANT_HEADER
@@ -236,13 +237,11 @@ class Topology(_Part):
 def read(file: Path) -> Topology:
     """The topology in a YAML file. Raises `BadTopology`."""
     try:
-        return Topology.model_validate(yaml.safe_load(file.read_text()))
+        return Topology.model_validate(yaml_file.parse(file.read_text()))
     except ValidationError as error:
         problem = error.errors()[0]
         field = ".".join(map(str, problem["loc"])) or str(file)
         wrong = problem["msg"].removeprefix("Value error, ")
         raise BadTopology(f"topology: {field}: {wrong}, got {shorten(repr(problem['input']))}") from None
-    except RecursionError:
-        raise BadTopology("topology: nested too deeply") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadTopology(f"topology: {' '.join(str(error).split())}") from None

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from services.runtime import yaml_file
 from services.runtime.errors import shorten
 from services.vision.errors import BadModel
 
@@ -173,13 +174,11 @@ def read(folder: Path) -> tuple[Manifest, tuple[str, ...]]:
     """A folder's manifest, with paths made absolute, and its labels. Raises `BadModel`."""
     path = folder / FILE
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml_file.parse(path.read_text(encoding="utf-8"))
         manifest = Manifest.model_validate(content)
     except ValidationError as error:
         raise BadModel(f"{path}: {'; '.join(map(_problem, error.errors()))}") from None
-    except RecursionError:
-        raise BadModel(f"{path}: nested too deeply") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: also a date that is none
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadModel(f"{path}: {error}") from None
     update = {"file": _inside(folder, "file", manifest.file)}
     if manifest.labels:

@@ -30,6 +30,7 @@ from services.gateway.admission.quota import Allowance
 from services.gateway.config import KEY_WANTED, UNGUARDED, GuardSettings, TenantPromptSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
+from services.runtime import yaml_file
 from services.runtime.errors import shorten
 from services.runtime.stamps import Stamps
 
@@ -240,13 +241,11 @@ def _but_for(ours: _Settings, own: _Settings) -> _Settings:
 
 def _parse(file: Path) -> dict[str, TenantSettings]:
     try:
-        return _FILE.validate_python(yaml.safe_load(file.read_text()))
+        return _FILE.validate_python(yaml_file.parse(file.read_text()))
     except ValidationError as error:
         problem = error.errors()[0]
         field = ".".join(map(str, problem["loc"])) or str(file)
         raise BadTenants(f"tenants_file: {field}: {problem['msg']}, got {shorten(repr(problem['input']))}") from None
-    except RecursionError:
-        raise BadTenants("tenants_file: nested too deeply") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadTenants(f"tenants_file: {' '.join(str(error).split())}") from None
 

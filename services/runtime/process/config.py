@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from hedgerow.channel import MAX_MESSAGE_BYTES
+from services.runtime import yaml_file
 from services.runtime.errors import shorten
 from services.runtime.security.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
 
@@ -126,7 +127,10 @@ def is_loopback(address: str) -> bool:
 def read_yaml(path: str) -> Any:
     """The file's content; errors name the file."""
     with Path(path).open() as file:
-        return yaml.safe_load(file)
+        try:
+            return yaml_file.parse(file)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
 
 
 class _YamlFile(PydanticBaseSettingsSource):

@@ -33,6 +33,7 @@ ENDPOINT = 'endpoints: [{address: "10.0.0.1:1"}]'  # stands where a text says EN
         ("services: [", "topology: "),
         ("services: {made: 2026-02-30}", "topology: day "),
         ("[" * 500, "topology: nested too deeply"),
+        ("services: !!int ''", "topology: a value that is none of its tag's (IndexError)"),
         ("- one\n- two", "topology: "),
         ("", "topology: "),
     ],

@@ -176,6 +176,8 @@ def test_a_tenant_that_settings_and_file_both_describe_is_an_error(file: Path) -
         ("acme: {", "tenants_file: while parsing"),
         ("acme: 2026-02-30", "tenants_file: day "),
         ("[" * 500, "tenants_file: nested too deeply"),
+        ("acme: {premium: !!bool maybe}", r"tenants_file: a value that is none of its tag's \(KeyError\)"),
+        ("acme: {premium: !!timestamp soon}", r"tenants_file: a value that is none of its tag's \(AttributeError\)"),
     ],
 )
 def test_a_bad_file_stops_the_start_and_is_told_by_field_and_problem(file: Path, text: str, said: str) -> None:
