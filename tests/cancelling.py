@@ -1,16 +1,20 @@
-"""Cancels a coroutine at each of its awaits in turn.
+"""Cancels a coroutine at each of its awaits in turn, or at each turn of the loop.
 
 A scene prepares what the coroutine works with, yields it, and asserts afterwards that nothing of it is left: no place,
 lease, permit, reservation or timer. It is played once for each await, and at each await in two moments: as soon as the
 coroutine waits there, and when what it waited for is there and it has not run since (between a grant and its wake).
+
+A coroutine whose work is done by other tasks waits for few things itself. It is disturbed at each turn of the loop,
+once in each of its plays, whatever those tasks are doing then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from itertools import count
 from typing import Any, Literal
 
@@ -35,6 +39,19 @@ def cancelled_at_every_await(scene: Scene) -> int:
                 problem.add_note(f"cancelled at await {number}, {moment}")
                 raise
     return number - 1
+
+
+def disturbed_at_every_turn(scene: Scene, disturb: Callable[[asyncio.Task[object]], object]) -> int:
+    """Play `scene` until its coroutine ends before it is disturbed: `disturb` gets its task, once, after each number of
+    turns of the loop. Returns how many turns it has. The coroutine may end with a service's error."""
+    for number in count():
+        try:
+            if not on_paused_loop(_disturbed(scene, number, disturb)):
+                return number
+        except BaseException as problem:
+            problem.add_note(f"disturbed at turn {number}")
+            raise
+    raise AssertionError  # count() has no end
 
 
 async def settled() -> None:
@@ -63,6 +80,49 @@ async def _played(scene: Scene, number: int, moment: Moment) -> bool:
     gc.collect(1)
     assert not unheard, f"exceptions that nobody has heard of: {unheard}"
     return cancelled
+
+
+async def _disturbed(scene: Scene, number: int, disturb: Callable[[asyncio.Task[object]], object]) -> bool:
+    """Whether the coroutine ran for so many turns."""
+    loop, told = asyncio.get_running_loop(), list[bool]()
+    unheard = list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, told: unheard.append(told))
+    async with scene() as work:
+        task = asyncio.create_task(work)
+        with _after_turns(loop, number, partial(_look, task, told, disturb)):
+            await asyncio.wait({task})
+            await settled()
+        if not task.cancelled() and (problem := task.exception()):
+            assert isinstance(problem, ServiceError), problem
+    del work, task
+    gc.collect(1)
+    assert not unheard, f"exceptions that nobody has heard of: {unheard}"
+    return bool(told)
+
+
+def _look(task: asyncio.Task[object], told: list[bool], disturb: Callable[[asyncio.Task[object]], object]) -> None:
+    if not task.done():
+        told.append(True)
+        disturb(task)
+
+
+@contextmanager
+def _after_turns(loop: Any, number: int, then: Callable[[], None]) -> Iterator[None]:
+    """Inside, `then` is called between two turns of the loop, after so many of them."""
+    select, turns = loop._selector.select, count()
+
+    def counted(timeout: float | None = None) -> Any:
+        if next(turns) < number:
+            return select(timeout)
+        then()
+        loop._selector.select = select
+        return select(0)
+
+    loop._selector.select = counted
+    try:
+        yield
+    finally:
+        loop._selector.select = select
 
 
 class _Steps(Coroutine[Any, Any, object]):

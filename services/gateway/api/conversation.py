@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from typing import Any
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -54,8 +53,8 @@ class Conversation:
         self._unanswered = ""  # a question whose answer was cut off before its first text
         self._question = ""
         self._said: list[str] = []
-        self._answering: asyncio.Task[None] | None = None
-        self._turning = asyncio.Lock()  # held from the end of an answer to the beginning of the next one
+        self._answering: asyncio.Task[None] | None = None  # the last turn's
+        self._cut: asyncio.Task[None] | None = None  # what was cut off last
         self._idle_s, self._spoken = idle_s, spoken
         self._broken: ServiceError | None = None
         self._out: asyncio.Queue[pb.ConverseResponse | None] = asyncio.Queue(_AHEAD)
@@ -80,9 +79,8 @@ class Conversation:
         metadata: Metadata = (),
     ) -> Responses:
         """Everything that happens, until both sides have finished. May be iterated once; closing it ends everything."""
-        reading = until_set(self._closed, self._read(requests))  # until the client or we have had enough
-        pumping = asyncio.create_task(_ending(self._spoken, reading))
-        following = asyncio.create_task(_closing(self._out, self._follow(audio, timeout_s, metadata)))
+        pumping = asyncio.create_task(self._pump(requests))
+        following = asyncio.create_task(self._follow_to_the_end(audio, timeout_s, metadata))
         try:
             while (response := await self._out.get()) is not None:
                 yield response
@@ -91,11 +89,19 @@ class Conversation:
             await following
             await pumping
         finally:
+            self._cut = None  # nobody is told any more
             tasks = [task for task in (pumping, following, self._answering) if task]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._spoken.clear()
+
+    async def _pump(self, requests: AsyncIterator[pb.ConverseRequest]) -> None:
+        """Read until the client or we have had enough."""
+        try:
+            await until_set(self._closed, self._read(requests))
+        finally:
+            self._spoken.end()
 
     async def _read(self, requests: AsyncIterator[pb.ConverseRequest]) -> None:
         loop = asyncio.get_running_loop()
@@ -111,13 +117,22 @@ class Conversation:
                             await self._spoken.put(request.audio)
                             idle.reschedule(loop.time() + self._idle_s)
                         case "interrupt":
-                            async with self._turning:
-                                await self._cut_off(goes_on=False)
+                            await self._cut_off(goes_on=False)
                         case other:
                             raise InvalidInput("kind", "audio or interrupt after the first message", other or "nothing")
         except TimeoutError:
             limit = f"{self._idle_s:g} s"
             raise Idle(f"audio: some at least every {limit}, got none", limit=limit) from None
+
+    async def _follow_to_the_end(self, audio: Audio, timeout_s: float | None, metadata: Metadata) -> None:
+        """`_follow`, and tell the end. When it is cancelled nobody reads the queue any more, and in a full one there
+        would never be room for its end."""
+        try:
+            await self._follow(audio, timeout_s, metadata)
+        except Exception:
+            await self._out.put(None)
+            raise
+        await self._out.put(None)
 
     async def _follow(self, audio: Audio, timeout_s: float | None, metadata: Metadata) -> None:
         """Act on what is heard, until the last answer is given."""
@@ -126,8 +141,6 @@ class Conversation:
                 await self._take(event)
         if self._answering:
             await asyncio.wait({self._answering})
-        async with self._turning:  # who cuts it off says so
-            pass
 
     async def _sent(self) -> AsyncGenerator[audio_pb2.TranscribeStreamRequest, None]:
         """What the audio service gets."""
@@ -142,13 +155,11 @@ class Conversation:
             case "speech_started":
                 await self._out.put(pb.ConverseResponse(turn=self._turn, speech_started=event.speech_started))
             case "partial" if event.partial.text:
-                async with self._turning:
-                    await self._cut_off(goes_on=True)
-                    await self._hear(self._unanswered + event.partial.text, event.partial.confirmed)
+                await self._cut_off(goes_on=True)
+                await self._hear(self._unanswered + event.partial.text, event.partial.confirmed)
             case "segment" if event.segment.text:
-                async with self._turning:
-                    await self._cut_off(goes_on=True)
-                    await self._ask(self._unanswered + event.segment.text)
+                await self._cut_off(goes_on=True)
+                await self._ask(self._unanswered + event.segment.text)
 
     async def _hear(self, text: str, confirmed: int, *, final: bool = False) -> None:
         confirmed += 0 if final else len(self._unanswered.split())
@@ -162,7 +173,18 @@ class Conversation:
         self._turn += 1
 
     async def _give(self, turn: int, question: str, said: list[str]) -> None:
-        """One turn's answer; its text goes into `said` as it comes."""
+        """One turn's answer; its text goes into `said` as it comes. One that is cut off says so by itself: whoever cuts
+        it off may be gone before it has ended."""
+        try:
+            await self._give_whole(turn, question, said)
+        except asyncio.CancelledError:
+            if self._cut is not asyncio.current_task():
+                raise
+            text = "".join(said)
+            self._remember(question, text)
+            await self._out.put(pb.ConverseResponse(turn=turn, interrupted=pb.Interrupted(text=text)))
+
+    async def _give_whole(self, turn: int, question: str, said: list[str]) -> None:
         try:
             async with aclosing(self._answer(self._request(question))) as messages:
                 async for message in messages:
@@ -175,17 +197,15 @@ class Conversation:
     async def _cut_off(self, *, goes_on: bool) -> None:
         """End the answer that is being given, if there is one. With `goes_on`, a question that has no text for an
         answer yet is not over: what is said next belongs to it."""
-        task, self._answering = self._answering, None
+        task = self._answering
         if task is None or task.done():
             return
-        turn, question, said = self._turn - 1, self._question, self._said
-        task.cancel()
+        before, self._cut = self._cut, task
+        if before is not task:  # after its first step: one that is cancelled before that says nothing
+            task.get_loop().call_soon(task.cancel)
         await asyncio.wait({task})
-        text = "".join(said)
-        self._remember(question, text)
-        if not text and goes_on:
-            self._unanswered = f"{question} "
-        await self._out.put(pb.ConverseResponse(turn=turn, interrupted=pb.Interrupted(text=text)))
+        if goes_on and before is not task and not "".join(self._said):
+            self._unanswered = f"{self._question} "
 
     def _remember(self, question: str, text: str) -> None:
         if text.strip():
@@ -209,25 +229,6 @@ async def opening(requests: AsyncIterator[pb.ConverseRequest]) -> pb.ConverseReq
             return await anext(requests, pb.ConverseRequest())
     except TimeoutError:
         raise TooLate(f"options: within {_OPENING_S:g} s, got nothing") from None
-
-
-async def _ending(spoken: Spoken, work: Coroutine[Any, Any, None]) -> None:
-    """Do `work`, which fills `spoken`, and end it."""
-    try:
-        await work
-    finally:
-        spoken.end()
-
-
-async def _closing(queue: asyncio.Queue[Any], work: Coroutine[Any, Any, None]) -> None:
-    """Do `work`, which fills a queue, and end the queue. When it is cancelled nobody reads the queue any more, and in a
-    full one there would never be room for its end."""
-    try:
-        await work
-    except Exception:
-        await queue.put(None)
-        raise
-    await queue.put(None)
 
 
 def _note(message: pb.GenerateResponse, said: list[str]) -> None:

@@ -1,0 +1,213 @@
+"""Whoever leaves a conversation, or ends it, at whatever turn of the loop, leaves no answer, no listener and no byte of
+what was said behind; and of every answer that has begun the client is told how it ended, where it stays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.api import conversation as under_test
+from services.gateway.api.conversation import Conversation
+from services.gateway.api.speech_queue import Spoken, Tally
+from services.gateway.errors import KeyUnknown
+from tests.cancelling import cancelled_at_every_await, disturbed_at_every_turn
+from tests.unit.gateway.scripted import Said, ScriptedAudio
+from tests.unit.gateway.test_conversation import STARTED, delta, partial, segment
+
+Work = AsyncIterator[Coroutine[Any, Any, object]]
+Disturb = Callable[["Talk"], object]
+INTERRUPT = pb.ConverseRequest(interrupt=pb.Interrupt())
+END = "end"  # of an answer: its last message says so
+MOST_BYTES = 400  # that may wait for the audio service: two pieces
+
+
+class SlowAudio(ScriptedAudio):
+    """Takes `hear_s` for what it tells. `listening` says whether somebody holds its stream."""
+
+    listening, hear_s = 0, 0.01
+
+    async def listen(self, requests, timeout_s, metadata) -> AsyncGenerator[Said, None]:
+        self.listening += 1
+        try:
+            async with aclosing(super().listen(requests, timeout_s, metadata)) as heard:
+                async for said in heard:
+                    if self.hear_s:
+                        await asyncio.sleep(self.hear_s)
+                    yield said
+        finally:
+            self.listening -= 1
+
+
+class Talk:
+    """A client that says `pieces`, one every `pace_s`, and takes `slow_s` for each response."""
+
+    def __init__(self, script: dict[str, list[Said]], pieces: list[object], slow_s: float = 0.0, pace_s: float = 0.0):
+        self.audio, self._pieces, self._slow_s, self._pace_s = SlowAudio(), pieces, slow_s, pace_s
+        self.audio.script = {name.encode(): line for name, line in script.items()}
+        self.tally, self.answering, self.told = Tally(10_000), 0, list[pb.ConverseResponse]()
+        self.goes_on = 0  # answers, when its reader was gone
+        self.spoken = Spoken(MOST_BYTES, self.tally)
+        self.conversation = Conversation(pb.ConverseOptions(), self._answer, self._tell, 2, 60.0, self.spoken)
+
+    async def run(self) -> None:
+        try:
+            async with aclosing(self.conversation.responses(self._requests(), self.audio)) as responses:
+                async for response in responses:
+                    self.told.append(response)
+                    await asyncio.sleep(self._slow_s)
+        finally:
+            self.goes_on = self.answering
+
+    async def _requests(self) -> AsyncIterator[pb.ConverseRequest]:
+        for piece in self._pieces:
+            if self._pace_s:
+                await asyncio.sleep(self._pace_s)
+            yield piece if isinstance(piece, pb.ConverseRequest) else pb.ConverseRequest(audio=str(piece).encode())
+
+    async def _answer(self, request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+        self.answering += 1
+        try:
+            for words in ("It ", "is ", END):
+                await asyncio.sleep(0.01)
+                yield delta(words)
+        finally:
+            self.answering -= 1
+            await asyncio.sleep(0)  # what an answer leaves may take a turn
+
+    @staticmethod
+    def _tell(error: Exception) -> pb.BatchError:
+        return pb.BatchError(message=str(error))
+
+    def assert_over(self) -> None:
+        assert (self.goes_on, self.answering, self.audio.listening) == (0, 0, 0)
+        assert (self.spoken._waiting, self.tally.waiting, self.tally._told) == (0, 0, [])
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    def unfinished(self) -> set[int]:
+        """Turns that were asked, and of whose answer nothing says how it has ended."""
+        begun = {each.turn for each in self.told if each.transcript.final}
+        return begun - {each.turn for each in self.told if self._ends(each)}
+
+    @staticmethod
+    def _ends(told: pb.ConverseResponse) -> bool:
+        last = told.answer.events[-1].delta.text == END if told.HasField("answer") else False
+        return last or told.WhichOneof("kind") in ("interrupted", "error")
+
+
+def hears(within_s: float, talk: Talk) -> Talk:
+    talk.audio.hear_s = within_s
+    return talk
+
+
+SCENES: dict[str, Callable[[], Talk]] = {
+    "two turns": lambda: Talk({"a": [STARTED, segment("One?")], "b": [segment("Two?")]}, ["a", "b"], pace_s=0.05),
+    "cut off by words": lambda: Talk({"a": [segment("One?")], "b": [partial("No"), segment("No.")]}, ["a", "b"]),
+    "cut off before it began": lambda: hears(0, Talk({"a": [segment("One?"), partial("No"), segment("No.")]}, ["a"])),
+    "cut off by the client": lambda: Talk(
+        {"a": [segment("One?")], "b": [segment("Two?")]}, ["a", INTERRUPT, "b", INTERRUPT], pace_s=0.025
+    ),
+    "cut off twice before it can tell that it was": lambda: hears(
+        0.02, Talk({"a": [segment("One?")], "b": [segment("Two?")]}, ["a", "b", INTERRUPT], slow_s=0.05, pace_s=0.016)
+    ),
+    "a client that reads slowly": lambda: Talk(
+        {"a": [segment("One?")], "b": [partial("No"), segment("No.")]}, ["a", "b"], slow_s=0.05
+    ),
+    "more than may wait": lambda: Talk({"a": [STARTED], "z": [segment("All?")]}, [*"aaaaaaaaaaaa", "z"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "_AHEAD", 1)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_at_every_await_of_its_reader(name: str):
+    @asynccontextmanager
+    async def scene() -> Work:
+        talk = SCENES[name]()
+        yield talk.run()
+        talk.assert_over()
+
+    assert cancelled_at_every_await(scene) >= 5
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_at_every_turn(name: str):
+    @asynccontextmanager
+    async def scene() -> Work:
+        talk = SCENES[name]()
+        yield talk.run()
+        talk.assert_over()
+
+    assert disturbed_at_every_turn(scene, lambda task: task.cancel()) >= 20
+
+
+def end(talk: Talk) -> None:
+    talk.conversation.end(KeyUnknown("revoked"))
+
+
+@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("disturb", [lambda talk: talk.conversation.close(), end], ids=["closed", "ended"])
+def test_whoever_ends_it(name: str, disturb: Disturb):
+    talks = list[Talk]()
+
+    @asynccontextmanager
+    async def scene() -> Work:
+        talks.append(talk := SCENES[name]())
+        yield talk.run()
+        talk.assert_over()
+        if disturb is not end:
+            assert talk.unfinished() == set()
+
+    assert disturbed_at_every_turn(scene, lambda _: disturb(talks[-1])) >= 20
+
+
+@pytest.mark.parametrize("most", [300, 10_000])
+def test_of_a_client_that_waits_for_room(most: int):
+    """`most`: of the tenant, for two messages, and for all."""
+
+    @asynccontextmanager
+    async def scene() -> Work:
+        tally = Tally(most)
+        one, other = Spoken(300, tally), Spoken(300, tally)
+        for _ in range(2):
+            await one.put(b"")
+        asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(one.get()))
+        yield one.put(b"last")
+        await asyncio.sleep(1)
+        assert tally._told == []
+        assert tally.waiting == one._waiting == sum(128 + len(each) for each in one._messages)
+        async with asyncio.timeout(1):
+            await other.put(b"")
+            while one._messages:
+                await one.get()
+            assert await other.get() == b""
+        assert tally.waiting == 0
+
+    assert cancelled_at_every_await(scene) >= 1
+
+
+def test_of_who_takes_what_was_said():
+    @asynccontextmanager
+    async def scene() -> Work:
+        tally, taken = Tally(1_000), list[bytes | None]()
+        spoken = Spoken(1_000, tally)
+
+        async def take() -> None:
+            taken.append(await spoken.get())
+
+        asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(spoken.put(b"said")))
+        yield take()
+        await asyncio.sleep(1)
+        spoken.end()
+        while rest := await spoken.get():
+            taken.append(rest)
+        assert (taken, tally.waiting) == ([b"said"], 0)
+
+    assert cancelled_at_every_await(scene) >= 1
