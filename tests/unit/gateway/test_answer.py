@@ -20,6 +20,7 @@ from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import answer_stages
+from services.gateway.answer.stages.cache import CacheStage
 from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
 from services.gateway.errors import ModelUnavailable
@@ -466,6 +467,32 @@ async def test_a_broken_cache_is_left_out_after_some_calls():
     finals = [await scene.final() for _ in range(6)]
     assert [outcomes(final)["cache"] for final in finals] == ["FAILED"] * 5 + ["SKIPPED"]
     assert finals[-1].decisions[0].policy == "breaker"
+
+
+async def test_a_lookup_that_cannot_even_begin_is_no_probe_that_never_ends():
+    class Shut(ScriptedCache):
+        def lookup(self, request, timeout_s, metadata):
+            raise RuntimeError("the channel is closed")
+
+    scene = Scene(Shut(MISS))
+    permit = scene.breaker.enter("acme")
+    assert permit
+    permit.throttled(0.001)
+    await asyncio.sleep(0.01)
+    scene.breaker.clock = scene.breaker._common.clock = lambda: float("inf")
+    with pytest.raises(RuntimeError):
+        await scene.messages()
+    assert scene.breaker.would_admit("acme")
+
+
+async def test_a_lookup_that_its_client_leaves_has_an_end_in_the_trace():
+    scene = Scene(ScriptedCache(MISS))
+    answer = scene.answer()
+    stage = CacheStage(answer._draft)
+    stage.start()
+    stage.leave()
+    assert [each.name for each in answer._ledger.stages] == ["cache"]
+    answer._reservation.settle(0)
 
 
 async def test_a_stage_that_has_ended_is_told_before_a_slow_model_says_anything():

@@ -177,9 +177,11 @@ class CacheStage(AnswerStage):
             self.draft.ledger.end(self._near[1])
             self._near = None
         if self._lookup:
-            pending, permit, _ = self._lookup
+            pending, permit, stage = self._lookup
             permit.withdrawn()
             pending.cancel()
+            self.draft.ledger.end(stage)
+            self._lookup = None
         if self._reply:
             self._reply.cancel()
 
@@ -197,18 +199,24 @@ class CacheStage(AnswerStage):
             ledger.cache.verdict = pb.CACHE_VERDICT_UNAVAILABLE
             ledger.decide(Act.BREAKER_SKIPPED, self.name, stage.detail)
             return None
+        try:
+            return cache.lookup(self._request(question), stage.budget_s, telemetry.propagate(stage.span)), permit, stage
+        except BaseException:  # a channel that is closed, or a bug: says nothing of the cache
+            permit.withdrawn()
+            raise
+
+    def _request(self, question: cache_pb2.Question) -> cache_pb2.LookupRequest:
         policy = self.draft.question.request.cache
         similarity = policy.min_similarity if policy.HasField("min_similarity") else None
         if question.exact_only:
             similarity = 1.0
         stale_ms = self.draft.tenant.hits.revalidate_ms if self.draft.revalidate else 0
-        request = cache_pb2.LookupRequest(
+        return cache_pb2.LookupRequest(
             question=question,
             min_similarity=similarity,
             stale_within_ms=stale_ms,
             max_wrong=self.draft.hits.max_wrong,
         )
-        return cache.lookup(request, stage.budget_s, telemetry.propagate(stage.span)), permit, stage
 
     def _tell_choice(self) -> None:
         """Why the cache is left out, or only this very question looked up; the words that say so are a decision."""
