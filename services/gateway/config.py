@@ -713,6 +713,11 @@ class GatewaySettings(ServiceSettings):
         description="Start beyond loopback although no tenant has a key: everybody who can connect is the tenant "
         "`local`.",
     )
+    trust_traceparent: bool = Field(
+        False,
+        description="Record what callers say that they record (the flag `sampled` of their `traceparent`). If false, "
+        "`trace_ratio` decides on those, too, so that no caller fills the store of traces.",
+    )
     redis_url: RedisUrl = Url("")
     redis_timeout_ms: float = Field(
         100,

@@ -7,7 +7,8 @@ that its logs, events and error messages always carry one.
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterable, Iterator
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from opentelemetry import context, trace
@@ -18,8 +19,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
+from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, SamplingResult
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import Attributes
 
 Metadata = tuple[tuple[str, str], ...]
 LONG_S = (10, 15, 20, 30, 45, 60, 90, 120)  # the last bounds of histograms of times: a budget may last 120 s
@@ -30,14 +32,43 @@ _tracer = trace.get_tracer("hedgerow")
 _provider: TracerProvider | None = None
 
 
-def setup(service: str, endpoint: str, ratio: float) -> None:
+class _Drawn(Sampler):
+    """Records a share of traces, whatever their ids: callers choose those of their own."""
+
+    def __init__(self, share: float):
+        self._share = share
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: trace.SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[trace.Link] | None = None,
+        trace_state: trace.TraceState | None = None,
+    ) -> SamplingResult:
+        recorded = random.random() < self._share
+        state = trace.get_current_span(parent_context).get_span_context().trace_state
+        return SamplingResult(Decision.RECORD_AND_SAMPLE if recorded else Decision.DROP, attributes, state)
+
+    def get_description(self) -> str:
+        return f"Drawn{{{self._share}}}"
+
+
+def sampler(ratio: float, *, trusting: bool) -> Sampler:
+    """Records `ratio` of the traces that begin here; of those that callers record as well where it is not `trusting`,
+    and all of them where it is. What a caller does not record is not recorded here."""
+    drawn = _Drawn(ratio)
+    return ParentBased(drawn) if trusting else ParentBased(drawn, remote_parent_sampled=drawn)
+
+
+def setup(service: str, endpoint: str, sampler: Sampler) -> None:
     """Export this process's spans to an OTLP/gRPC endpoint; without one, make ids only. Call `shutdown` at the end."""
     global _provider
     if not endpoint:
         return
-    _provider = TracerProvider(
-        resource=Resource.create({"service.name": service}), sampler=ParentBasedTraceIdRatio(ratio)
-    )
+    _provider = TracerProvider(resource=Resource.create({"service.name": service}), sampler=sampler)
     exporter = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https"), timeout=2)
     _provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=500))
     trace.set_tracer_provider(_provider)

@@ -43,6 +43,11 @@ class ServiceSettings(BaseSettings):
         Url(""), description="OTLP/gRPC endpoint for traces, http://host:port. Empty: not exported."
     )
     trace_ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
+    trust_traceparent: bool = Field(
+        True,
+        description="Record what callers say that they record (the flag `sampled` of their `traceparent`). If false, "
+        "`trace_ratio` decides on those, too.",
+    )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Least level to log.")
     grace_ms: int = Field(5_000, ge=0, le=600_000, description="On SIGTERM, time for calls in flight to finish.")
     lame_duck_ms: int = Field(

@@ -122,7 +122,8 @@ async def run(
 
     for number in _STOPS:
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
-    telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), settings.trace_ratio)
+    sampler = telemetry.sampler(settings.trace_ratio, trusting=settings.trust_traceparent)
+    telemetry.setup(name, settings.otlp_endpoint.get_secret_value(), sampler)
     ended = asyncio.Event()
     try:
         async with _own(settings) as folder:

@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import random
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
 from services.runtime import telemetry
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -23,3 +28,33 @@ def test_a_call_joins_its_callers_trace():
 def test_nothing_is_passed_on_where_nothing_is_recorded():
     with telemetry.server_span("a/b", ()) as span:
         assert telemetry.propagate(span) == ()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "trusting", "sampled", "recorded"),
+    [
+        (0.0, True, None, False),
+        (0.0, True, "01", True),
+        (0.0, False, "01", False),  # a caller has no say
+        (1.0, False, "01", True),
+        (1.0, False, "00", False),
+        (1.0, False, None, True),
+    ],
+)
+def test_callers_have_a_say_in_what_is_recorded_where_they_are_trusted(
+    ratio: float, trusting: bool, sampled: str | None, recorded: bool
+):
+    tracer = TracerProvider(sampler=telemetry.sampler(ratio, trusting=trusting)).get_tracer("t")
+    parent = f"00-{'0' * 31}1-b7ad6b7169203331-{sampled}"  # the lowest id: a share by ids always has it
+    caller = telemetry.extract([("traceparent", parent), ("tracestate", "a=b")] if sampled else [])
+    context = tracer.start_span("a/b", caller).get_span_context()
+    assert context.trace_flags.sampled is recorded
+    assert context.trace_state.get("a") == ("b" if sampled else None)
+
+
+def test_a_caller_that_chooses_its_trace_ids_is_recorded_no_more_often():
+    random.seed(7)
+    tracer = TracerProvider(sampler=telemetry.sampler(0.1, trusting=False)).get_tracer("t")
+    caller = telemetry.extract([("traceparent", f"00-{'0' * 31}1-b7ad6b7169203331-01")])
+    spans = [tracer.start_span("a/b", caller) for _ in range(2_000)]
+    assert 150 <= sum(span.is_recording() for span in spans) <= 250  # 200 expected, 13.4 the standard deviation
