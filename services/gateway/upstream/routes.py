@@ -79,7 +79,7 @@ class Routes:
 def _model(row: router_pb2.Model) -> Model:
     return Model(
         row.name,
-        Tier(row.tier),
+        _tier(row.tier),
         row.context_tokens,
         row.prompt_usd_per_mtok,
         row.completion_usd_per_mtok,
@@ -91,6 +91,14 @@ def _model(row: router_pb2.Model) -> Model:
         row.cache_write_usd_per_mtok if row.HasField("cache_write_usd_per_mtok") else None,
         row.identity,
     )
+
+
+def _tier(number: int) -> Tier:
+    """One that a router of a later version knows is as none here."""
+    try:
+        return Tier(number)
+    except ValueError:
+        return Tier.UNSPECIFIED
 
 
 def _latency(row: router_pb2.Latency) -> Latency:
