@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterable
 from typing import Literal
 
@@ -28,6 +29,7 @@ from services.llm.engine import (
 from services.llm.relayed_usage import without_cache
 from services.runtime.errors import InvalidInput
 
+_SINGLE, _DIGITS = struct.Struct("<f"), 9  # of the contract's numbers; 9 digits tell any two apart
 _ROLES: dict[int, Literal["system", "user", "assistant", "tool"]] = {
     chat_pb2.ROLE_SYSTEM: "system",
     chat_pb2.ROLE_USER: "user",
@@ -135,22 +137,38 @@ def _to_part(where: str, part: chat_pb2.Part) -> Part:
 
 def _to_sampling(sampling: chat_pb2.Sampling) -> Sampling:
     return Sampling(
-        temperature=sampling.temperature if sampling.HasField("temperature") else None,
-        top_p=sampling.top_p if sampling.HasField("top_p") else None,
+        temperature=_as_written(sampling.temperature) if sampling.HasField("temperature") else None,
+        top_p=_as_written(sampling.top_p) if sampling.HasField("top_p") else None,
         max_tokens=sampling.max_tokens if sampling.HasField("max_tokens") else None,
         stop=tuple(sampling.stop),
         seed=sampling.seed if sampling.HasField("seed") else None,
-        frequency_penalty=sampling.frequency_penalty if sampling.HasField("frequency_penalty") else None,
-        presence_penalty=sampling.presence_penalty if sampling.HasField("presence_penalty") else None,
-        logit_bias=tuple((bias.token, bias.bias) for bias in sampling.logit_bias),
+        frequency_penalty=_as_written(sampling.frequency_penalty) if sampling.HasField("frequency_penalty") else None,
+        presence_penalty=_as_written(sampling.presence_penalty) if sampling.HasField("presence_penalty") else None,
+        logit_bias=tuple((bias.token, _as_written(bias.bias)) for bias in sampling.logit_bias),
         top_logprobs=sampling.top_logprobs if sampling.HasField("top_logprobs") else None,
         top_k=sampling.top_k if sampling.HasField("top_k") else None,
-        min_p=sampling.min_p if sampling.HasField("min_p") else None,
-        repetition_penalty=sampling.repetition_penalty if sampling.HasField("repetition_penalty") else None,
+        min_p=_as_written(sampling.min_p) if sampling.HasField("min_p") else None,
+        repetition_penalty=_as_written(sampling.repetition_penalty)
+        if sampling.HasField("repetition_penalty")
+        else None,
         min_tokens=sampling.min_tokens if sampling.HasField("min_tokens") else None,
         ignore_eos=sampling.ignore_eos,
         stop_token_ids=tuple(sampling.stop_token_ids),
     )
+
+
+def _as_written(number: float) -> float:
+    """The shortest decimal number that is `number` in the contract's single precision: 0.3 and not 0.30000001192…"""
+    packed = _SINGLE.pack(number)
+    digits = (float(f"{number:.{digits}g}") for digits in range(1, _DIGITS))
+    return next((shorter for shorter in digits if _packs_as(shorter, packed)), number)
+
+
+def _packs_as(number: float, packed: bytes) -> bool:
+    try:
+        return _SINGLE.pack(number) == packed
+    except OverflowError:  # rounded beyond the largest
+        return False
 
 
 def from_sampling(sampling: Sampling) -> chat_pb2.Sampling:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.trace import INVALID_SPAN
 
 from hedgerow.chat.v1 import chat_pb2
@@ -254,3 +256,18 @@ class _Caching:
 
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         yield Chunk("Hi.", 1, Finish(FinishReason.STOP, Usage(100, 1, 64)))
+
+
+@given(st.integers(-999_999, 999_999), st.integers(0, 8))
+def test_a_number_reaches_the_engine_as_it_was_written(digits: int, places: int) -> None:
+    number = float(f"{digits}e-{places}")
+    sampling = chat_pb2.Sampling(temperature=number, logit_bias=[chat_pb2.LogitBias(token=1, bias=number)])
+    told = to_request(llm_pb2.GenerateRequest(sampling=sampling)).sampling
+    assert (told.temperature, told.logit_bias) == (number, ((1, number),))
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), 3.4028234663852886e38, 1e-45, 0.0])
+def test_a_number_at_the_end_of_the_contracts_range_is_what_it_is(number: float) -> None:
+    wanted = chat_pb2.Sampling(temperature=number)
+    told = to_request(llm_pb2.GenerateRequest(sampling=wanted)).sampling.temperature
+    assert chat_pb2.Sampling(temperature=told) == wanted
