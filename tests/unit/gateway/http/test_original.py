@@ -11,7 +11,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission import original as permission
 from services.gateway.errors import FieldDenied
 from services.gateway.http.chat_request import read_chat
-from services.gateway.http.fields import Fields
+from services.gateway.http.fields import Fields, parse
 from services.gateway.http.messages_request import read_messages
 from services.gateway.http.original import original
 from services.runtime.errors import InvalidInput
@@ -103,3 +103,13 @@ def test_what_asks_for_nothing_more_needs_none(field: str, given: object) -> Non
 def test_a_header_that_no_provider_could_read_the_same_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"openai-beta: printable characters of ASCII, got "):
         told(ASKED, openai_beta=text)
+
+
+def nested(levels: int) -> bytes:
+    return json.dumps(ASKED).encode()[:-1] + b',"unknown":' + b"[" * levels + b"]" * levels + b"}"
+
+
+def test_a_body_that_is_nested_too_deeply_for_whatever_reads_it_next_is_refused() -> None:
+    assert len(parse(nested(150)).raw("unknown")) == 1
+    with pytest.raises(InvalidInput, match=r"^body: JSON \(nested too deeply\), got "):
+        parse(nested(400))
