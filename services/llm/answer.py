@@ -11,6 +11,9 @@ from typing import ClassVar
 
 from services.llm.engine import Chunk, Finish, FinishReason, TokenLogprob, ToolCallDelta, Usage
 
+# Of events that are handed on at once, beside a last one: what they say goes with them, in a message of 4 MiB at most.
+MOST_CHARACTERS = 256 * 1024
+
 
 class BadEvent(Exception):
     """An event is an error, or not what it should be."""
@@ -51,11 +54,12 @@ class Answer(ABC):
         self._tokens = 0
         self._held = Chunk("", 0)  # what came with the end travels with it
         self._unsent: list[str] = []  # events that wait for one that says something
+        self._gave_events = False
 
     @property
     def begun(self) -> bool:
-        """Whether there is anything to give: text, thoughts, a call, or an end."""
-        return self._tokens > 0 or self._reason is not None
+        """Whether there is anything to give, or was: text, thoughts, a call, an end, or events."""
+        return self._tokens > 0 or self._reason is not None or self._gave_events
 
     def add(self, events: list[str]) -> Chunk | None:
         """What events that arrived together say. Each holds about one token; the usage at the end has the count."""
@@ -73,10 +77,11 @@ class Answer(ABC):
             tokens += more.pieces > before
         self._tokens += tokens
         chunk = more.chunk(tokens)
+        full = sum(map(len, self._unsent)) > MOST_CHARACTERS
         if self._reason:
             self._held = _joined(self._held, chunk)
-            return None
-        return self._with_events(chunk) if more.pieces or more.logprobs else None
+            return self._with_events(Chunk("", 0)) if full else None
+        return self._with_events(chunk) if more.pieces or more.logprobs or full else None
 
     def finish(self) -> Chunk:
         """The end: without a reason from the provider, the answer is incomplete."""
@@ -91,7 +96,7 @@ class Answer(ABC):
     def _with_events(self, chunk: Chunk) -> Chunk:
         if not self._unsent:
             return chunk
-        events, self._unsent = tuple(self._unsent), []
+        events, self._unsent, self._gave_events = tuple(self._unsent), [], True
         return replace(chunk, relayed=events)
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -33,3 +33,16 @@ async def together(items: AsyncIterator[T]) -> AsyncGenerator[list[T], None]:
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
+
+
+def portions(texts: Sequence[str], most: int) -> Iterator[list[str]]:
+    """The same in batches of about `most` characters: the last text of each may be beyond."""
+    portion, characters = list[str](), 0
+    for text in texts:
+        portion.append(text)
+        characters += len(text)
+        if characters > most:
+            yield portion
+            portion, characters = [], 0
+    if portion:
+        yield portion

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from services.llm import context
-from services.llm.answer import Answer
-from services.llm.arrivals import together
+from services.llm.answer import MOST_CHARACTERS, Answer
+from services.llm.arrivals import portions, together
 from services.llm.config import LlmSettings
 from services.llm.engine import Chunk, Load, Message, Model, Original, Progress, Request, Tool
 from services.llm.errors import BadEngineSettings, EngineDown
@@ -105,13 +105,9 @@ class ProviderEngine(ABC):
             events = self._events(
                 self._place(request), body, answer, deadline, self._beside(own.headers) if own else {}
             )
-            async with aclosing(together(events)) as batches:
-                async for batch in batches:
-                    chunk = answer.add(batch)
-                    if chunk:
-                        yield chunk
-                    if answer.broken:
-                        break
+            async with aclosing(_chunks(events, answer)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
         except (Broken, TimeoutError) as error:
             if not answer.begun:
                 raise _unreachable(error, deadline) from None
@@ -217,6 +213,17 @@ class ProviderEngine(ABC):
                     yield event
                     if reply.told:
                         return
+
+
+async def _chunks(events: AsyncIterator[str], answer: Answer) -> AsyncGenerator[Chunk, None]:
+    """What the events say, until one of them cannot be trusted."""
+    async with aclosing(together(events)) as batches:
+        async for batch in batches:
+            for portion in portions(batch, MOST_CHARACTERS):
+                if chunk := answer.add(portion):
+                    yield chunk
+            if answer.broken:
+                return
 
 
 def _read_key(group: str, own: ProviderSettings) -> str:

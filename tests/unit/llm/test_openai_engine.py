@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.llm.engine import (
     Chunk,
     Constraint,
@@ -22,11 +23,12 @@ from services.llm.engine import (
     Usage,
 )
 from services.llm.errors import EngineBusy, EngineDown, ProviderRefused, RequestRefused
+from services.llm.translate import to_response
 from services.llm.transport.wire import Broken, Lost
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError, TooLate
 from tests.clock import on_paused_loop
-from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, event
+from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, delta, event
 from tests.waiting import until
 
 HELLO = (Message("system", "Be brief."), Message("user", "Hello."))
@@ -134,6 +136,27 @@ async def test_a_cap_holds_for_what_is_asked_in_the_callers_own_words() -> None:
         assert [chunk async for chunk in engine.generate(request, Deadline.never())]
         limits = ("max_tokens", "max_completion_tokens")
         assert [provider.body[name] for name in limits if name in provider.body] == sent
+
+
+@pytest.mark.parametrize("said", ["images", "content"])
+async def test_large_events_travel_in_messages_that_the_gateway_takes(said: str) -> None:
+    large = [delta(**{said: "x" * 900_000}) for _ in range(6)]
+    provider = SimulatedProvider(("".join([*large, event("", "stop"), *large, DONE]),))
+    own = Request(HELLO, original=chat(messages=[]))
+    chunks = [chunk async for chunk in provider.engine().generate(own, Deadline.never())]
+    assert sum(len(chunk.relayed) for chunk in chunks) == 13
+    assert [chunk.finish is not None for chunk in chunks] == [*[False] * (len(chunks) - 1), True]
+    sizes = [to_response(chunk).ByteSize() for chunk in chunks[: -1 if said == "content" else None]]
+    assert max(sizes) < MAX_MESSAGE_BYTES
+
+
+async def test_an_answer_that_breaks_off_after_events_alone_is_interrupted() -> None:
+    large = [delta(images="x" * 900_000) for _ in range(2)]
+    own = Request(HELLO, original=chat(messages=[]))
+    provider = SimulatedProvider((*large, Broken("reset")))
+    *_, last = [chunk async for chunk in provider.engine().generate(own, Deadline.never())]
+    assert last.finish
+    assert last.finish.reason == FinishReason.INTERRUPTED
 
 
 async def test_headers_of_the_settings_are_stronger_than_a_callers() -> None:
