@@ -127,6 +127,8 @@ class Llm:
             return llm_pb2.CountTokensResponse.FromString(reply).tokens
         except grpc.aio.AioRpcError as error:
             raise translate(error, self._model) from None
+        except DecodeError:
+            raise Unavailable(f"{self._model}: sent what is not a message") from None
 
     def generate(self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata) -> Completion:
         """Start an answer that ends after `timeout_s` at the latest."""

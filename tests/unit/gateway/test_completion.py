@@ -10,7 +10,7 @@ import pytest
 
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.generation.stack import make_stack
-from services.gateway.upstream.completion import Completion
+from services.gateway.upstream.completion import Completion, Llm
 from services.runtime.errors import Exhausted, ServiceError, Unavailable
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import Step, finish, fleet, text
@@ -146,3 +146,18 @@ def test_the_last_reader_may_leave_in_the_moment_in_which_a_silence_is_noticed(l
         assert behind.pools["m"].limiter.in_flight == 0
 
     on_paused_loop(main())
+
+
+async def test_a_count_of_tokens_that_is_no_message_is_a_broken_model_and_no_fault_of_the_gateway() -> None:
+    class Channel:
+        def unary_stream(self, method: str) -> object:
+            return None
+
+        def unary_unary(self, method: str) -> object:
+            async def call(request: bytes, timeout: float, metadata: object) -> bytes:
+                return b"no message"
+
+            return call
+
+    with pytest.raises(Unavailable, match="small: sent what is not a message"):
+        await Llm(Channel(), "small").count_tokens([], 1.0, ())  # type: ignore[arg-type]
