@@ -22,10 +22,11 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     # A ping after 0.7 s of silence, though gRPC sends one a second at most; no answer within 0.9 s: the peer is gone,
-    # in less than 2 s altogether. Shorter would take a peer whose cores are busy for a dead one. Measured with SIGSTOP: a
-    # peer that stands still for 1 s loses no call and for 2 s all of them (with 3 s for the answer: from 4 s on); a caller
-    # that stands still for 5 s loses none, for it reads what has come before it looks at the time. `keepalive_timeout_ms`
-    # alone leaves a frozen peer in place for a minute: the HTTP/2 layer has a ping timeout of its own.
+    # in less than 2 s altogether. Shorter would take a peer whose cores are busy for a dead one.
+    # Measured with SIGSTOP: a peer that stands still for 1 s loses no call, and for 2 s all of its connection; with 3 s
+    # for the answer it loses none in 2 s and all in 5 s. A caller that stands still for 5 s loses none.
+    # `keepalive_timeout_ms` alone leaves a frozen peer in place for a minute: the HTTP/2 layer has a ping timeout of
+    # its own.
     ("grpc.keepalive_time_ms", 700),
     ("grpc.keepalive_timeout_ms", 900),
     ("grpc.http2.ping_timeout_ms", 900),
