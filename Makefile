@@ -78,10 +78,11 @@ proto: setup  ## Generate the stubs from protos/ and record what callers may rel
 sync: setup  ## Derive the SDK's blocking clients from its asyncio ones
 	@$(BIN)/python -m scripts.unasync
 
-docs: setup  ## Write docs/settings.md and the tables of labels and of the mesh file from the code
+docs: setup  ## Write docs/settings.md and the tables of labels, of the mesh file and of fields by API from the code
 	$(BIN)/python -m docs.settings
 	$(BIN)/python -m docs.labels
 	$(BIN)/python -m docs.mesh_file
+	$(BIN)/python -m docs.pairs
 
 lock: setup  ## Resolve requirements.lock anew, and the clients of tests/clients/
 	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(TORCH) --no-header --no-annotate \

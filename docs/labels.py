@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from services.gateway.changes import By, Changed
@@ -26,18 +27,18 @@ def render(page: str) -> str:
     acts = [
         f"| `{act.value.policy}` | `{act.value.action}` | {act.value.means} | {act.value.settings} |" for act in Act
     ]
-    page = _table(page, "| label | what happened |", degraded)
-    page = _table(page, "| reason | why the cache was left out |", bypassed)
-    page = _table(page, "| change | what was done |", changed)
-    page = _table(page, "| by | who asked for it |", by)
-    return _table(page, "| policy | action | what it means | setting |", acts)
+    page = replaced(page, "| label | what happened |", degraded)
+    page = replaced(page, "| reason | why the cache was left out |", bypassed)
+    page = replaced(page, "| change | what was done |", changed)
+    page = replaced(page, "| by | who asked for it |", by)
+    return replaced(page, "| policy | action | what it means | setting |", acts)
 
 
-def _table(page: str, head: str, rows: list[str]) -> str:
-    """The page, with the rows under `head` replaced."""
+def replaced(page: str, head: str, rows: Sequence[str], name: str = PAGE.name) -> str:
+    """The page, with the rows under `head` replaced. Raises ValueError where the page `name` has no such table."""
     found = re.search(rf"^{re.escape(head)}\n\|[-|]+\|\n(\|.*\n)*", page, re.MULTILINE)
     if found is None:
-        raise ValueError(f"{PAGE.name}: no table under {head}")
+        raise ValueError(f"{name}: no table under {head}")
     columns = head.count("|") - 1
     return page.replace(found[0], "\n".join([head, "|" + "---|" * columns, *rows, ""]))
 
