@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
@@ -29,6 +29,23 @@ class Surroundings:
     folder: Path
     environment: Mapping[str, str]
     keys_needed: bool = True
+
+
+# As the gateway's own (`services/gateway/permissions.py`).
+Permission = Literal[
+    "background",
+    "fallbacks",
+    "files",
+    "inference_geo",
+    "modalities",
+    "n",
+    "prediction",
+    "prompt_cache_retention",
+    "server_tools",
+    "service_tier",
+    "speed",
+    "store",
+]
 
 
 def is_url(text: str) -> bool:

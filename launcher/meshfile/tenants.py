@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from launcher.meshfile.fields import Digests, KeyFile, KeyNames
+from launcher.meshfile.fields import Digests, KeyFile, KeyNames, Permission
 from launcher.meshfile.models import Section
 
 
@@ -40,10 +40,10 @@ class Tenant(Section):
     tools: list[str] = Field(
         [], description="The tools of the mesh that it may use: their names or `source/name`, also with `*`."
     )
-    provider: tuple[Literal["background", "service_tier", "store"], ...] = Field(
+    provider: tuple[Permission, ...] = Field(
         (),
-        description="What its requests may have a provider do beyond the answer, by the field that asks for it: "
-        "`store` and `background` keep what was said, `service_tier` may cost more.",
+        description="What its requests may have a provider do beyond the answer: what costs more, or is kept or read "
+        "there ([HTTP](http.md#what-needs-permission)).",
     )
     prefix_group: str = Field(
         "", max_length=256, description="Tenants with the same name here share what models have read of prompts."

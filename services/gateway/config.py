@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from services.gateway.guard import denied
 from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
+from services.gateway.permissions import Permission
 from services.gateway.profiles import DEFAULT, OfProfile, Profile
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings, is_loopback
@@ -511,11 +512,12 @@ class TenantSettings(_Group):
         description="The tools of the mesh that it may use: their names or `source/name`, also with `*`. Empty: none; "
         "the tenant `local` of a gateway without keys may use all where nothing is said of it.",
     )
-    provider: tuple[Literal["background", "service_tier", "store"], ...] = Field(
+    provider: tuple[Permission, ...] = Field(
         (),
-        description="What its requests may have a provider do beyond the answer, by the field that asks for it: "
-        "`store` and `background` keep what was said, `service_tier` may cost more. Empty: nothing; the tenant "
-        "`local` of a gateway without keys may all where nothing is said of it.",
+        description="What its requests may have a provider do beyond the answer, as `docs/http.md` lists it: what "
+        "costs more (`n`, `server_tools`, `modalities`, `prediction`, `service_tier`, `speed`, `inference_geo`, "
+        "`fallbacks`), is kept at the provider (`store`, `background`, `prompt_cache_retention`), or is read there "
+        "(`files`). Empty: nothing; the tenant `local` of a gateway without keys may all where nothing is said of it.",
     )
     prefix_group: str = Field(
         "",

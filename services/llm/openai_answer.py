@@ -21,17 +21,26 @@ _REASONS = {
     "error": FinishReason.INTERRUPTED,
     "abort": FinishReason.INTERRUPTED,
 }
+# Of a delta; what else is in one only callers in the provider's own words get.
+_READ = frozenset({"role", "content", "refusal", "reasoning", "reasoning_content", "tool_calls"})
 
 
 class OpenAIAnswer(Answer):
     """Of OpenAI, and of servers like it."""
 
-    def __init__(self) -> None:
+    def __init__(self, choices: int = 1) -> None:
+        """`choices`: how many were asked for. The text is the first one's; of the others, tokens are counted."""
         super().__init__()
-        self._refused = False
+        self._refused, self._choices = False, choices
+        self._customs: set[int] = set()  # calls of tools that a provider alone knows
+        self._opened = set[int]()  # choices
+        self._ended: dict[int, FinishReason] = {}  # why each choice has
 
     def is_last(self, event: str) -> bool:
-        return event == DONE
+        last = event == DONE
+        if last and self._opened <= self._ended.keys():  # a server may make fewer choices than were asked for
+            self._reason = self._reason or self._ended.get(0)
+        return last
 
     def read(self, event: str, more: More) -> None:
         message = parsed(event)
@@ -44,7 +53,20 @@ class OpenAIAnswer(Answer):
             self._read_choice(choice, more)
 
     def _read_choice(self, choice: dict[str, Any], more: More) -> None:
+        first = self._choices == 1 or not choice.get("index")
+        self._opened.add(index := 0 if first else choice["index"])
         delta = choice.get("delta") or {}
+        if not first:
+            more.others += any(delta.get(name) for name in delta if name != "role")
+        else:
+            self._read_first(choice, delta, more)
+        if choice.get("finish_reason"):
+            reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
+            self._ended[index] = FinishReason.CONTENT_FILTER if first and self._refused else reason
+            if len(self._ended) >= self._choices:
+                self._reason = self._ended.get(0, reason)
+
+    def _read_first(self, choice: dict[str, Any], delta: dict[str, Any], more: More) -> None:
         if delta.get("refusal"):  # in place of the answer
             self._refused = True
             more.text.append(str(delta["refusal"]))
@@ -52,16 +74,19 @@ class OpenAIAnswer(Answer):
             more.text.append(str(delta["content"]))
         if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):  # vLLM and OpenRouter: the latter
             more.reasoning.append(str(reasoning))
+        if transcript := (delta.get("audio") or {}).get("transcript"):
+            more.text.append(str(transcript))
         for place, call in enumerate(delta.get("tool_calls") or ()):
+            if call.get("custom") or call.get("index", place) in self._customs:
+                self._customs.add(call.get("index", place))
+                continue
             function = call.get("function") or {}
             key, id = call.get("index", place), str(call.get("id") or "")
             name, arguments = str(function.get("name") or ""), str(function.get("arguments") or "")
             more.tool_calls.append(self.calls.delta(key, id, name, arguments))
         for told in (choice.get("logprobs") or {}).get("content") or ():
             more.logprobs.append(_to_logprob(told))
-        if choice.get("finish_reason"):
-            reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
-            self._reason = FinishReason.CONTENT_FILTER if self._refused else reason
+        more.others += any(delta.get(name) for name in delta if name not in _READ or self._customs)
 
 
 def _to_logprob(told: dict[str, Any]) -> TokenLogprob:

@@ -93,7 +93,10 @@ class OpenAIEngine(ProviderEngine):
         return body
 
     def _answer(self, request: Request) -> Answer:
-        return ResponsesAnswer() if self._responds(request) else OpenAIAnswer()
+        if self._responds(request):
+            return ResponsesAnswer()
+        own = request.original if self._model.reads(request) else None
+        return OpenAIAnswer(int(own.untranslated.get("n", 1)) if own else 1)
 
     def _place(self, request: Request) -> str:
         return self._address("responses" if self._responds(request) else "")

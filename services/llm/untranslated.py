@@ -8,9 +8,22 @@ from collections.abc import Mapping
 from services.llm.engine import Model, Original
 from services.runtime.errors import InvalidInput, shorten
 
-# Of no effect on an answer, wherever they stand: whose a request is, what a provider keeps, caches or bills of it, and
-# what clients repeat of earlier answers.
-_HARMLESS = frozenset(
+# Of no effect on an answer: whose a request is, and what a provider keeps, caches or bills of it.
+_HARMLESS_AT_TOP = frozenset(
+    {
+        "cache_control",
+        "diagnostics",
+        "metadata",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "store",
+        "user",
+    }
+)
+# The same further in, and what clients repeat of earlier answers.
+_HARMLESS_WITHIN = frozenset(
     {
         "annotations",
         "cache_control",
@@ -20,17 +33,12 @@ _HARMLESS = frozenset(
         "detail",
         "include_obfuscation",
         "index",
-        "metadata",
-        "prompt_cache_key",
-        "prompt_cache_retention",
+        "prompt_cache_breakpoint",
         "reasoning",
         "reasoning_content",
         "refusal",
-        "safety_identifier",
         "signature",
-        "store",
         "thinking",
-        "user",
     }
 )
 # Names and notes of a form, and values that say what is so anyhow.
@@ -43,12 +51,12 @@ _SAYS_NOTHING: Mapping[str, re.Pattern[str]] = {
 }
 _EMPTY = ("", "[]", "{}", "false", '""')
 _FORM_NAME = re.compile(r"(response_format|text\.format)(\.json_schema)?\.name")
-_THINKING = "thinking"  # at the top it asks for thoughts; in a message it is one of an earlier turn
+_THINKING = "thinking"  # asks for thoughts; in a message it is one of an earlier turn
 
 
 def check(original: Original | None, model: Model) -> None:
     """Raise InvalidInput for the first field that `model` would not get."""
-    for place, given in (original.untranslated if original else {}).items():
+    for place, given in sorted((original.untranslated if original else {}).items()):
         if place not in model.takes and not _is_harmless(place, given):
             limit = f"no such field of model {model.name}"
             raise InvalidInput(place, limit, shorten(given))
@@ -57,10 +65,10 @@ def check(original: Original | None, model: Model) -> None:
 def _is_harmless(place: str, given: str) -> bool:
     if given in _EMPTY or _FORM_NAME.fullmatch(place):
         return True
-    name = place.rpartition(".")[2]
+    above, _, name = place.rpartition(".")
     if place == _THINKING:
         return given == '{"type":"disabled"}'
-    if name in _HARMLESS:
+    if name in (_HARMLESS_WITHIN if above else _HARMLESS_AT_TOP):
         return True
     says_nothing = _SAYS_NOTHING.get(name)
     return bool(says_nothing and says_nothing.fullmatch(given))

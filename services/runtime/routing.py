@@ -63,7 +63,8 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a question asks of a model. `max_tokens` of 0 is not known; `max_cost_usd` of None has no limit."""
+    """What a question asks of a model. `max_tokens` of 0 is not known; `max_cost_usd` of None has no limit. `answers`:
+    how many it wants of one call."""
 
     tier: Tier
     question: str
@@ -71,6 +72,7 @@ class Demand:
     prompt_tokens: int
     max_tokens: int = 0
     max_cost_usd: float | None = None
+    answers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,8 @@ def affordable(models: Sequence[Model], demand: Demand) -> Sequence[Model]:
 
 
 def _most_cost_usd(model: Model, demand: Demand) -> float:
-    """What an answer of the most tokens costs."""
-    most = demand.max_tokens or max(model.context_tokens - demand.prompt_tokens, 0)
+    """What answers of the most tokens cost."""
+    most = demand.answers * (demand.max_tokens or max(model.context_tokens - demand.prompt_tokens, 0))
     plain, written = (model.cost_usd(demand.prompt_tokens, most, written=each) for each in (0, demand.prompt_tokens))
     return max(plain, written)  # nobody knows beforehand what the provider's cache does
 

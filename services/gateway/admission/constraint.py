@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import pattern
 from services.gateway.config import ConstraintSettings
 from services.runtime import strict_json
@@ -28,6 +29,12 @@ _LENGTHS = ("minLength", "maxLength")
 _DATA = ("const", "enum", "default", "examples")  # any JSON: nothing in there is a keyword
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _REMEMBERED = 128  # of the formats that came last: at most 4 MiB
+
+
+def is_checked(request: pb.GenerateRequest, checks: bool) -> bool:
+    """Whether anybody wants to know if an answer matches what was asked for. `checks`: the tenant or the gateway does,
+    where the request does not say it."""
+    return request.HasField("response_format") and (checks or request.HasField("repair"))
 
 
 def check(wanted: chat_pb2.ResponseFormat, limits: ConstraintSettings) -> None:

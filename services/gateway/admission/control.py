@@ -20,6 +20,7 @@ from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.config import ShedSettings
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act
+from services.gateway.permissions import choices
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Shed
 from services.runtime.deadline import Deadline
@@ -96,8 +97,9 @@ class AdmissionControl:
 
 
 def _tokens(question: Question) -> int:
-    """What an answer may cost."""
-    return question.prompt_tokens + (question.request.sampling.max_tokens or _ANSWER_TOKENS)
+    """What an answer may cost, or several of them."""
+    request = question.request
+    return question.prompt_tokens + choices(request.original) * (request.sampling.max_tokens or _ANSWER_TOKENS)
 
 
 def _explain(refusal: Exhausted, tenant: Tenant, trace_id: str) -> None:

@@ -25,11 +25,11 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from services.gateway.admission.original import COSTLY
 from services.gateway.admission.quota import Allowance
 from services.gateway.config import KEY_WANTED, UNGUARDED, GuardSettings, TenantPromptSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
+from services.gateway.permissions import PERMISSIONS
 from services.runtime import yaml_file
 from services.runtime.errors import shorten
 from services.runtime.stamps import Stamps
@@ -204,7 +204,7 @@ class Identity:
             own.max_budget_ms,
             salt,
             tools=("*",) if alone else own.tools,
-            provider=tuple(COSTLY) if alone else own.provider,
+            provider=PERMISSIONS if alone else own.provider,
             guard=guard,
             warm=alone or own.warm,
             hits=hits,

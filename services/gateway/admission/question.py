@@ -11,6 +11,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import tools as toolbox
 from services.gateway.hits.reasons import Bypassed
+from services.gateway.permissions import is_plain_text
 from services.gateway.prompt import window
 from services.gateway.upstream.media import Hearing, Seeing
 
@@ -48,6 +49,10 @@ class Question:
             return Bypassed.REQUEST
         if request.tools or request.mesh_tools or any(map(_is_of_tools, request.messages)):
             return Bypassed.TOOLS
+        if "tools[0]" in request.original.untranslated:  # of a kind that a provider alone knows
+            return Bypassed.TOOLS
+        if not is_plain_text(request.original):
+            return Bypassed.PROVIDER
         if request.prefix:
             return Bypassed.PREFIX
         return Bypassed.LOGPROBS if request.sampling.HasField("top_logprobs") else None

@@ -15,6 +15,7 @@ from services.gateway.admission import constraint, messages, original, tools
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.config import GatewaySettings
+from services.gateway.guard.checks import checks_for
 from services.gateway.upstream.media import Hearing, Media
 from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOP_TOKENS, STOPS, TOP_K, TOP_LOGPROBS
@@ -145,12 +146,15 @@ def _check_end_user(names: Sequence[str]) -> None:
             raise InvalidInput(f"end_user[{index}]", "at least 1 character", "none")
 
 
-def check_for(request: pb.GenerateRequest, tenant: Tenant) -> None:
-    """Raise `InvalidInput` for a category that the tenant has not, and `FieldDenied` for what it may not ask for."""
+def check_for(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings) -> None:
+    """Raise `InvalidInput` for a category that the tenant has not, and for what its policies could not look at, and
+    `FieldDenied` for what it may not ask for."""
     if request.cache.category and request.cache.category not in tenant.hits.categories:
         known = ", ".join(sorted(tenant.hits.categories)) or "none is set"
         raise InvalidInput("cache.category", f"one of {known}", shorten(request.cache.category))
     original.check(request.original, tenant.provider, tenant.name)
+    form = constraint.is_checked(request, tenant.checks_forms(by_default=settings.response_format.check))
+    original.check_beside(request, checks_for(tenant.guard, request), form=form)
 
 
 def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:

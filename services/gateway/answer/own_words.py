@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
+from services.gateway.admission.original import refuse_left
 from services.gateway.answer.draft import Draft
 
 CONVERSATION = ("messages", "system")
@@ -19,7 +20,8 @@ FORM = ("response_format", "structured_outputs", "output_config.format")  # in e
 
 
 def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | None:
-    """None where the request has none. `changed`: fields that are to be left out, and of an object `object.field`."""
+    """None where the request has none. `changed`: fields that are to be left out, and of an object `object.field`.
+    Raises `InvalidInput` where those have parts that the request does not."""
     request = draft.question.request
     if not request.HasField("original"):
         return None
@@ -27,6 +29,7 @@ def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | Non
     hidden = {**draft.hidden_fields, **draft.hidden}
     if not (stale or hidden):
         return request.original
+    refuse_left(request.original, stale)
     own = chat_pb2.Original()
     own.CopyFrom(request.original)
     own.body = _compact(_shown(_without(json.loads(own.body), stale), hidden)).encode()

@@ -15,6 +15,7 @@ from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.budget import Budget, budget_of, limited
+from services.gateway.admission.constraint import is_checked
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
@@ -28,7 +29,6 @@ from services.gateway.answer.draft import Backends, Draft
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import answer_stages
-from services.gateway.answer.stages.form import is_checked
 from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.answer.targets import Targets
 from services.gateway.api import warm
@@ -119,7 +119,7 @@ class GatewayServicer:
                 raise InvalidInput("original", "none by gRPC", "one")
             item, tokens = limited(item, credential.tenant)
             question = validate(item, self._settings, self._media)
-            check_for(item, credential.tenant)
+            check_for(item, credential.tenant, self._settings)
             budget = budget_of(item, credential.tenant, self._settings, call.deadline, tokens)
             return Allowed(question, Deadline.after(budget.ms / 1000), budget)
 
@@ -221,7 +221,7 @@ class GatewayServicer:
     ) -> Messages:
         request, tokens = limited(request, tenant)
         question = validate(request, self._settings, self._media)
-        check_for(request, tenant)
+        check_for(request, tenant, self._settings)
         budget, opened = budget_of(request, tenant, self._settings, deadline, tokens), time.monotonic()
         reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget.ms / 1000, claim)
         ledger = self._open(question, tenant, budget, span, opened)

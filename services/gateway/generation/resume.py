@@ -10,6 +10,7 @@ from services.gateway.generation.job import Job, Placed, Report
 from services.gateway.generation.retrying import RETRIES
 from services.gateway.generation.stream import Generate, Text, TextStream
 from services.gateway.labels import Act
+from services.gateway.permissions import is_plain_text
 from services.gateway.upstream.fleet import Fleet, Pool, Replica
 from services.runtime.errors import ServiceError, TooLate
 
@@ -88,6 +89,8 @@ def _request_for_rest(
     """The request for what is still to be written; None where an engine could not know how to go on: a constraint holds
     for a whole answer and not for the end of one, and so does a thought or a call."""
     if request.HasField("response_format") or request.tools or any(message.reasoning for message in written):
+        return None
+    if not is_plain_text(request.original):
         return None
     rest = llm_pb2.GenerateRequest()
     rest.CopyFrom(request)

@@ -12,6 +12,7 @@ class Bypassed(Label):
     TOOLS = "tools", "it has tools, or what tools said: its answer is for this conversation alone"
     PREFIX = "prefix", "it goes on with a text that has begun"
     LOGPROBS = "logprobs", "it asks for log-probabilities, which are not kept"
+    PROVIDER = "provider", "it asks for several answers, sound, files or searches (`n`, `modalities`, …): not one text"
     UNASKED = "unasked", "stored answers, or those to other wordings, were not asked for: `hits.others`, `cache.use`"
     NO_USER = "no_user", "it names no end user, and stored answers are for one alone: `hits.scope`, `cache.scope`"
     SAMPLED = "sampled", "it asks for an answer that is drawn: a `temperature` above 0; `hits.sampled`"

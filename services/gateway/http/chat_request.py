@@ -26,17 +26,16 @@ MODES = {
     "required": chat_pb2.TOOL_MODE_REQUIRED,
 }
 _STRUCTURED = ("json", "json_object", "regex", "choice", "grammar")
-_REFUSED = ("functions", "function_call", "audio", "prediction", "web_search_options")
+_REFUSED = ("functions", "function_call")
+_MOST_CHOICES = 128  # as OpenAI has it
 
 
 def read_chat(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
     """The order of a chat completion. Raises `InvalidInput` and `ModelUnknown`."""
     order = Order(pb.GenerateRequest())
     take_model(order, body, known)
-    refuse_several(body)
     body.refuse(*_REFUSED)
-    if extra := [each for each in body.texts("modalities") if each != "text"]:
-        raise InvalidInput("modalities", "text", extra[0])
+    _leave_several(body)
     take_stream(order, body)
     request = order.request
     for given in body.objects("messages"):
@@ -53,6 +52,17 @@ def refuse_several(body: Fields) -> None:
     """More than one answer to a question."""
     if (count := body.whole("n")) not in (None, 1):
         raise InvalidInput("n", "1", count)
+
+
+def _leave_several(body: Fields) -> None:
+    """Several answers, or more than text, are for a provider of the same API alone."""
+    count = body.whole("n")
+    if count is not None and not 1 <= count <= _MOST_CHOICES:
+        raise InvalidInput("n", f"1 to {_MOST_CHOICES}", count)
+    if count not in (None, 1):
+        body.leave("n")
+    if any(each != "text" for each in body.texts("modalities")):
+        body.leave("modalities")
 
 
 def take_stream(order: Order, body: Fields) -> None:
@@ -121,15 +131,37 @@ def _take_logprobs(request: pb.GenerateRequest, body: Fields) -> None:
 def take_tools(request: pb.GenerateRequest, body: Fields) -> None:
     """Tools, which of them, and whether several at once."""
     for given in body.objects("tools"):
-        function = _function(given)
-        put_tool(request.tools.add(), function, "parameters")
-    choice = body.raw("tool_choice")
-    if isinstance(choice, str):
-        request.tool_choice.mode = body.one_of("tool_choice", MODES) or chat_pb2.TOOL_MODE_AUTO
-    elif given_choice := body.object("tool_choice"):
-        request.tool_choice.name = _function(given_choice).needed("name")
+        if given.needed("type") == "function":
+            put_tool(request.tools.add(), _function(given), "parameters")
+        else:
+            given.leave()
+    _take_choice_of_tools(request, body)
+    leave_choice_of_left(request, body)
     if (parallel := body.flag("parallel_tool_calls")) is not None:
         request.parallel_tool_calls = parallel
+
+
+def _take_choice_of_tools(request: pb.GenerateRequest, body: Fields) -> None:
+    if isinstance(body.raw("tool_choice"), str):
+        request.tool_choice.mode = body.one_of("tool_choice", MODES) or chat_pb2.TOOL_MODE_AUTO
+    elif choice := body.object("tool_choice"):
+        if choice.needed("type") == "function":
+            request.tool_choice.name = _function(choice).needed("name")
+        else:
+            body.leave("tool_choice")
+
+
+def leave_choice_of_left(request: pb.GenerateRequest, body: Fields) -> None:
+    """A choice that only tools which were left can follow is the provider's to read, too."""
+    if len(request.tools) == len(body.array("tools")):
+        return
+    named = request.tool_choice.WhichOneof("choice") == "name"
+    required = request.tool_choice.mode == chat_pb2.TOOL_MODE_REQUIRED
+    if (named and all(tool.name != request.tool_choice.name for tool in request.tools)) or (
+        required and not request.tools
+    ):
+        request.ClearField("tool_choice")
+        body.leave("tool_choice")
 
 
 def put_tool(tool: chat_pb2.Tool, given: Fields, schema: str) -> None:
@@ -223,8 +255,20 @@ def _put_message(message: chat_pb2.Message, given: Fields) -> None:
     given.refuse("function_call")
     put_content(message, given)
     for call in given.objects("tool_calls"):
+        if call.needed("type") == "custom":
+            _put_custom_call(message, call)
+            continue
         function = _function(call)
         message.tool_calls.add(
             id=call.needed("id"), name=function.needed("name"), arguments=function.text("arguments") or ""
         )
     message.tool_call_id = given.text("tool_call_id") or ""
+
+
+def _put_custom_call(message: chat_pb2.Message, call: Fields) -> None:
+    """A call whose argument is a text. Results name it, so it is there; what it is, a provider alone knows."""
+    custom = call.object("custom")
+    if custom is None:
+        raise call.wrong("custom", "an object")
+    message.tool_calls.add(id=call.needed("id"), name=custom.needed("name"), arguments=custom.text("input") or "")
+    call.leave()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -211,9 +211,12 @@ class Told:
         return told
 
 
-def by_callers_names(error: InvalidInput) -> InvalidInput:
-    """A refusal of what a request became in the contract, with the field's name as a caller by HTTP knows it."""
+def by_callers_names(error: InvalidInput, own: Container[str] = ()) -> InvalidInput:
+    """A refusal of what a request became in the contract, with the field's name as a caller by HTTP knows it. Places in
+    `own` are the caller's own."""
     field = error.metadata.get("field", "")
+    if field in own:
+        return error
     name = _PARTS.sub(r"\1.content", _MEDIA.get(field, field))
     if name == field or not error.message.startswith(field):
         return error

@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 class Fields:
     """An object, whose place in the body is `path`. A field that is null is not there. It remembers which fields were
-    read."""
+    read, and whether it was left as a whole for a provider that knows it."""
 
-    __slots__ = ("_given", "_parts", "_path", "_read")
+    __slots__ = ("_given", "_left", "_parts", "_path", "_read")
 
     def __init__(self, given: Mapping[str, Any], path: str = ""):
-        self._given, self._path = given, path
+        self._given, self._path, self._left = given, path, False
         self._read: set[str] = set()
         self._parts: dict[str, Fields] = {}  # the objects in it that were read, by their places
 
@@ -42,11 +42,29 @@ class Fields:
         return f"{self._path}.{name}" if self._path else name
 
     def unread(self) -> dict[str, Any]:
-        """What nothing has read, by its place: fields of this object and of the objects in it that were read."""
+        """What nothing has read, by its place: fields of this object and of the objects in it that were read. An object
+        that was left is there as a whole."""
+        if self._left:
+            return {self._path: self._given}
         rest = {self.at(name): given for name, given in self._given.items() if name not in self._read}
         for part in self._parts.values():
             rest |= part.unread()
         return {place: given for place, given in rest.items() if given is not None}
+
+    def leave(self, *names: str) -> None:
+        """Have these fields count as not read; without names, this object as a whole."""
+        self._left = self._left or not names
+        for name in names:
+            self._read.discard(name)
+            self._parts.pop(self.at(name), None)
+
+    def left(self) -> Iterator[str]:
+        """The places of objects that were left as a whole."""
+        if self._left:
+            yield self._path
+        else:
+            for part in self._parts.values():
+                yield from part.left()
 
     def raw(self, name: str) -> Any:
         """As it is, with all that is in it."""

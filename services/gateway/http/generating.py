@@ -83,6 +83,8 @@ class Generating:
         order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses)
         if api := self.dialect.api:
             order.request.original.CopyFrom(original(api, data, body, exchange.headers))
+        for place in () if api else body.left():
+            raise InvalidInput(place, "text, pictures in data: URLs, recordings and functions", "another type")
         tenant, checks = exchange.credential.tenant, self.settings.response_format.check
         settle_replacing(order, checks=tenant.checks_forms(by_default=checks))
         settle_pace(order)
@@ -97,7 +99,7 @@ class Generating:
                     else:
                         await self._whole(exchange, order, writer, messages, watch)
             except InvalidInput as refused:
-                raise by_callers_names(refused) from None
+                raise by_callers_names(refused, order.request.original.untranslated) from None
 
     async def _stream(
         self,

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.chat_request import put_tool, take_form
+from services.gateway.http.chat_request import leave_choice_of_left, put_tool, take_form
 from services.gateway.http.fields import Fields
 from services.gateway.http.order import Order, take_model, take_options
+from services.gateway.http.parts import left
 from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
 
@@ -25,7 +26,6 @@ _MODES = {
     "none": chat_pb2.TOOL_MODE_NONE,
     "tool": chat_pb2.TOOL_MODE_UNSPECIFIED,  # by its name
 }
-_REFUSED = ("mcp_servers", "container")
 _THOUGHTS = ("thinking", "redacted_thinking")  # not for the next model to read
 
 
@@ -34,7 +34,6 @@ def read_messages(body: Fields, headers: Mapping[str, str], known: Collection[st
     if "thread" in body:  # what a provider keeps of one tenant, another could go on with
         raise InvalidInput("thread", "none: each request brings its whole conversation", "one")
     order = read_prompt(body, known)
-    body.refuse(*_REFUSED)
     request, sampling = order.request, order.request.sampling
     order.stream = bool(body.flag("stream"))
     most = body.whole("max_tokens")
@@ -49,13 +48,23 @@ def read_messages(body: Fields, headers: Mapping[str, str], known: Collection[st
         sampling.top_k = top_k
     if "stop_sequences" in body:
         sampling.stop.extend(body.texts("stop_sequences"))
-    last = request.messages[-1] if request.messages else chat_pb2.Message()
-    if last.role == chat_pb2.ROLE_ASSISTANT and not last.tool_calls:
-        request.prefix = request.messages.pop().content  # the answer's beginning, put into the model's mouth
+    _take_beginning(request, body)
     output = body.object("output_config")
     take_form(request, body, output and output.object("format"))
     take_options(order, headers, body)
     return order
+
+
+def _take_beginning(request: pb.GenerateRequest, body: Fields) -> None:
+    """An assistant's turn at the end is the answer's beginning, put into the model's mouth. One with the provider's own
+    blocks is a turn that the provider has paused, and goes on with: what asks for that stands behind it."""
+    last = request.messages[-1] if request.messages else chat_pb2.Message()
+    if last.role != chat_pb2.ROLE_ASSISTANT:
+        return
+    if any(place.startswith(f"messages[{len(body.array('messages')) - 1}].") for place in body.left()):
+        request.messages.add(role=chat_pb2.ROLE_USER, content="[pause_turn]")
+    elif not last.tool_calls:
+        request.prefix = request.messages.pop().content
 
 
 def read_prompt(body: Fields, known: Collection[str]) -> Order:
@@ -98,7 +107,7 @@ def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: F
     match kind:
         case "text":
             message.parts.add(text=block.needed("text"))
-        case "image":
+        case "image" if not _is_elsewhere(block):
             message.parts.add(image=_picture(block))
         case "tool_use":
             call = compact(block.raw("input") or {}).decode()
@@ -107,35 +116,39 @@ def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: F
             result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=block.needed("tool_use_id"))
             result.content = _text_alone(block, "content")
         case _ if kind not in _THOUGHTS:
-            raise block.wrong("type", "one of text, image, tool_use, tool_result, thinking")
+            message.parts.add(text=left(block, kind))
+
+
+def _is_elsewhere(block: Fields) -> bool:
+    """Whether a picture is to be fetched, or lies at the provider."""
+    source = block.object("source")
+    return source is not None and source.needed("type") != "base64"
 
 
 def _picture(block: Fields) -> bytes:
     source = block.object("source")
     if source is None:
         raise block.wrong("source", "an object")
-    if source.needed("type") != "base64":
-        raise source.wrong("type", "base64; others are not fetched")
     return source.base64("data")
 
 
 def _text_alone(given: Fields, name: str) -> str:
-    """A string, or blocks of text."""
+    """A string, or blocks of text. Others are left for a provider."""
     if not isinstance(given.raw(name), list):
         return given.text(name) or ""
     texts = []
     for block in given.objects(name):
-        if block.needed("type") != "text":
-            raise block.wrong("type", "text")
-        texts.append(block.needed("text"))
+        kind = block.needed("type")
+        texts.append(block.needed("text") if kind == "text" else left(block, kind))
     return "".join(texts)
 
 
 def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
     for given in body.objects("tools"):
-        if (given.text("type") or "custom") != "custom":
-            raise given.wrong("type", "custom")
-        put_tool(request.tools.add(), given, "input_schema")
+        if (given.text("type") or "custom") == "custom":
+            put_tool(request.tools.add(), given, "input_schema")
+        else:
+            given.leave()
     choice = body.object("tool_choice")
     if choice is None:
         return
@@ -148,3 +161,4 @@ def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
         request.tool_choice.mode = mode
     if choice.flag("disable_parallel_tool_use"):
         request.parallel_tool_calls = False
+    leave_choice_of_left(request, body)

@@ -70,11 +70,13 @@ class ChatWriter:
         if self._relayed.ended:
             return self._relayed.end(account(final))
         told = b',"hedgerow":' + compact(account(final)) + b"}\n\n"
+        ends = [self._same + b',"choices":[{"index":%d,"delta":' % each + finish for each in self._relayed.unfinished()]
+        before = self._begin() + self._relayed.held()
         if not self._order.usage:
-            return self._begin() + self._head + finish + told + sse.DONE
+            return before + b"}\n\n".join(ends) + told + sse.DONE
         same = self._same.removesuffix(b',"usage":null')
         last = same + b',"choices":[],"usage":' + compact(usage(final.usage)) + told
-        return self._begin() + self._head + finish + b"}\n\n" + last + sse.DONE
+        return before + b"".join(each + b"}\n\n" for each in ends) + last + sse.DONE
 
     def broken(self, told: Told) -> bytes:
         """The end of a stream that failed."""
@@ -90,6 +92,8 @@ class ChatWriter:
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The answer in one piece."""
         if not self._own_words and (relayed := self._relayed.whole()):
+            for choice in relayed["choices"]:
+                choice["finish_reason"] = choice.get("finish_reason") or finish_of(final)
             return {**relayed, "hedgerow": account(final)}
         message: dict[str, Any] = {"role": "assistant", "content": final.text, "refusal": None, "annotations": []}
         if final.reasoning:

@@ -28,25 +28,39 @@ def put_content(message: chat_pb2.Message, given: Fields, name: str = "content")
 
 
 def read_part(part: Fields) -> chat_pb2.Part:
-    """A text, a picture in a `data:` URL, or a recording."""
+    """A text, a picture in a `data:` URL, or a recording. What else a provider may read is left for it."""
     kind = part.needed("type")
     if kind in _TEXTS:
         return chat_pb2.Part(text=part.needed("text"))
     if kind == "refusal":
         return chat_pb2.Part(text=part.needed("refusal"))
-    if kind in _PICTURES:
+    if kind in _PICTURES and not _is_elsewhere(part):
         return chat_pb2.Part(image=_picture(part))
     if kind == "input_audio":
         audio = part.object("input_audio")
         if audio is None:
             raise part.wrong("input_audio", "an object")
         return chat_pb2.Part(audio=audio.base64("data"))
-    raise part.wrong("type", "one of text, image_url, input_audio")
+    return chat_pb2.Part(text=left(part, kind))
+
+
+def left(part: Fields, kind: str) -> str:
+    """What stands for a part that is left for a provider of the same API, where the others are counted and compared. No
+    model reads it: one behind another API refuses the part by its place."""
+    part.leave()
+    return f"[{kind[:64]}]"
+
+
+def _is_elsewhere(part: Fields) -> bool:
+    """Whether a picture is to be fetched, or lies at the provider."""
+    given = part.raw("image_url")
+    url = given.get("url") if isinstance(given, dict) else given
+    is_url = isinstance(url, str) and url[:5].lower() != "data:"
+    return is_url or part.raw("file_id") is not None
 
 
 def _picture(part: Fields) -> bytes:
     """The URL is an object's in chat completions, and stands alone in Responses."""
-    part.refuse("file_id")
     if isinstance(part.raw("image_url"), dict) and (given := part.object("image_url")):
         return from_data_url(given.at("url"), given.needed("url"))
     return from_data_url(part.at("image_url"), part.needed("image_url"))

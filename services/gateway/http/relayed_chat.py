@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,19 +15,21 @@ _SAID_ONCE = frozenset({"id", "index", "name", "role", "type"})
 
 
 class RelayedChat:
-    """One answer. Chunks leave as they came; the last ones wait for the account. `same` is what all of them say."""
+    """One answer, or several choices of one. Chunks leave as they came; those that end a choice wait for the account.
+    `same` is what all of them say."""
 
     def __init__(self, *, usage: bool):
         """`usage`: whether the client wants the chunk with the usage, which the gateway always asks for."""
         self.same: dict[str, Any] = {}
         self._usage = usage
         self._last: list[tuple[bytes, dict[str, Any]]] = []
+        self._begun, self._waiting = set[int](), set[int]()  # choices
         self._gathered: list[dict[str, Any]] = []
 
     @property
     def ended(self) -> bool:
-        """Whether the provider has said how the answer ended."""
-        return bool(self._last)
+        """Whether the provider has said how the answer ended, and all that has begun of it."""
+        return bool(self._last) and self._begun <= self._waiting
 
     def chunks(self, events: Iterable[bytes]) -> bytes:
         """Those that a client gets now."""
@@ -35,7 +38,7 @@ class RelayedChat:
             said = json.loads(event)
             if not self.same.get("id"):  # Azure's first chunk is about the prompt alone, and leaves these empty
                 self.same = {name: said[name] for name in _SAME if name in said}
-            if self._last or _ends(said):
+            if self._waits(said):
                 self._last.append((event, said))
             elif self._is_wanted(said):
                 data += b"data: " + event + b"\n\n"
@@ -46,6 +49,22 @@ class RelayedChat:
         *before, (_, last) = [each for each in self._last if self._is_wanted(each[1])]
         data = b"".join(b"data: " + event + b"\n\n" for event, _ in before)
         return data + sse.event({**last, "hedgerow": account}) + sse.DONE
+
+    def unfinished(self) -> list[int]:
+        """The choices of which the provider has not said how they ended, or the only one."""
+        return sorted(self._begun - self._waiting) or [0]
+
+    def held(self) -> bytes:
+        """What waits for the account, where that comes after something else."""
+        return b"".join(b"data: " + event + b"\n\n" for event, said in self._last if said.get("choices"))
+
+    def _waits(self, said: Mapping[str, Any]) -> bool:
+        """Whether a chunk ends a choice, or comes after that; the other choices go on."""
+        choices = {choice.get("index", 0) for choice in said.get("choices") or ()}
+        self._begun |= choices
+        waits = _ends(said) or bool(choices & self._waiting or (self._last and not choices))
+        self._waiting |= choices if waits else set()
+        return waits
 
     def _is_wanted(self, said: Mapping[str, Any]) -> bool:
         """All but a chunk that tells the usage, where the client has not asked for that."""
@@ -91,7 +110,10 @@ def _grow(known: dict[str, Any], more: Mapping[str, Any]) -> None:
         if old is None or given is None:
             known[name] = old if given is None else _copied(given)
         elif isinstance(old, dict) and isinstance(given, dict):
+            sound = [each["data"] for each in (old, given) if isinstance(each.get("data"), str)]
             _grow(old, given)
+            if name == "audio" and len(sound) > 1:
+                old["data"] = _joined(*sound)
         elif isinstance(old, list) and isinstance(given, list):
             _grow_list(old, given)
         elif isinstance(old, str) and isinstance(given, str) and name not in _SAID_ONCE:
@@ -108,6 +130,11 @@ def _grow_list(known: list[Any], more: Iterable[Any]) -> None:
             _grow(same[0], given)
         else:
             known.append(_copied(given))
+
+
+def _joined(*sound: str) -> str:
+    """Pieces of sound, each in base64 of its own."""
+    return base64.b64encode(b"".join(map(base64.b64decode, sound))).decode()
 
 
 def _copied(given: Any) -> Any:

@@ -6,20 +6,21 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from launcher.meshfile import compose, kubernetes
 from launcher.meshfile.containers import elsewhere
-from launcher.meshfile.fields import Surroundings
+from launcher.meshfile.fields import Permission, Surroundings
 from launcher.meshfile.parts import tenants_of
 from launcher.meshfile.processes import TENANTS_FILE, ports_of, processes, write_tenants
 from launcher.meshfile.reading import parse
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
 from services.gateway.config import TenantSettings
+from services.gateway.permissions import PERMISSIONS
 
 KEY = "sk-proj-Ab12Cd34Ef56"
 ENVIRONMENT = {"PROVIDER_KEY": f"{KEY}\n", "CALLER_KEY": "a-callers-key", "REDIS": "redis://:pw@127.0.0.1:6379/0"}
@@ -255,3 +256,7 @@ def test_a_tenants_own_parts_of_a_profile_reach_the_gateways_file(folder: Path) 
     told = tenants_of(file, ENVIRONMENT)["acme"]
     assert {name: told[name] for name in told if name != "keys"} == yaml.safe_load(f"{{{own}}}")
     assert TenantSettings.model_validate(told).prompt.conversation == "cut"
+
+
+def test_a_tenants_permissions_are_those_that_the_gateway_knows() -> None:
+    assert get_args(Permission) == PERMISSIONS

@@ -32,12 +32,6 @@ _WRITERS = ("llm", "cascade")
 _KEY = b"/form"  # after a question's own: who shares an answer shares its repair, too
 
 
-def is_checked(request: pb.GenerateRequest, checks: bool) -> bool:
-    """Whether anybody wants to know if an answer matches what was asked for. `checks`: the tenant or the gateway does,
-    where the request does not say it."""
-    return request.HasField("response_format") and (checks or request.HasField("repair"))
-
-
 class FormStage(AnswerStage):
     """Checks an answer, and has it repaired once."""
 

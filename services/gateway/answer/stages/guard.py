@@ -180,11 +180,17 @@ def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
 
 
 def _said(draft: Draft) -> Iterator[str]:
-    """What might want to be obeyed. Of other fields, texts of several words: documents for the model, for example."""
+    """What might want to be obeyed. Of other fields and of parts that are left for a provider, texts of several words:
+    documents for the model, for example."""
     original = draft.question.request.original
-    yield from (text for place, text in unread_texts(original) if " " in text and not is_of_conversation(place))
+    yield from (text for place, text in unread_texts(original) if " " in text and _may_instruct(place))
     yield from draft.asked.context
     yield from (message.content for message in draft.asked.messages if message.role in _INSTRUCTING)
+
+
+def _may_instruct(place: str) -> bool:
+    """Parts that are left as a whole are like messages; other fields of those hold what models said, or names."""
+    return place.endswith("]") or not is_of_conversation(place)
 
 
 def _as_json(before: str, shown: str) -> str:

@@ -11,6 +11,7 @@ from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.labels import Degraded
+from services.gateway.permissions import choices
 from services.gateway.prompt import window
 from services.runtime.complexity import Complexity
 from services.runtime.errors import InvalidInput
@@ -85,4 +86,5 @@ class RouterStage(AnswerStage):
             prompt_tokens=self.draft.prompt_tokens,
             max_tokens=request.sampling.max_tokens,
             max_cost_usd=request.max_cost_usd if request.HasField("max_cost_usd") else None,
+            answers=choices(request.original),
         )

@@ -211,3 +211,20 @@ def test_blocks_of_a_provider_that_are_open_stop_where_the_gateway_ends_the_answ
             ("message_delta", None),
             ("message_stop", None),
         ]
+
+
+def test_sound_in_pieces_is_put_together_as_sound() -> None:
+    pieces = [chunk({"audio": {"data": data}}) for data in ("eA==", "eXo=")]
+    (choice,) = relayed_chat.merged(pieces)["choices"]
+    assert choice["message"]["audio"]["data"] == "eHl6"
+
+
+def test_choices_go_on_where_one_has_ended_and_are_ended_where_the_answer_is_cut() -> None:
+    relayed = RelayedChat(usage=False)
+    ended = {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    assert relayed.chunks(sent(chunk({"content": "a"}), chunk({"content": "b"}, 1), ended)).count(b"data: ") == 2
+    assert b'"c"' in relayed.chunks(sent(chunk({"content": "c"}, 1)))
+    assert (relayed.ended, relayed.unfinished(), relayed.held().count(b"stop")) == (False, [1], 1)
+    relayed.chunks(sent({"id": "c", "choices": [{"index": 1, "delta": {}, "finish_reason": "length"}]}))
+    assert relayed.ended
+    assert relayed.end({}).count(b"finish_reason") == 2

@@ -1,0 +1,133 @@
+"""What a provider may be asked for that costs more than the answer, or that keeps something there: the fields of
+OpenAI's and Anthropic's requests that do so, and the permission that each needs.
+
+An account at a provider is the operator's: what one tenant keeps there, others may find, and what runs there the
+operator pays. Source: the request types of the packages `openai` and `anthropic`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from hedgerow.chat.v1 import chat_pb2
+
+# What a tenant's setting `provider` may name.
+Permission = Literal[
+    "background",
+    "fallbacks",
+    "files",
+    "inference_geo",
+    "modalities",
+    "n",
+    "prediction",
+    "prompt_cache_retention",
+    "server_tools",
+    "service_tier",
+    "speed",
+    "store",
+]
+PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """One thing that needs `permission`; without it there may be `instead`. The rest are regular expressions that match
+    as a whole: `place` the field's place in the request, `free` the JSON that asks for nothing more. With a `key`, only
+    a field that has a text `value` at `key` (names with points between, arrays passed over) needs it."""
+
+    permission: Permission
+    place: str
+    instead: str = "none"
+    free: str = ""
+    key: str = ""
+    value: str = ".*"
+
+
+# Tools that the caller runs, whatever their provider calls them. Those of any other type run at the provider.
+_CALLERS_TOOLS = (
+    "function|custom|namespace|tool_search|tool_search_tool_.*|bash_.*|text_editor_.*|memory_.*|computer|computer_.*"
+    "|browser_.*|local_shell|apply_patch"
+)
+_CALLERS, _IN_IT = "a tool that the caller runs", "text, or data in the request itself"
+_PARTS = r".*\]"  # elements of arrays: what messages are made of, and tools
+
+BEYOND: tuple[Beyond, ...] = (
+    # Kept at the provider, or gone on with from what is kept there.
+    Beyond("store", "store", "false", free="false"),
+    Beyond("store", "conversation|previous_response_id|prompt"),
+    Beyond("background", "background", "false", free="false"),
+    Beyond("prompt_cache_retention", "prompt_cache_retention", '"in_memory"', free='"in[-_]memory"'),
+    Beyond("prompt_cache_retention", "prompt_cache_options", 'a ttl of "30m"', key="ttl", value="(?!30m$).*"),
+    # At other prices.
+    Beyond(
+        "service_tier",
+        "service_tier",
+        '"auto", "default" or "standard_only"',
+        free='"(auto|default|standard_only)"',
+    ),
+    Beyond("speed", "speed", '"standard"', free='"standard"'),
+    Beyond("inference_geo", "inference_geo", '"global"', free='"global"'),
+    Beyond("fallbacks", "fallbacks|models"),  # models that the mesh has not chosen
+    # More tokens than those of one answer.
+    Beyond("n", "n|best_of", "1", free="1"),
+    Beyond("prediction", "prediction"),
+    Beyond("modalities", "modalities", '["text"]', free=r'\[("text")?\]'),
+    Beyond("modalities", r"(messages\[\d+\]\.)?audio"),
+    # Run at the provider, which sends what is asked to others.
+    Beyond("server_tools", "web_search_options|mcp_servers|container|plugins"),
+    Beyond("server_tools", r"tools\[\d+\]", _CALLERS, key="type", value=f"(?!({_CALLERS_TOOLS})$).*"),
+    # Read at the provider, by what it has been given before or can reach.
+    Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?(file_id|file_url|file_ids|vector_store_ids)"),
+    Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?\w+_url(\.url)?", value="(?!data:).*"),
+    Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?source\.type", value="url|file"),
+    Beyond("files", _PARTS, _IN_IT, key="type", value="file|input_file|container_upload"),
+)
+# What makes an answer more than one text of the model's own: it is neither stored nor another's, and not gone on with.
+_OF_MORE: frozenset[Permission] = frozenset({"background", "files", "modalities", "n", "server_tools"})
+_PLACES = re.compile("|".join({each.place for each in BEYOND}))
+
+
+def needed(place: str, given: str) -> Beyond | None:
+    """What the field at `place` with the JSON `given` needs a permission for; None: nothing."""
+    if not _PLACES.fullmatch(place):
+        return None
+    return next((each for each in BEYOND if _asks(each, place, given)), None)
+
+
+def choices(original: chat_pb2.Original) -> int:
+    """How many answers a request asks for."""
+    return int(original.untranslated.get("n", 1))
+
+
+def is_plain_text(original: chat_pb2.Original) -> bool:
+    """Whether the answer is one text that the request and the model alone make."""
+    found = (needed(place, given) for place, given in original.untranslated.items())
+    return not any(beyond and beyond.permission in _OF_MORE for beyond in found)
+
+
+def _asks(beyond: Beyond, place: str, given: str) -> bool:
+    if not re.fullmatch(beyond.place, place) or (beyond.free and re.fullmatch(beyond.free, given)):
+        return False
+    if not beyond.key:
+        return True
+    return any(
+        re.fullmatch(beyond.key, key) and re.fullmatch(beyond.value, text, re.DOTALL | re.IGNORECASE)
+        for key, text in texts(json.loads(given))
+    )
+
+
+def texts(given: Any) -> Iterator[tuple[str, str]]:
+    """Every text in JSON, with the names that lead to it."""
+    waiting = [("", given)]
+    while waiting:
+        path, each = waiting.pop()
+        if isinstance(each, str):
+            yield path, each
+        elif isinstance(each, list):
+            waiting += [(path, one) for one in each]
+        elif isinstance(each, dict):
+            waiting += [(f"{path}.{name}" if path else name, one) for name, one in each.items()]

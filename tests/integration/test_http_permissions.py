@@ -1,0 +1,208 @@
+"""What costs or keeps something at a provider beyond the answer: refused by name, or sent on as it is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from launcher.processes import free_port
+from services.gateway.permissions import PERMISSIONS
+from tests.conftest import starting
+from tests.recording_provider import CHAT, RecordingProvider, recording_provider
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
+_POOR, _RICH = "key of the poor", "key of the rich"
+_PER_MINUTE = 6_000
+_SAME = {name: CHAT[0][name] for name in ("id", "object", "created", "model")}
+_TOOL = {"name": "f", "input_schema": {"type": "object"}}
+
+
+def _choice(index: int, content: str = "", finish: str | None = None) -> dict[str, Any]:
+    delta = {"content": content} if content else {}
+    return {**_SAME, "choices": [{"index": index, "delta": delta, "finish_reason": finish}]}
+
+
+# The first one ends before the others do.
+_THREE = (
+    _choice(0, "Tok"),
+    _choice(1, "It is "),
+    _choice(0, "yo.", "stop"),
+    _choice(2, "Japan's"),
+    _choice(1, "Tokyo", "length"),
+    _choice(2, " is Tokyo.", "stop"),
+    {**_SAME, "choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 60, "total_tokens": 69}},
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[RecordingProvider, str]]:
+    """The provider, and a gateway before its two APIs, for a tenant that may all and one that may not."""
+    port = free_port()
+    tenants = {
+        "poor": {"keys": [hashlib.sha256(_POOR.encode()).hexdigest()]},
+        "rich": {
+            "keys": [hashlib.sha256(_RICH.encode()).hexdigest()],
+            "provider": PERMISSIONS,
+            "tokens_per_minute": _PER_MINUTE,
+        },
+    }
+    async with recording_provider() as provider, starting(tmp_path_factory.mktemp("logs")) as start:
+        own = {"base_url": provider.url, "api_key": "the operator's"}
+        chat = {f"openai__{name}": value for name, value in own.items()}
+        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", **chat)
+        claude = {f"anthropic__{name}": value for name, value in own.items()}
+        claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **claude)
+        await start(
+            "gateway",
+            llm_addresses=json.dumps({"gpt": chat.spec.address, "claude": claude.spec.address}),
+            cache_address="",
+            router_address="",
+            http_address=f"127.0.0.1:{port}",
+            profile="transparent",
+            tenants=json.dumps(tenants),
+        )
+        yield provider, f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def provider(served: tuple[RecordingProvider, str]) -> RecordingProvider:
+    served[0].reset()
+    return served[0]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http(served: tuple[RecordingProvider, str]) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=served[1], timeout=20) as client:
+        yield client
+
+
+def _headers(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def _ask(*parts: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    content: Any = [{"type": "text", "text": "What is it?"}, *parts] if parts else "What is the capital of Japan?"
+    return {"messages": [{"role": "user", "content": content}], **more}
+
+
+_CHATS: dict[str, dict[str, Any]] = {
+    "n": _ask(n=3),
+    "web_search_options": _ask(web_search_options={"search_context_size": "low"}),
+    "modalities": _ask(modalities=["text", "audio"], audio={"voice": "ash", "format": "pcm16"}),
+    "prediction": _ask(prediction={"type": "content", "content": "Tokyo."}),
+    "messages[0].content[1]": _ask({"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}),
+    "messages[0].content[1] ": _ask({"type": "file", "file": {"file_id": "file-1"}}),
+    "store": _ask(store=True),
+}
+_MESSAGES: dict[str, dict[str, Any]] = {
+    "tools[1]": _ask(tools=[_TOOL, {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}]),
+    "tools[0]": _ask(
+        tools=[{"type": "code_execution_20250825", "name": "code_execution"}],
+        tool_choice={"type": "tool", "name": "code_execution"},
+    ),
+    "mcp_servers": _ask(mcp_servers=[{"type": "url", "url": "https://a.example/mcp", "name": "a"}]),
+    "container": _ask(container={"id": "container_1"}),
+    "messages[0].content[1]": _ask({"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}}),
+    "messages[0].content[1] ": _ask({"type": "document", "source": {"type": "file", "file_id": "file_1"}}),
+    "speed": _ask(speed="fast"),
+}
+_OURS = {"model", "stream", "stream_options"}
+
+
+def _requests() -> list[Any]:
+    chats = [("/v1/chat/completions", "gpt", place, body) for place, body in _CHATS.items()]
+    return chats + [("/v1/messages", "claude", place, {"max_tokens": 50, **body}) for place, body in _MESSAGES.items()]
+
+
+@pytest.mark.parametrize(("path", "model", "place", "body"), _requests())
+async def test_what_a_tenant_may_not_is_refused_by_name_and_sent_on_for_one_that_may(
+    http: httpx.AsyncClient, provider: RecordingProvider, path: str, model: str, place: str, body: dict[str, Any]
+) -> None:
+    reply = await http.post(path, json={"model": model, **body}, headers=_headers(_POOR))
+    assert reply.status_code == 403, reply.text
+    message = reply.json()["error"]["message"]
+    assert message.startswith(f"{place.strip()}: "), message
+    assert "in the tenant's settings permits it" in message
+    assert provider.asked == []
+    reply = await http.post(path, json={"model": model, **body}, headers=_headers(_RICH))
+    assert reply.status_code == 200, reply.text
+    (asked,) = provider.asked
+    assert {name: given for name, given in asked.body.items() if name not in _OURS} == body
+
+
+@pytest.mark.parametrize(("path", "model", "place", "body"), [each for each in _requests() if each[2] != "store"])
+async def test_a_model_behind_another_api_refuses_them_by_name(
+    http: httpx.AsyncClient, provider: RecordingProvider, path: str, model: str, place: str, body: dict[str, Any]
+) -> None:
+    other = {"gpt": "claude", "claude": "gpt"}[model]
+    reply = await http.post(path, json={"model": other, **body}, headers=_headers(_RICH))
+    assert reply.status_code == 400, reply.text
+    named = reply.json()["error"]["message"].partition(":")[0]
+    assert named in (place.strip(), "tool_choice", "audio"), "the first of those that are about the same"
+    assert provider.asked == []
+
+
+async def test_client_side_tools_and_parts_in_the_request_need_no_permission(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    pdf = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "eA=="}}
+    body = _ask(pdf, max_tokens=50, tools=[{"type": "bash_20250124", "name": "bash"}])
+    reply = await http.post("/v1/messages", json={"model": "claude", **body}, headers=_headers(_POOR))
+    assert reply.status_code == 200, reply.text
+    assert (provider.asked[0].body["messages"], provider.asked[0].body["tools"]) == (body["messages"], body["tools"])
+
+
+async def test_all_answers_come_back_in_one_piece(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
+    provider.chat = _THREE
+    reply = await http.post("/v1/chat/completions", json={"model": "gpt", **_ask(n=3)}, headers=_headers(_RICH))
+    assert reply.status_code == 200, reply.text
+    told = reply.json()
+    said = [(each["index"], each["message"]["content"], each["finish_reason"]) for each in told["choices"]]
+    assert said == [(0, "Tokyo.", "stop"), (1, "It is Tokyo", "length"), (2, "Japan's is Tokyo.", "stop")]
+    assert told["usage"]["completion_tokens"] == told["hedgerow"]["completion_tokens"] == 60
+
+
+async def test_all_answers_come_back_in_a_stream(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
+    provider.chat = _THREE
+    body = {"model": "gpt", **_ask(n=3), "stream": True}
+    reply = await http.post("/v1/chat/completions", json=body, headers=_headers(_RICH))
+    lines = [line.removeprefix("data: ") for line in reply.text.splitlines() if line.startswith("data: ")]
+    assert lines.pop() == "[DONE]"
+    events = [{name: each for name, each in json.loads(line).items() if name != "hedgerow"} for line in lines]
+    ends = [_THREE[2], _THREE[4], _THREE[5]]  # they wait for the account
+    assert events == [each for each in _THREE[:-1] if each not in ends] + ends
+
+
+async def test_the_tokens_of_all_answers_are_reserved(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
+    """More than there are of a minute are let through where the whole minute is there; that is not so after one."""
+    await http.post("/v1/chat/completions", json={"model": "gpt", **_ask()}, headers=_headers(_RICH))
+    body = {"model": "gpt", **_ask(max_tokens=_PER_MINUTE // 3 + 100)}
+    reply = await http.post("/v1/chat/completions", json={**body, "n": 3}, headers=_headers(_RICH))
+    assert reply.status_code == 429, reply.text
+    reply = await http.post("/v1/chat/completions", json=body, headers=_headers(_RICH))
+    assert reply.status_code == 200, reply.text
+
+
+async def test_a_guard_of_answers_refuses_several_by_name(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
+    body = {"model": "gpt", **_ask(n=2), "hedgerow": {"guard": "answer_personal=mask"}}
+    reply = await http.post("/v1/chat/completions", json=body, headers=_headers(_RICH))
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "n")
+    assert provider.asked == []
+
+
+async def test_a_part_is_not_lost_where_a_guard_masks_what_is_beside_it(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}}
+    content = [{"type": "text", "text": "Is it jane@example.org?"}, picture]
+    body = {"model": "gpt", "messages": [{"role": "user", "content": content}], "hedgerow": {"guard": "personal=mask"}}
+    reply = await http.post("/v1/chat/completions", json=body, headers=_headers(_RICH))
+    assert reply.status_code == 400, reply.text
+    assert reply.json()["error"]["message"].startswith("messages[0].content[1]: none where the gateway changes")
+    assert provider.asked == []

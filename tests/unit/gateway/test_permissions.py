@@ -1,0 +1,254 @@
+"""What a request has a provider do beyond the answer: which permission it needs, and what cannot be beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission import original as words
+from services.gateway.admission.control import _tokens
+from services.gateway.admission.question import Question
+from services.gateway.config import GuardSettings
+from services.gateway.errors import FieldDenied
+from services.gateway.guard.checks import checks_for
+from services.gateway.hits.reasons import Bypassed
+from services.gateway.http.chat_request import read_chat
+from services.gateway.http.fields import Fields
+from services.gateway.http.messages_request import read_messages
+from services.gateway.http.original import original
+from services.gateway.permissions import PERMISSIONS, choices, needed
+from services.runtime.errors import InvalidInput
+
+HELLO = {"role": "user", "content": "Hi"}
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
+
+def part(**given: Any) -> dict[str, Any]:
+    """A body whose only message has this part."""
+    return {"messages": [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, given]}]}
+
+
+def chat(**body: Any) -> pb.GenerateRequest:
+    data = {"model": "m", "messages": [HELLO], **body}
+    fields = Fields(data)
+    request = read_chat(fields, {}, {"m"}).request
+    request.original.CopyFrom(original(chat_pb2.API_CHAT_COMPLETIONS, json.dumps(data).encode(), fields, {}))
+    return request
+
+
+def messages(**body: Any) -> pb.GenerateRequest:
+    data = {"model": "m", "max_tokens": 9, "messages": [HELLO], **body}
+    fields = Fields(data)
+    request = read_messages(fields, {}, {"m"}).request
+    request.original.CopyFrom(original(chat_pb2.API_MESSAGES, json.dumps(data).encode(), fields, {}))
+    return request
+
+
+CHATS: Mapping[str, tuple[dict[str, Any], str, str]] = {
+    "two answers": ({"n": 2}, "n", "n"),
+    "a search": ({"web_search_options": {}}, "server_tools", "web_search_options"),
+    "sound": ({"modalities": ["text", "audio"]}, "modalities", "modalities"),
+    "a voice": ({"audio": {"voice": "ash", "format": "pcm16"}}, "modalities", "audio"),
+    "a prediction": ({"prediction": {"type": "content", "content": "x"}}, "prediction", "prediction"),
+    "a picture by URL": (
+        part(type="image_url", image_url={"detail": "data:", "url": "HTTPS://a.example/b.png"}),
+        "files",
+        "messages[0].content[1]",
+    ),
+    "an uploaded file": (part(type="file", file={"file_id": "file-1"}), "files", "messages[0].content[1]"),
+    "a video by URL": (
+        part(type="video_url", video_url={"url": "http://a.example"}),
+        "files",
+        "messages[0].content[1]",
+    ),
+    "a day's prompt cache": ({"prompt_cache_retention": "24h"}, "prompt_cache_retention", "prompt_cache_retention"),
+    "half a day's": ({"prompt_cache_options": {"ttl": "12h"}}, "prompt_cache_retention", "prompt_cache_options"),
+    "a faster tier": ({"service_tier": "fast"}, "service_tier", "service_tier"),
+    "other models": ({"models": ["a", "b"]}, "fallbacks", "models"),
+    "kept": ({"store": True}, "store", "store"),
+}
+MESSAGES: Mapping[str, tuple[dict[str, Any], str, str]] = {
+    "a search": ({"tools": [{"name": "f", "input_schema": {}}, SEARCH]}, "server_tools", "tools[1]"),
+    "a fetch": ({"tools": [{"type": "web_fetch_20260318", "name": "web_fetch"}]}, "server_tools", "tools[0]"),
+    "code": ({"tools": [{"type": "code_execution_20260521", "name": "c"}]}, "server_tools", "tools[0]"),
+    "a tool of tomorrow": ({"tools": [{"type": "oracle_20300101", "name": "o"}]}, "server_tools", "tools[0]"),
+    "MCP": ({"mcp_servers": [{"type": "url", "url": "https://a.example", "name": "a"}]}, "server_tools", "mcp_servers"),
+    "a container": ({"container": "container_1"}, "server_tools", "container"),
+    "a picture by URL": (
+        part(type="image", source={"type": "url", "url": "https://a.example"}),
+        "files",
+        "messages[0].content[1]",
+    ),
+    "an uploaded document": (
+        part(type="document", source={"type": "file", "file_id": "file_1"}),
+        "files",
+        "messages[0].content[1]",
+    ),
+    "a picture within a document": (
+        part(
+            type="document",
+            source={"type": "content", "content": [{"type": "image", "source": {"type": "url", "url": "https://a"}}]},
+        ),
+        "files",
+        "messages[0].content[1]",
+    ),
+    "a file for a container": (part(type="container_upload", file_id="file_1"), "files", "messages[0].content[1]"),
+    "fast mode": ({"speed": "fast"}, "speed", "speed"),
+    "a region": ({"inference_geo": "us"}, "inference_geo", "inference_geo"),
+    "models that stand in": ({"fallbacks": [{"model": "b"}]}, "fallbacks", "fallbacks"),
+}
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_a_chat_completion_names_the_field_and_the_setting(name: str) -> None:
+    body, permission, place = CHATS[name]
+    refused(chat(**body), permission, place)
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_message_names_the_field_and_the_setting(name: str) -> None:
+    body, permission, place = MESSAGES[name]
+    refused(messages(**body), permission, place)
+
+
+def refused(request: pb.GenerateRequest, permission: str, place: str) -> None:
+    with pytest.raises(FieldDenied) as denied:
+        words.check(request.original, [each for each in PERMISSIONS if each != permission], "acme")
+    assert str(denied.value).startswith(f"{place}: ")
+    assert f"`provider: [{permission}]` in the tenant's settings permits it" in str(denied.value)
+    words.check(request.original, [permission], "acme")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        chat(n=1, modalities=["text"], store=False, service_tier="default", prompt_cache_options={"ttl": "30m"}),
+        chat(tools=[{"type": "custom", "custom": {"name": "sql"}}], tool_choice="required"),
+        chat(**part(type="image_url", image_url={"url": "data:image/png;base64,eA=="})),
+        messages(tools=[{"type": "bash_20250124", "name": "bash"}, {"type": "memory_20250818", "name": "memory"}]),
+        messages(**part(type="document", source={"type": "base64", "media_type": "application/pdf", "data": "eA=="})),
+        messages(**part(type="document", source={"type": "text", "media_type": "text/plain", "data": "see the url"})),
+        messages(speed="standard", inference_geo="global", service_tier="standard_only"),
+    ],
+)
+def test_what_costs_nothing_more_needs_no_permission(request_: pb.GenerateRequest) -> None:
+    words.check(request_.original, (), "acme")
+
+
+@pytest.mark.parametrize("kind", ["mcp", "web_search", "web_search_preview", "code_interpreter", "image_generation",
+                                  "file_search", "shell"])  # fmt: skip
+def test_tools_of_responses_that_run_at_the_provider_need_permission(kind: str) -> None:
+    beyond = needed("tools[3]", json.dumps({"type": kind}))
+    assert beyond
+    assert beyond.permission == "server_tools"
+
+
+@pytest.mark.parametrize(
+    "kind", ["function", "custom", "local_shell", "apply_patch", "computer_use_preview", "namespace"]
+)
+def test_tools_of_responses_that_their_caller_runs_need_none(kind: str) -> None:
+    assert needed("tools[3]", json.dumps({"type": kind})) is None
+
+
+def test_every_permission_has_a_field_that_needs_it() -> None:
+    told = {permission for _, permission, _ in (*CHATS.values(), *MESSAGES.values())}
+    assert told | {"background"} == set(PERMISSIONS)
+
+
+def test_several_answers_reserve_as_many_limits() -> None:
+    request = chat(n=3, max_tokens=100)
+    assert choices(request.original) == 3
+    assert _tokens(Question(request, prompt_tokens=7)) == 307
+    assert _tokens(Question(chat(n=2), prompt_tokens=7)) == 7 + 2 * 256
+    assert _tokens(Question(chat(max_tokens=100), prompt_tokens=7)) == 107
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (chat(n=2), Bypassed.PROVIDER),
+        (chat(modalities=["text", "audio"]), Bypassed.PROVIDER),
+        (chat(web_search_options={}), Bypassed.PROVIDER),
+        (messages(tools=[SEARCH]), Bypassed.TOOLS),
+        (messages(**part(type="image", source={"type": "file", "file_id": "f"})), Bypassed.PROVIDER),
+        (chat(store=True), None),
+    ],
+)
+def test_what_is_not_one_text_of_the_models_own_is_nobody_elses(request_: pb.GenerateRequest, why: Bypassed) -> None:
+    assert Question(request_).unshared == why
+
+
+@pytest.mark.parametrize(
+    ("beside", "why"),
+    [
+        ({"guard": "answer_personal=mask"}, "a guard of answers"),
+        ({"cascade": "default"}, "a cascade"),
+        ({"mesh_tools": ["search"]}, "mesh_tools"),
+    ],
+)
+@pytest.mark.parametrize("asked", [{"n": 2}, {"modalities": ["text", "audio"]}])
+def test_a_policy_that_looks_at_one_text_is_not_beside_several(
+    asked: dict[str, Any], beside: dict[str, Any], why: str
+) -> None:
+    request = chat(**asked, hedgerow=beside)
+    (place,) = asked
+    with pytest.raises(InvalidInput, match=rf"^{place}: none beside {why}, which looks at one text, got "):
+        words.check_beside(request, checks_for(GuardSettings(), request), form=False)
+
+
+def test_a_form_that_is_checked_is_not_beside_several_answers() -> None:
+    with pytest.raises(InvalidInput, match=r"^n: none beside a check of the answer's form"):
+        words.check_beside(chat(n=2), None, form=True)
+    words.check_beside(chat(n=2), None, form=False)
+
+
+def test_a_guard_of_requests_wants_parts_that_it_can_read() -> None:
+    body = part(type="document", source={"type": "base64", "media_type": "application/pdf", "data": "eA=="})
+    checks = checks_for(GuardSettings(personal="refuse"), pb.GenerateRequest())
+    with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: text, which the guard of requests"):
+        words.check_beside(messages(**body), checks, form=False)
+    words.check_beside(chat(**part(type="image_url", image_url={"url": "https://a.example"})), checks, form=False)
+    text = {"type": "text", "media_type": "text/plain", "data": "jane@example.org"}
+    words.check_beside(messages(**part(type="document", source=text)), checks, form=False)  # the stage reads it
+
+
+def test_a_part_that_a_policy_would_lose_is_refused_by_its_place() -> None:
+    own = chat(**part(type="file", file={"file_data": "eA=="})).original
+    with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: none where the gateway changes"):
+        words.refuse_left(own, {"messages", "system"})
+    words.refuse_left(own, {"tools"})
+    with pytest.raises(InvalidInput, match=r"^tools\[0\]: none where the gateway changes"):
+        words.refuse_left(messages(tools=[SEARCH]).original, {"messages", "tools"})
+
+
+def test_a_turn_that_the_provider_has_paused_goes_on() -> None:
+    paused = {
+        "role": "assistant",
+        "content": [{"type": "server_tool_use", "id": "1", "name": "web_search", "input": {}}],
+    }
+    request = messages(messages=[HELLO, paused], tools=[SEARCH])
+    assert [message.content for message in request.messages] == ["Hi", "[server_tool_use]", "[pause_turn]"]
+    assert not request.prefix
+    begun = messages(messages=[HELLO, {"role": "assistant", "content": "Hello,"}])
+    assert begun.prefix == "Hello,"
+
+
+def test_a_choice_of_a_tool_that_was_left_is_left_too() -> None:
+    request = messages(tools=[SEARCH], tool_choice={"type": "tool", "name": "web_search"})
+    assert not request.HasField("tool_choice")
+    assert "tool_choice" in request.original.untranslated
+    both = messages(tools=[SEARCH, {"name": "f", "input_schema": {}}], tool_choice={"type": "tool", "name": "f"})
+    assert both.tool_choice.name == "f"
+
+
+def test_the_result_of_a_custom_call_has_a_call_before_it() -> None:
+    call = {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+    turns = [HELLO, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "1"}]
+    request = chat(messages=turns, tools=[{"type": "custom", "custom": {"name": "sql"}}])
+    assert request.messages[1].tool_calls[0].name == "sql"
+    assert set(request.original.untranslated) == {"messages[1].tool_calls[0]", "tools[0]"}
