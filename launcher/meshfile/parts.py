@@ -204,6 +204,8 @@ def _model(name: str, file: MeshFile) -> Iterator[Part]:
 def _served(service: str, name: str, model: Model, url: str) -> Part:
     at = ("models", name)
     settings: dict[str, Any] = {"MODEL_NAME": name, "ENGINE": model.engine_used}
+    if identity := identity_of(model):
+        settings["IDENTITY"] = identity
     if model.max_tokens:
         settings |= {"MAX_TOKENS_CAP": model.max_tokens, "DEFAULT_MAX_TOKENS": model.max_tokens}
     origins: dict[str, Steps] = {"ENGINE": (*at, "engine"), "MODEL_NAME": at}

@@ -37,7 +37,8 @@ async def assemble(settings: LlmSettings) -> AsyncIterator[Mapping[ServiceDescri
             await engine.warm_up(_log.info)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_watch(engine))
-            yield {_SERVICE: LLMServicer(engine, OwnLimits(settings.default_max_tokens, settings.max_tokens_cap))}
+            limits = OwnLimits(settings.default_max_tokens, settings.max_tokens_cap)
+            yield {_SERVICE: LLMServicer(engine, limits, settings.identity)}
             watch.cancel()
     except BaseExceptionGroup as errors:
         if errors.subgroup(_EngineFailed):

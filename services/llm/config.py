@@ -97,6 +97,12 @@ class LlmSettings(ServiceSettings):
     model_name: str = Field(
         "", description="The name callers see. Empty: the last part of the engine's own name for it."
     )
+    identity: str = Field(
+        "",
+        max_length=256,
+        description="What the model is, as the router's `models` have it: answers that it writes while they say "
+        "something else are not stored. Empty: they are.",
+    )
     default_max_tokens: int | None = Field(
         None,
         ge=1,

@@ -20,8 +20,8 @@ from services.runtime.rpc.boundary import Call
 class LLMServicer:
     """Serves `hedgerow.llm.v1.LLMService` with one engine."""
 
-    def __init__(self, engine: Engine, limits: OwnLimits = OwnLimits()):  # noqa: B008  # it is frozen
-        self._engine, self._limits = engine, limits
+    def __init__(self, engine: Engine, limits: OwnLimits = OwnLimits(), identity: str = ""):  # noqa: B008  # frozen
+        self._engine, self._limits, self._identity = engine, limits, identity
 
     async def Generate(
         self, request: llm_pb2.GenerateRequest, call: Call
@@ -41,6 +41,7 @@ class LLMServicer:
                     if chunk.finish:
                         used = chunk.finish.usage.prompt_tokens
                         response.finish.own_max_tokens = self._limits.of(wanted, model, used)
+                        response.finish.identity = self._identity
                     yield response
         except RequestRefused as refused:
             if wanted.original and model.reads(wanted):

@@ -63,12 +63,18 @@ class Up:
 
 @contextmanager
 def running_up(
-    state_dir: Path, port: int, *options: str, file: Path | None = None, program: str = "tests.models"
+    state_dir: Path,
+    port: int,
+    *options: str,
+    file: Path | None = None,
+    program: str = "tests.models",
+    says_where: bool = True,
 ) -> Iterator[Up]:
     """Started, and stopped with SIGTERM: it must end well then, and leave nothing behind. A mesh `file` must have its
-    gateway at `port`. `program` is the module that is run: by default the command line with the fixtures' models."""
+    gateway at `port`. `program` is the module that is run: by default the command line with the fixtures' models.
+    Without `says_where` the mesh chooses its state folder by itself, which must be `state_dir`."""
     what = [str(file)] if file else ["--base-port", str(port)]
-    command = [sys.executable, "-m", program, "up", *what, "--state-dir", str(state_dir)]
+    command = [sys.executable, "-m", program, "up", *what, *(["--state-dir", str(state_dir)] if says_where else [])]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         running = Up(process, f"127.0.0.1:{port}", state_dir, [], threading.Condition())
         assert process.stdout is not None

@@ -74,20 +74,22 @@ class GenerateResponse(_message.Message):
     def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCallDelta, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., relayed: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Finish(_message.Message):
-    __slots__ = ("reason", "usage", "queue_ms", "billed_cached_tokens", "billed_cache_write_tokens", "own_max_tokens")
+    __slots__ = ("reason", "usage", "queue_ms", "billed_cached_tokens", "billed_cache_write_tokens", "own_max_tokens", "identity")
     REASON_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     QUEUE_MS_FIELD_NUMBER: _ClassVar[int]
     BILLED_CACHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     BILLED_CACHE_WRITE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OWN_MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     reason: _chat_pb2.FinishReason
     usage: _chat_pb2.Usage
     queue_ms: float
     billed_cached_tokens: int
     billed_cache_write_tokens: int
     own_max_tokens: int
-    def __init__(self, reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., queue_ms: _Optional[float] = ..., billed_cached_tokens: _Optional[int] = ..., billed_cache_write_tokens: _Optional[int] = ..., own_max_tokens: _Optional[int] = ...) -> None: ...
+    identity: str
+    def __init__(self, reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., queue_ms: _Optional[float] = ..., billed_cached_tokens: _Optional[int] = ..., billed_cache_write_tokens: _Optional[int] = ..., own_max_tokens: _Optional[int] = ..., identity: _Optional[str] = ...) -> None: ...
 
 class CountTokensRequest(_message.Message):
     __slots__ = ("messages", "tools")

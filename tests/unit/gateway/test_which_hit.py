@@ -13,7 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.hits.settings import CategorySettings, HitSettings
 from services.runtime.errors import InvalidInput
-from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene
 
 pytestmark = pytest.mark.paused
@@ -131,3 +131,24 @@ async def test_a_tenant_may_have_case_ignored_and_another_has_it_count():
         await asyncio.gather(*(scene.final(**asks(question)) for question in ("Who is IT?", "who is it?")))
         assert len(scene.llms["small"].calls) == calls
         assert [question.ignore_case for question in scene.cache.questions] == 2 * [ignored]
+
+
+@pytest.mark.parametrize(
+    ("table", "writer", "stored"),
+    [
+        ("small=new large=x", "new", 1),
+        ("small=new large=x", "old", 0),  # its service has not been exchanged yet
+        ("small=old large=x", "new", 0),  # the table has not
+        ("large=new", "new", 0),
+        ("", "new", 1),  # no table says what it is
+        ("small=new", "", 1),  # its service does not
+    ],
+)
+async def test_what_a_model_says_while_it_is_exchanged_is_not_kept_as_the_other_ones(table, writer, stored):
+    last = finish("Paris.")
+    last.finish.identity = writer
+    scene = Scene(
+        ScriptedCache(MISS), ScriptedRoutes(identities={"": table}), small=ScriptedLlm(last), large=ScriptedLlm()
+    )
+    assert (await scene.final()).text == "Paris."
+    assert len(scene.write_behind.stored) == stored

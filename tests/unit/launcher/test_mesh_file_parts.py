@@ -260,3 +260,11 @@ def test_a_tenants_own_parts_of_a_profile_reach_the_gateways_file(folder: Path) 
 
 def test_a_tenants_permissions_are_those_that_the_gateway_knows() -> None:
     assert get_args(Permission) == PERMISSIONS
+
+
+def test_a_models_service_and_the_router_say_alike_what_it_is(folder: Path) -> None:
+    specs = specs_of("models: {local: ./model, far: https://api.example/v1}", folder)
+    rows = {row["name"]: row["identity"] for row in json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])}
+    told = {name: specs[f"llm-{name}"].environment["HEDGEROW_LLM_IDENTITY"] for name in rows}
+    assert told == rows
+    assert len({*told.values()}) == 2

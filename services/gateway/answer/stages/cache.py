@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from hedgerow.cache.v1 import cache_pb2
-from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Draft
+from services.gateway.answer.keeping import is_of_another, is_storable
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
@@ -19,7 +19,7 @@ from services.gateway.answer.stages.stage import AnswerStage, Needs, retrieve
 from services.gateway.changes import Changed
 from services.gateway.hits.pacing import paced
 from services.gateway.hits.reasons import Bypassed
-from services.gateway.labels import LOCAL, Act, Degraded
+from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.upstream.stubs import Cache, Pending
 from services.runtime import telemetry
@@ -53,6 +53,7 @@ class CacheStage(AnswerStage):
         self._reply: asyncio.Task[cache_pb2.LookupResponse] | None = None  # where others are under way beside it
         self._near: tuple[Near, Running] | None = None  # an answer that waits for the guard
         self._spoken: cache_pb2.Answer | Copy | None = None  # a hit that is given at a pace
+        self._identities = ""  # of all models, when the question was identified
         self._sample: cache_pb2.Sample | None = None  # what the cache wants to be judged
 
     @classmethod
@@ -62,6 +63,7 @@ class CacheStage(AnswerStage):
     def start(self) -> None:
         draft, cache = self.draft, self.draft.backends.cache
         draft.identify()
+        self._identities = draft.backends.routes.identity("")
         self._tell_choice()
         if cache is None or draft.cached is None:
             return
@@ -154,7 +156,9 @@ class CacheStage(AnswerStage):
         """Have it stored, by the first of those who share it, and what the cache has drawn judged."""
         self._have_judged()
         draft, generation, asked = self.draft, self.draft.generation, self.draft.question.request.sampling
-        if draft.cached is None or generation is None or generation.report.stored or not _is_storable(final, asked):
+        if draft.cached is None or generation is None or generation.report.stored or not is_storable(final, asked):
+            return
+        if is_of_another(final.model, generation, self._identities):
             return
         if draft.checks and find(final.text, draft.checks.hides):
             draft.ledger.decide(Act.GUARD_BYPASSED, self.name, "the answer holds secrets or personal data")
@@ -283,15 +287,3 @@ class CacheStage(AnswerStage):
             self.draft.ledger.model, self._spoken = answer.model, answer
         else:
             self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
-
-
-def _is_storable(final: pb.Final, asked: chat_pb2.Sampling) -> bool:
-    """Only what is new, complete and undegraded is kept. An answer that another limit than the request's own has cut is
-    not complete: nothing of the question says that it must end there."""
-    fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
-    ended = final.finish_reason == chat_pb2.FINISH_REASON_STOP
-    as_asked = final.finish_reason == chat_pb2.FINISH_REASON_LENGTH and (
-        0 < asked.max_tokens <= final.usage.completion_tokens
-    )
-    undegraded = all(label in LOCAL for label in final.degraded)
-    return fresh and (ended or as_asked) and undegraded and bool(final.text.strip())

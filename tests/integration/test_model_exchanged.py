@@ -1,0 +1,77 @@
+"""A model of a mesh file is exchanged for another of the same name, while it is asked: two simulated providers."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.integration.running_up import Up, ports_in_a_row, running_up
+from tests.recording_provider import CHAT, RecordingProvider, recording_provider
+from tests.waiting import until
+
+pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+
+
+def says(provider: RecordingProvider, text: str) -> None:
+    begin, delta, _, *end = CHAT
+    told = {**delta["choices"][0], "delta": {"content": text}}
+    provider.chat = [begin, {**delta, "choices": [told]}, *end]
+
+
+async def test_what_the_old_one_said_is_never_given_once_the_new_one_is_in_force(tmp_path: Path) -> None:
+    port, file = ports_in_a_row(8), tmp_path / "mesh.yaml"
+
+    def write(url: str) -> None:
+        content = {
+            "models": {"m": {"url": url}},
+            "cache": {"exact": True},
+            "gateway": {"address": port, "http": port + 7},
+        }
+        file.write_text(yaml.safe_dump(content))
+
+    async with AsyncExitStack() as stack:
+        old = await stack.enter_async_context(recording_provider())
+        new = await stack.enter_async_context(recording_provider())
+        says(old, "Old.")
+        says(new, "New.")
+        write(old.url)
+        running = running_up(tmp_path / "state", port, file=file)
+        up: Up = await asyncio.to_thread(running.__enter__)
+        try:
+            http = await stack.enter_async_context(
+                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port + 7}", timeout=30)
+            )
+
+            async def asked(model: str = "m", **options: Any) -> tuple[str, str]:
+                body = {"model": model, "messages": [{"role": "user", "content": "Who are you?"}], **options}
+                reply = await http.post("/v1/chat/completions", json=body)
+                if reply.status_code != 200:
+                    return f"status {reply.status_code}", ""
+                told = reply.json()
+                return told["choices"][0]["message"]["content"], told["hedgerow"]["cache"]["verdict"]
+
+            for model in ("m", "auto"):
+                await until(lambda model=model: asked(model), holds=lambda told: told == ("Old.", "exact"))
+            line = f"{file} is in force: router started again, llm-m started again"
+            write(new.url)
+            meanwhile = []
+            in_force = asyncio.create_task(asyncio.to_thread(up.wait_for, line))
+            while not in_force.done():
+                meanwhile += [await asked("m"), await asked("auto")]
+                await asyncio.sleep(0.02)
+            await in_force
+            for model in ("m", "auto"):
+                await until(lambda model=model: asked(model), holds=lambda told: told == ("New.", "exact"))
+                for _ in range(5):
+                    assert await asked(model) == ("New.", "exact"), meanwhile
+            assert ("Old.", "exact") in meanwhile, "for as long as it was in force"
+            assert old.asked
+            assert new.asked
+        finally:
+            await asyncio.to_thread(running.__exit__, None, None, None)

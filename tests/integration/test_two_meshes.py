@@ -1,0 +1,86 @@
+"""Two mesh files of one folder run at once: each has its own state, ports, services and stored answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import hedgerow
+from tests import forked
+from tests.integration.command import cli
+from tests.integration.running_up import Up, ports_in_a_row, running_up
+from tests.integration.test_up_mesh_file import provider
+from tests.marks import starts
+from tests.waiting import until
+
+pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+QUESTION = "Who are you?"
+
+
+@contextmanager
+def mesh(folder: Path, name: str, url: str) -> Iterator[Up]:
+    port = ports_in_a_row(8)
+    content = {"models": {"m": {"url": url}}, "cache": {"exact": True}, "gateway": {"address": port, "http": "off"}}
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(content))
+    with running_up(folder / ".hedgerow" / "meshes" / name, port, file=file, says_where=False) as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+@starts("mesh")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, Up]]:
+    folder = tmp_path_factory.mktemp("both")
+    with ExitStack() as stack:
+        (_, first), (_, second) = stack.enter_context(provider()), stack.enter_context(provider())
+        yield stack.enter_context(mesh(folder, "one", first)), stack.enter_context(mesh(folder, "two", second))
+
+
+def status(up: Up, *options: str, folder: Path | None = None) -> tuple[int | None, Any]:
+    told = ("--state-dir", str(folder or up.state_dir))
+    code, out = cli("status", *told, "--json", *options)
+    return code, {each["name"]: each for each in json.loads(out)["services"]}
+
+
+def test_each_has_its_own_processes_ports_and_database(both: tuple[Up, Up]) -> None:
+    one, two = (json.loads((up.state_dir / "mesh.json").read_text())["services"] for up in both)
+    assert [each["name"] for each in one] == [each["name"] for each in two]
+    assert not {each["pid"] for each in one} & {each["pid"] for each in two}
+    assert not {each["address"] for each in one} & {each["address"] for each in two}
+    assert all((up.state_dir / "cache.db").exists() for up in both)
+
+
+def test_status_tells_which_there_are_and_shows_the_one_that_is_meant(
+    both: tuple[Up, Up], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for up in both:
+        code, services = status(up)
+        assert (code, {each["health"] for each in services.values()}) == (0, {"SERVING"})
+        assert services["gateway"]["address"] == up.target
+    monkeypatch.chdir(both[0].state_dir.parents[2])
+    for command in (["status"], ["ask", QUESTION]):
+        code, _, told = forked.run_blocking("hedgerow.cli", *command)
+        said = " ".join(told.replace("│", " ").split())
+        assert code == 2
+        assert "2 meshes run here, one is needed: .hedgerow/meshes/one, .hedgerow/meshes/two" in said
+
+
+async def test_what_one_has_stored_is_nothing_to_the_other(both: tuple[Up, Up]) -> None:
+    async def asked(up: Up) -> str:
+        async with hedgerow.AsyncClient(up.target) as client:
+            return (await client.ask(QUESTION, model="m")).cache.verdict
+
+    one, two = both
+    assert await asked(one) == "miss"
+    await until(lambda: asked(one), holds=lambda verdict: verdict == "exact")
+    assert await asked(two) == "miss"
+    await until(lambda: asked(two), holds=lambda verdict: verdict == "exact")
+    assert cli("cache", "clear", "--state-dir", str(one.state_dir)) == (0, "removed 1\n")
+    assert await asked(two) == "exact"
+    assert await asked(one) == "miss"
