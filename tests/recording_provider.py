@@ -12,6 +12,7 @@ from aiohttp import web
 
 Events = Sequence[Mapping[str, Any]]
 _SAME = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1_750_000_000, "model": "gpt-x-2026-01-01"}
+CONTEXT = 2_000_000  # tokens, of `gpt-x`
 # With fields that the gateway's own contract does not have.
 CHAT: Events = (
     {**_SAME, "system_fingerprint": "fp_1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},
@@ -123,7 +124,7 @@ async def recording_provider() -> AsyncIterator[RecordingProvider]:
 
 
 async def _models(request: web.Request) -> web.Response:
-    return web.json_response({"data": []})
+    return web.json_response({"object": "list", "data": [{"id": "gpt-x", "max_model_len": CONTEXT}]})
 
 
 def _in_form(events: Events, body: Mapping[str, Any]) -> Events:

@@ -112,11 +112,15 @@ class Model(WithSettings):
     tier: Literal["fast", "balanced", "quality"] = Field(
         "balanced", description="Its class. A request for one gets the fastest model of it, or of a better one."
     )
-    prices: Prices = Field(Prices(), description="What it costs; answers say what they cost by it.")
+    prices: Prices = Field(
+        Prices(),
+        description="What it costs; answers say what they cost by it. Without it, a provider's public prices.",
+    )
     context_tokens: Annotated[int, Field(ge=1)] | None = Field(
         None,
-        description="The most tokens that prompt and answer may have together. Without it, what the folder's "
-        "`config.json` says, or 8192.",
+        description="The most tokens that prompt and answer may have together. Without it, what the engine or the "
+        "server at the URL says, then what is public of a provider's model; else it is not known, and no limit of the "
+        "mesh's.",
     )
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
         None,

@@ -15,6 +15,7 @@ from typing import Any
 
 from launcher.demo import LIMITS
 from launcher.mesh import collections_at
+from launcher.meshfile import provider_models
 from launcher.meshfile.fields import read_key
 from launcher.meshfile.identity import identity_of
 from launcher.meshfile.models import Model, Settings
@@ -23,7 +24,6 @@ from launcher.meshfile.problems import Steps
 from launcher.meshfile.schema import Audio, Cache, MeshFile, Vision
 from launcher.meshfile.tenants import Tenant
 
-DEFAULT_CONTEXT_TOKENS = 8192
 _PROVIDER_GIB, _ENGINE_GIB = 0.5, 4.0
 
 
@@ -242,33 +242,32 @@ def _of_engine(name: str, model: Model, url: str) -> dict[str, Any]:
 
 
 def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
-    """The router's row."""
-    said = {
-        "name": name,
-        "tier": model.tier,
-        "context_tokens": model.context_tokens or _context_of(model.local) or DEFAULT_CONTEXT_TOKENS,
-        "prompt_usd_per_mtok": model.prices.input,
-        "completion_usd_per_mtok": model.prices.output,
-    }
+    """The router's row. What nobody knows is left out of it."""
+    public = provider_models.find(model.url[0], model.model or name) if model.url else provider_models.UNKNOWN
+    prices = model.prices if "prices" in model.model_fields_set else public
+    said: dict[str, Any] = {"name": name, "tier": model.tier}
     if identity := identity_of(model):
         said["identity"] = identity
     if model.sees:
         said["sees"] = True
     where_told = {
-        "cached_prompt_usd_per_mtok": model.prices.cached_input,
-        "cache_write_usd_per_mtok": model.prices.cache_write,
+        "context_tokens": model.context_tokens or _context_of(model.local) or public.context_tokens,
+        "prompt_usd_per_mtok": prices.input,
+        "completion_usd_per_mtok": prices.output,
+        "cached_prompt_usd_per_mtok": prices.cached_input,
+        "cache_write_usd_per_mtok": prices.cache_write,
         "expected_ttft_ms": model.expected_ttft_ms,
         "expected_total_ms": model.expected_total_ms,
     }
     return said | {key: value for key, value in where_told.items() if value is not None}
 
 
-def _context_of(folder: Path | None) -> int:
-    """What a model says of itself; 0 where it says nothing."""
+def _context_of(folder: Path | None) -> int | None:
+    """What a model says of itself."""
     if folder is None:
-        return 0
+        return None
     try:
         said = json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
     except (OSError, ValueError, AttributeError):
-        return 0
-    return said if isinstance(said, int) and said > 0 else 0
+        return None
+    return said if isinstance(said, int) and said > 0 else None

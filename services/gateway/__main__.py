@@ -37,6 +37,7 @@ from services.gateway.policies.usual import Usual
 from services.gateway.shared import sharing
 from services.gateway.tools.making import make_toolbox
 from services.gateway.upstream.completion import Llm
+from services.gateway.upstream.contexts import follow_contexts
 from services.gateway.upstream.discovery import SCHEME, BadBootstrap, Bootstrap, Discovery, bootstrap
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.gateway.upstream.media import Hearing, Media, Seeing
@@ -101,6 +102,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         )
         warming = Warming(settings, fleet, routes, identity)
         work = [write_behind.run(), pressure.run(), identity.run(), warming.run()]
+        work += [follow_contexts(fleet, routes)]
         work += [toolbox.run()] if toolbox else []
         work += [watch(channels[each.address], each.breaker) for pool in fleet.pools.values() for each in pool.replicas]
         if media.seeing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
 
 _HOST = "api.openai.com"
+_REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d))", re.IGNORECASE)  # families of models that refuse `max_tokens`
 
 
 class OpenAIEngine(ProviderEngine):
@@ -31,7 +33,7 @@ class OpenAIEngine(ProviderEngine):
         own = self._own = settings.openai
         self._dialect = DIALECTS[own.dialect]
         super().__init__("openai", own, own.base_url.get_secret_value() or self._dialect.base_url, settings, wire)
-        self._limit = own.max_tokens_field
+        self._limit = own.max_tokens_field or _usual_limit(self._url, own.dialect, own.model)
         self._apis = own.apis or _usual_apis(self._url)
         self._model = replace(self._model, continues=own.continues, apis=frozenset(self._apis))
 
@@ -63,7 +65,7 @@ class OpenAIEngine(ProviderEngine):
         if self._responds(request):
             _refuse_beginning(request)
             return responses_wire.to_body(request, self._own.model, max_tokens)
-        return to_body(request, self._own.model, max_tokens, self._own.max_tokens_field, self._dialect.of_calls)
+        return to_body(request, self._own.model, max_tokens, self._limit, self._dialect.of_calls)
 
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
         return self._forwarded_response(request, own) if self._responds(request) else self._forwarded_chat(request, own)
@@ -112,9 +114,19 @@ class OpenAIEngine(ProviderEngine):
 
 def _usual_apis(url: str) -> Sequence[OpenAIApi]:
     """What a provider has where the settings do not say."""
+    return ("chat_completions", "responses") if _is_openais(url) else ("chat_completions",)
+
+
+def _usual_limit(url: str, dialect: str, model: str) -> str:
+    """The field for the most tokens of an answer where the settings do not say. All of OpenAI's own models take the
+    newer one; elsewhere only those that take nothing else are asked with it."""
+    newer = _is_openais(url) or (dialect == "azure" and _REASONS.match(model))
+    return "max_completion_tokens" if newer else "max_tokens"
+
+
+def _is_openais(url: str) -> bool:
     host = urlsplit(url).hostname or ""
-    theirs = host == _HOST or host.endswith(f".{_HOST}")  # some regions have an address of their own
-    return ("chat_completions", "responses") if theirs else ("chat_completions",)
+    return host == _HOST or host.endswith(f".{_HOST}")  # some regions have an address of their own
 
 
 def _refuse_beginning(request: Request) -> None:

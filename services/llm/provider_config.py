@@ -21,7 +21,11 @@ class ProviderSettings(BaseModel):
     api_key: SecretStr = Field(SecretStr(""), description="The credential that is sent. Empty: none is.")
     api_key_file: Path | None = Field(None, description="A file that holds `api_key`, in place of that.")
     model: str = Field("", description="The provider's name of the model.")
-    context_tokens: int = Field(0, ge=0, description="Most tokens of prompt and answer together. 0: not known.")
+    context_tokens: int = Field(
+        0,
+        ge=0,
+        description="Most tokens of prompt and answer together. 0: as the server's list of models says, if it does.",
+    )
     features: tuple[Feature, ...] = Field(
         (),
         description="What the model can do besides text. What is not named here is refused before the provider is "
@@ -111,9 +115,10 @@ class OpenAISettings(ProviderSettings):
         (Feature.TOOLS, Feature.LOGPROBS, Feature.LOGIT_BIAS),
         description=ProviderSettings.model_fields["features"].description,
     )
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
-        "max_tokens",
-        description="What the provider calls the most tokens to generate; OpenAI's newer models use the latter.",
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = Field(
+        None,
+        description="What the provider calls the most tokens to generate. Empty: the latter of OpenAI's own API, and "
+        "of `azure` with a deployment that is named like a model that reasons (`o4-mini`, `gpt-5`); else the former.",
     )
     continues: bool = Field(
         False,

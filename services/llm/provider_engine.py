@@ -8,10 +8,11 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from services.llm import context
+from services.llm import context, listing
 from services.llm.answer import MOST_CHARACTERS, Answer
 from services.llm.arrivals import portions, together
 from services.llm.config import LlmSettings
@@ -27,7 +28,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported, TooLate
 
 _log = logging.getLogger(__name__)
-_MAX_ERROR_BYTES = 16 * 1024
+_MAX_ERROR_BYTES, _MAX_LISTED_BYTES = 16 * 1024, 8 * 1024 * 1024
 _WARM_UP_S, _NEVER_S = 10.0, 1e6
 _JSON = "application/json"
 LIMITS = ("max_tokens", "max_completion_tokens")  # fields of requests
@@ -46,7 +47,8 @@ class ProviderEngine(ABC):
             raise BadEngineSettings(f"{group}.base_url: must be set")
         self._url, self._key, self._extra = url.rstrip("/"), _read_key(group, own), own.extra_body
         self._default_max_tokens, self._most_tokens = settings.default_max_tokens, settings.max_tokens_cap
-        self._most_bytes = own.max_answer_bytes
+        self._most_bytes, self._provider_model = own.max_answer_bytes, own.model
+        self._context_is_set = own.context_tokens > 0
         self._running, self._warm_every_s = 0, own.warm_every_ms / 1000 or _NEVER_S
         features, most = frozenset(own.features), settings.max_tokens_cap or 0
         self._model = Model(settings.public_name, group, own.context_tokens, most, "", False, features=features)
@@ -127,14 +129,21 @@ class ProviderEngine(ABC):
         return Load(self._running, 0)
 
     async def warm_up(self, progress: Progress) -> None:
-        """Open a connection, TLS included. A provider that is away now may be back for the first caller."""
+        """Open a connection, TLS included, and read what the list of models says of this one. A provider that is away
+        now may be back for the first caller."""
         host, deadline = urlsplit(self._url).hostname, Deadline.after(_WARM_UP_S)
         try:
             async with self._client.request("GET", self._address("models"), deadline) as reply:
+                if reply.status == 200 and not self._context_is_set:
+                    self._learn(await reply.text(_MAX_LISTED_BYTES))
                 reply.told = True
             progress(f"warm-up: connected to {host}, HTTP {reply.status}")
         except (Broken, TimeoutError) as error:
             progress(f"warm-up: {host} cannot be reached yet ({_word(error)})")
+
+    def _learn(self, listed: str) -> None:
+        if context := listing.context_tokens(listed, self._provider_model):
+            self._model = replace(self._model, context_tokens=context)
 
     async def wait_failed(self) -> str:
         """Never: it may always come back. Meanwhile a connection is kept."""

@@ -22,7 +22,9 @@ class ModelSettings(BaseModel):
 
     name: str = Field(min_length=1, description="Its name; gateways find its address under it.")
     tier: Literal["fast", "balanced", "quality"] = Field(description="Its class.")
-    context_tokens: int = Field(ge=1, description="The most tokens that prompt and answer may have together.")
+    context_tokens: int = Field(
+        0, ge=0, description="The most tokens that prompt and answer may have together. 0: not known."
+    )
     prompt_usd_per_mtok: Dollars = Field(0, description="Price of a million prompt tokens, in US dollars.")
     completion_usd_per_mtok: Dollars = Field(0, description="Price of a million generated tokens, in US dollars.")
     cached_prompt_usd_per_mtok: Dollars | None = Field(

@@ -6,6 +6,7 @@ They live here and not in the router because they have two callers that must nev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -36,8 +37,9 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One row of the table. `failure_rate` is the share of recent requests that failed, 0 to 1; `sees`: whether it
-    takes pictures as they are. A price of the provider's cache that is None is that of other prompt tokens."""
+    """One row of the table. `context_tokens` of 0: not known. `failure_rate` is the share of recent requests that
+    failed, 0 to 1; `sees`: whether it takes pictures as they are. A price of the provider's cache that is None is that
+    of other prompt tokens."""
 
     name: str
     tier: Tier
@@ -133,6 +135,8 @@ def affordable(models: Sequence[Model], demand: Demand) -> Sequence[Model]:
     if limit is None:
         return models
     costs = {model.name: _most_cost_usd(model, demand) for model in models}
+    if min(costs.values()) == math.inf:
+        raise InvalidInput("max_cost_usd", "with max_tokens: no model's longest answer is known", f"{limit:.3g}")
     if not min(costs.values()) <= limit:  # nor NaN
         raise InvalidInput("max_cost_usd", f"at least {min(costs.values()):.3g} for this request", f"{limit:.3g}")
     return [model for model in models if costs[model.name] <= limit]
@@ -140,6 +144,8 @@ def affordable(models: Sequence[Model], demand: Demand) -> Sequence[Model]:
 
 def _most_cost_usd(model: Model, demand: Demand) -> float:
     """What answers of the most tokens cost."""
+    if not (demand.max_tokens or model.context_tokens) and model.completion_usd_per_mtok:
+        return math.inf
     most = demand.answers * (demand.max_tokens or max(model.context_tokens - demand.prompt_tokens, 0))
     plain, written = (model.cost_usd(demand.prompt_tokens, most, written=each) for each in (0, demand.prompt_tokens))
     return max(plain, written)  # nobody knows beforehand what the provider's cache does
@@ -147,7 +153,7 @@ def _most_cost_usd(model: Model, demand: Demand) -> float:
 
 def _shortfall(model: Model, tier: Tier, demand: Demand) -> str:
     """Which demand the model misses first; empty when it meets all."""
-    if model.context_tokens < demand.prompt_tokens + max(demand.max_tokens, 1):
+    if 0 < model.context_tokens < demand.prompt_tokens + max(demand.max_tokens, 1):
         return "context"
     if model.tier < tier:
         return "tier"

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tests.integration.shapes import CHATS, MESSAGES
 from tests.integration.transparent import Transparent, transparent_gateway
-from tests.recording_provider import CHAT, MESSAGE, RecordingProvider
+from tests.recording_provider import CHAT, CONTEXT, MESSAGE, RecordingProvider
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
 _OURS = {"model", "stream", "stream_options"}
@@ -96,6 +96,15 @@ async def test_a_long_conversation_arrives_whole(
     assert reply.status_code == 200, reply.text[:500]
     (asked,) = provider.asked
     assert asked.body["messages"] == messages
+
+
+async def test_how_much_the_context_of_a_model_by_url_holds_is_what_its_server_says(http: httpx.AsyncClient) -> None:
+    async def told() -> dict[str, Any]:
+        return {row["id"]: row.get("max_model_len") for row in (await http.get("/v1/models")).json()["data"]}
+
+    while (found := await told())["gpt"] is None:  # the gateway asks for it while it serves
+        await asyncio.sleep(0.05)
+    assert (found["gpt"], found["claude"]) == (CONTEXT, None)
 
 
 async def test_a_chat_completion_comes_back_as_it_was_streamed(

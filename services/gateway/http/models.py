@@ -31,8 +31,9 @@ class Models:
 
     def _told(self, name: str) -> dict[str, Any]:
         told: dict[str, Any] = {"id": name, "object": "model", "created": self._created, "owned_by": "hedgerow"}
+        if context := self._routes.context_tokens(name):
+            told["max_model_len"] = context
         if known := self._routes.model(name):
-            told["max_model_len"] = known.context_tokens
             told["hedgerow"] = {
                 "tier": pb.Tier.Name(known.tier).removeprefix("TIER_").lower(),
                 "prompt_usd_per_mtok": known.prompt_usd_per_mtok,

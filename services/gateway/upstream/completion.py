@@ -130,6 +130,15 @@ class Llm:
         except DecodeError:
             raise Unavailable(f"{self._model}: sent what is not a message") from None
 
+    async def context_tokens(self, timeout_s: float) -> int:
+        """How many tokens its model's context holds; 0 where it does not say."""
+        get: Any = self._channel.unary_unary("/hedgerow.llm.v1.LLMService/GetModel")
+        try:
+            reply = await get(llm_pb2.GetModelRequest().SerializeToString(), timeout=timeout_s)
+            return llm_pb2.GetModelResponse.FromString(reply).context_tokens
+        except grpc.aio.AioRpcError as error:
+            raise translate(error, self._model) from None
+
     def generate(self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata) -> Completion:
         """Start an answer that ends after `timeout_s` at the latest."""
         call = self._generate(request.SerializeToString(), timeout=timeout_s, metadata=metadata)

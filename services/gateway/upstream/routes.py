@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import aclosing
+from dataclasses import replace
 
 from hedgerow.router.v1 import router_pb2
 from services.gateway.upstream.stubs import Router
@@ -22,9 +23,10 @@ class Routes:
         self._known, self.expected, self._tell = known, expected, tell
         self._models: list[Model] = []
         self._by_name: dict[str, Model] = {}
+        self._contexts: dict[str, int] = {}
         self._identities = ""
         self._arrived = asyncio.Event()
-        self.least_context = 0  # tokens, of any model; 0 while there is no table
+        self.least_context = 0  # tokens, of any model that says; 0 while none does
         self.live = False  # whether the router is there to renew it
 
     def choose(self, demand: Demand, below: Tier | None = None) -> Choice | None:
@@ -36,6 +38,17 @@ class Routes:
     def model(self, name: str) -> Model | None:
         """A model's row."""
         return self._by_name.get(name)
+
+    def learn(self, name: str, context_tokens: int) -> None:
+        """The model's own service says how much its context holds, which is stronger than the table."""
+        if self._contexts.get(name) != context_tokens:
+            self._contexts[name] = context_tokens
+            self._take_rows(self._models)
+
+    def context_tokens(self, name: str) -> int:
+        """How much a model's context holds; 0: not known."""
+        known = self._by_name.get(name)
+        return known.context_tokens if known else self._contexts.get(name, 0)
 
     def identity(self, name: str) -> str:
         """What the model of this name is; without a name, what all are that might be chosen. Empty: not known."""
@@ -66,14 +79,19 @@ class Routes:
             self.live = False
 
     def _take(self, table: router_pb2.WatchTableResponse) -> None:
-        self._models = rank(_model(row) for row in table.models if row.name in self._known)
-        self._by_name = {model.name: model for model in self._models}
-        self._identities = " ".join(sorted(f"{each.name}={each.identity}" for each in self._models if each.identity))
-        self.least_context = min((model.context_tokens for model in self._models), default=0)
-        for model in self._models:
-            self._tell(model)
+        self._take_rows([_model(row) for row in table.models if row.name in self._known])
         self.live = True
         self._arrived.set()
+
+    def _take_rows(self, rows: Iterable[Model]) -> None:
+        """Put rows in force, each with the context that its model's own service tells."""
+        told = self._contexts
+        self._models = rank(replace(row, context_tokens=told.get(row.name, row.context_tokens)) for row in rows)
+        self._by_name = {model.name: model for model in self._models}
+        self._identities = " ".join(sorted(f"{each.name}={each.identity}" for each in self._models if each.identity))
+        self.least_context = min((each.context_tokens for each in self._models if each.context_tokens), default=0)
+        for model in self._models:
+            self._tell(model)
 
 
 def _model(row: router_pb2.Model) -> Model:

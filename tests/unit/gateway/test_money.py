@@ -15,6 +15,7 @@ from prometheus_client import REGISTRY
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
+from launcher.meshfile.provider_models import find
 from services.gateway.answer.judging import Judging
 from services.gateway.answer.summaries import Summaries
 from services.gateway.config import JudgeSettings, PromptSettings
@@ -33,9 +34,21 @@ from tests.waiting import until
 pytestmark = pytest.mark.paused
 ESTIMATE = 7  # prompt tokens: 30 bytes of English
 MICRODOLLAR = 1e-6
+
+
+def public(url: str, model: str) -> dict[str, float]:
+    """What a mesh file that names a provider's model, and no prices, takes from what is public."""
+    found = find(url, model)
+    prices = {"prompt": found.input, "completion": found.output}
+    prices |= {"cached": found.cached_input, "cache_write": found.cache_write}
+    return {kind: price for kind, price in prices.items() if price is not None}
+
+
 PRICES: Mapping[str, Mapping[str, float]] = {  # of a million tokens; `large` has none of its own for a provider's cache
     "small": {"prompt": 100, "completion": 200, "cached": 10, "cache_write": 125},
     "large": {"prompt": 1_000, "completion": 3_000},
+    "claude": public("https://api.anthropic.com/v1", "claude-sonnet-4-5"),
+    "gpt": public("https://api.openai.com/v1", "gpt-5-mini"),
 }
 
 
@@ -230,6 +243,22 @@ async def test_the_account_and_the_metrics_have_what_the_providers_bill(name: st
     assert final.cost_usd == pytest.approx(sum(used.usd for used in case.billed), abs=MICRODOLLAR / 1_000)
     assert asked.billed == [sum(used.tokens for used in case.billed)]
     counted.assert_is(*case.billed)
+
+
+@pytest.mark.parametrize(
+    ("model", "usd_of_a_million"),
+    [
+        ("claude", 300 * 3 + 1_200 * 0.3 + 500 * 3.75 + 100 * 15),
+        ("gpt", (300 + 500) * 0.25 + 1_200 * 0.025 + 100 * 2),  # which has no price for writing to its cache
+    ],
+)
+async def test_public_prices_are_those_that_are_billed_with_what_the_providers_cache_read_and_wrote(
+    model: str, usd_of_a_million: float
+):
+    counted, asked = Counted(), scene(**{model: says(text("Pa"), ends(read=1_200, written=500))})
+    final = await asked.final()
+    assert final.cost_usd == pytest.approx(usd_of_a_million / 1e6, abs=MICRODOLLAR / 1_000)
+    assert counted["usd"] == pytest.approx(final.cost_usd, abs=MICRODOLLAR / 1_000)
 
 
 async def test_an_answer_that_fails_is_billed_and_counted():

@@ -21,6 +21,7 @@ from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
 from services.gateway.config import TenantSettings
 from services.gateway.permissions import PERMISSIONS
+from services.router.config import RouterSettings
 
 KEY = "sk-proj-Ab12Cd34Ef56"
 ENVIRONMENT = {"PROVIDER_KEY": f"{KEY}\n", "CALLER_KEY": "a-callers-key", "REDIS": "redis://:pw@127.0.0.1:6379/0"}
@@ -167,6 +168,37 @@ def test_the_routers_catalogue_has_tiers_prices_and_what_a_folder_says_of_its_co
         "completion_usd_per_mtok": 1.5, "expected_ttft_ms": 300,
     }  # fmt: skip
     assert (local["name"], local["tier"], local["context_tokens"]) == ("local", "balanced", 4096)
+
+
+ANTHROPIC = "url: 'https://api.anthropic.com/v1', engine: anthropic, model: claude-sonnet-4-5"
+PUBLIC = {
+    "context_tokens": 200_000, "prompt_usd_per_mtok": 3, "completion_usd_per_mtok": 15,
+    "cached_prompt_usd_per_mtok": 0.3, "cache_write_usd_per_mtok": 3.75,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "row"),
+    [
+        (ANTHROPIC, PUBLIC),
+        (f"{ANTHROPIC}, context_tokens: 1000000", {**PUBLIC, "context_tokens": 1_000_000}),
+        (
+            f"{ANTHROPIC}, prices: {{input: 1, output: 2}}",
+            {"context_tokens": 200_000, "prompt_usd_per_mtok": 1, "completion_usd_per_mtok": 2},
+        ),
+        ("url: 'https://llm.example/v1', model: claude-sonnet-4-5", {}),
+        ("hub: x/y", {}),
+    ],
+)
+def test_what_the_file_does_not_say_of_a_providers_model_is_what_is_public_of_it(
+    folder: Path, said: str, row: dict[str, float]
+) -> None:
+    specs = specs_of(f"models: {{m: {{{said}}}}}\n", folder)
+    (told,) = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
+    assert {name: told[name] for name in told if name not in ("name", "tier", "identity")} == row
+    assert RouterSettings(models=[told]).models[0].context_tokens == row.get("context_tokens", 0)
+    engine = json.loads(specs["llm-m"].environment.get("HEDGEROW_LLM_ANTHROPIC", "{}"))
+    assert engine.get("context_tokens") == (1_000_000 if "1000000" in said else None), "what is public may be old"
 
 
 def test_what_replicas_share_and_where_traces_go_is_told_to_those_who_need_it(folder: Path) -> None:

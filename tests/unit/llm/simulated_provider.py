@@ -60,13 +60,8 @@ class SimulatedProvider:
 
     def engine(self, *, continues: bool = False, own: Mapping[str, Any] | None = None, **settings: Any) -> OpenAIEngine:
         """An engine connected to it; `own` are further settings of its kind."""
-        openai = OpenAISettings(
-            base_url="http://provider.test/v1",
-            model="big",
-            api_key=KEY,  # type: ignore[arg-type]
-            continues=continues,
-            **(own or {}),
-        )
+        usual = {"base_url": "http://provider.test/v1", "model": "big", "api_key": KEY, "continues": continues}
+        openai = OpenAISettings(**{**usual, **(own or {})})
         return OpenAIEngine(LlmSettings(engine="openai", openai=openai, **settings), self)
 
     @property

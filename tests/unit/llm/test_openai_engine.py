@@ -23,10 +23,11 @@ from services.llm.engine import (
     Usage,
 )
 from services.llm.errors import EngineBusy, EngineDown, ProviderRefused, RequestRefused
+from services.llm.openai_engine import OpenAIEngine
 from services.llm.translate import to_response
 from services.llm.transport.wire import Broken, Lost
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, NotSupported, ServiceError, TooLate
+from services.runtime.errors import ContextExceeded, InvalidInput, NotSupported, ServiceError, TooLate
 from tests.clock import on_paused_loop
 from tests.unit.llm.simulated_provider import DONE, KEY, SimulatedProvider, delta, event
 from tests.waiting import until
@@ -36,6 +37,10 @@ HELLO = (Message("system", "Be brief."), Message("user", "Hello."))
 
 async def answer(provider: SimulatedProvider, request: Request | None = None) -> list[Chunk]:
     return [chunk async for chunk in provider.engine().generate(request or Request(HELLO), Deadline.never())]
+
+
+async def answer_of(engine: OpenAIEngine, request: Request) -> list[Chunk]:
+    return [chunk async for chunk in engine.generate(request, Deadline.never())]
 
 
 async def refusal(provider: SimulatedProvider, deadline: Deadline | None = None) -> ServiceError:
@@ -318,6 +323,55 @@ async def test_the_warm_up_opens_a_connection_and_does_not_fail(provider: Simula
     assert provider.requests
     assert f"HTTP {provider.status}" in said[0]
     assert KEY not in said[0]
+
+
+LISTED = json.dumps({"data": [{"id": "big", "max_model_len": 4_096}, {"id": "small", "max_model_len": 1}]})
+
+
+@pytest.mark.parametrize(("own", "known"), [({}, 4_096), ({"context_tokens": 1_024}, 1_024)])
+async def test_the_servers_list_says_how_much_the_context_holds_unless_the_settings_do(
+    own: dict[str, int], known: int
+) -> None:
+    engine = SimulatedProvider((LISTED[:30], LISTED[30:])).engine(own=own)
+    await engine.warm_up(lambda _: None)
+    assert engine.describe().context_tokens == known
+
+
+@pytest.mark.parametrize(
+    "provider", [SimulatedProvider(("{}",)), refusing(401), SimulatedProvider((LISTED[:30], Broken("gone")))]
+)
+async def test_where_the_server_does_not_say_it_a_context_is_not_known(provider: SimulatedProvider) -> None:
+    engine = provider.engine()
+    await engine.warm_up(lambda _: None)
+    assert engine.describe().context_tokens == 0
+
+
+async def test_more_words_than_the_context_has_tokens_are_not_sent() -> None:
+    provider = SimulatedProvider()
+    engine = provider.engine(own={"context_tokens": 64})
+    with pytest.raises(ContextExceeded):
+        await answer_of(engine, Request((Message("user", "a " * 65),)))
+    assert not provider.requests
+    assert await answer_of(engine, Request((Message("user", "a " * 64),)))
+
+
+@pytest.mark.parametrize(
+    ("own", "field"),
+    [
+        ({}, "max_tokens"),
+        ({"base_url": "https://api.openai.com/v1"}, "max_completion_tokens"),
+        ({"base_url": "https://eu.api.openai.com/v1"}, "max_completion_tokens"),
+        ({"base_url": "https://api.openai.com/v1", "max_tokens_field": "max_tokens"}, "max_tokens"),
+        ({"dialect": "azure", "model": "o4-mini"}, "max_completion_tokens"),
+        ({"dialect": "azure", "model": "gpt-5.1"}, "max_completion_tokens"),
+        ({"dialect": "azure", "model": "gpt-4o"}, "max_tokens"),
+        ({"dialect": "openrouter", "model": "openai/gpt-5"}, "max_tokens"),
+    ],
+)
+async def test_the_limit_of_an_answer_goes_by_the_name_that_the_provider_takes(own: dict[str, str], field: str) -> None:
+    provider = SimulatedProvider()
+    await answer_of(provider.engine(own={"apis": ("chat_completions",), **own}), Request(HELLO, Sampling(max_tokens=7)))
+    assert {name for name in provider.body if "tokens" in name} == {field}
 
 
 @pytest.mark.paused

@@ -55,6 +55,22 @@ def test_a_model_that_cannot_hold_the_prompt_stands_in_for_nothing():
     assert (choice.model, choice.alternatives) == ("small", ())
 
 
+def test_a_context_that_nobody_knows_is_no_reason_against_a_model():
+    unknown = model("unknown", Tier.FAST, 10, context_tokens=0)
+    choice = choose(rank([unknown, FAST]), demand(prompt_tokens=1_000_000, max_tokens=100_000))
+    assert (choice.model, choice.alternatives, choice.fallback) == ("unknown", (), False)
+
+
+def test_what_an_answer_without_an_end_costs_at_most_is_not_known():
+    unknown = model("unknown", Tier.FAST, 10, context_tokens=0)
+    assert choose(rank([unknown, FAST]), demand(max_cost_usd=1)).model == "small"
+    assert choose(rank([unknown]), demand(max_tokens=100, max_cost_usd=1)).model == "unknown"
+    with pytest.raises(InvalidInput, match="max_cost_usd: with max_tokens"):
+        choose(rank([unknown]), demand(max_cost_usd=1))
+    free = model("free", Tier.FAST, 10, context_tokens=0, completion_usd_per_mtok=0.0)
+    assert choose(rank([free]), demand(max_cost_usd=1)).model == "free"
+
+
 def test_a_model_that_costs_too_much_is_passed_over():
     cheap = model("cheap", Tier.FAST, 200, completion_usd_per_mtok=0.1, prompt_usd_per_mtok=0.1)
     assert choose(rank([FAST, cheap]), demand(max_tokens=100, max_cost_usd=0.000_05)).model == "cheap"

@@ -1,0 +1,73 @@
+"""What is public of providers' models: contexts and prices, from the data that `genai-prices` brings.
+
+Nothing is asked of the network; a later release of the package has later data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+from decimal import Decimal
+from functools import cache
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+_NOON = time(12, tzinfo=UTC)  # some prices are lower at night; everybody who renders a file on one day has the same
+_OPENAI, _OF_REGIONS = "openai", ".api.openai.com"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderModel:
+    """A provider's model. Prices are in US dollars for a million tokens, those of short prompts where longer ones cost
+    more. None: not known."""
+
+    context_tokens: int | None = None
+    input: float | None = None
+    output: float | None = None
+    cached_input: float | None = None
+    cache_write: float | None = None
+
+
+UNKNOWN = ProviderModel()
+
+
+def find(url: str, model: str) -> ProviderModel:
+    """What is known of `model` at a provider's API; `UNKNOWN` for a server that is nobody's in the data, whatever its
+    model is called."""
+    host = urlsplit(url).hostname or ""
+    return _find(host, url.rstrip("/"), model) if _is_public(host) else UNKNOWN
+
+
+def _is_public(host: str) -> bool:
+    """Whether it may be a provider's: the data takes half a second to load."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return "." in host
+    return False
+
+
+@cache
+def _find(host: str, url: str, model: str) -> ProviderModel:
+    from genai_prices.data_snapshot import get_snapshot  # 1.6 MB of Python that few files need
+
+    provider = _OPENAI if host.endswith(_OF_REGIONS) else None
+    try:
+        _, known = get_snapshot().find_provider_model(model, None, provider, None if provider else url)
+    except LookupError:
+        return UNKNOWN
+    prices = known.get_prices(datetime.combine(datetime.now(UTC).date(), _NOON))
+    return ProviderModel(
+        known.context_window,
+        _dollars(prices.input_mtok),
+        _dollars(prices.output_mtok),
+        _dollars(prices.cache_read_mtok),
+        _dollars(prices.cache_write_mtok),
+    )
+
+
+def _dollars(price: Any) -> float | None:
+    """A price, or the lowest of several that go by a prompt's length."""
+    price = getattr(price, "base", price)
+    return float(price) if isinstance(price, Decimal) else None
