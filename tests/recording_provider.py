@@ -1,4 +1,4 @@
-"""A provider of both APIs that records what it is asked, and answers with events as the real ones have them."""
+"""A provider of all three APIs that records what it is asked, and answers with events as the real ones have them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from tests.recorded_response import RESPONSE
 
 Events = Sequence[Mapping[str, Any]]
 _SAME = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1_750_000_000, "model": "gpt-x-2026-01-01"}
@@ -77,6 +79,7 @@ class RecordingProvider:
     url: str = ""
     chat: Events = CHAT
     message: Events = MESSAGE
+    response: Events = RESPONSE
     error: tuple[int, Mapping[str, Any]] | None = None
     asked: list[Asked] = field(default_factory=list)
     turns: list[Events] = field(default_factory=list)
@@ -85,7 +88,7 @@ class RecordingProvider:
         """As new."""
         self.asked.clear()
         self.turns.clear()
-        self.chat, self.message, self.error = CHAT, MESSAGE, None
+        self.chat, self.message, self.response, self.error = CHAT, MESSAGE, RESPONSE, None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Record, and stream."""
@@ -95,11 +98,13 @@ class RecordingProvider:
             return web.json_response(self.error[1], status=self.error[0])
         reply = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await reply.prepare(request)
-        usual = _in_form(self.message if request.path.endswith("/messages") else self.chat, self.asked[-1].body)
+        method = request.path.rpartition("/")[2]
+        events = {"messages": self.message, "responses": self.response}.get(method, self.chat)
+        usual = _in_form(events, self.asked[-1].body)
         for event in self.turns.pop() if self.turns else usual:
             name = f"event: {event['type']}\n" if "type" in event else ""
             await reply.write(f"{name}data: {json.dumps(event, separators=(',', ':'))}\n\n".encode())
-        if not request.path.endswith("/messages"):
+        if method == "completions":
             await reply.write(b"data: [DONE]\n\n")
         return reply
 
@@ -111,6 +116,7 @@ async def recording_provider() -> AsyncIterator[RecordingProvider]:
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/chat/completions", provider.answer)
     app.router.add_post("/v1/messages", provider.answer)
+    app.router.add_post("/v1/responses", provider.answer)
     app.router.add_get("/v1/models", _models)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -129,10 +135,11 @@ async def _models(request: web.Request) -> web.Response:
 
 def _in_form(events: Events, body: Mapping[str, Any]) -> Events:
     """The events, with another text where the answer has to match something."""
-    form = body.get("response_format") or body.get("output_config", {}).get("format")
+    form = body.get("response_format") or (body.get("output_config") or body.get("text") or {}).get("format")
     said = "yes" if "structured_outputs" in body else '{"city": "Tokyo"}' if form and form["type"] != "text" else ""
     if not said:
         return events
     told = json.dumps(events).replace('"Tok"', json.dumps(said)).replace('"yo."', '""')
+    told = told.replace('"Tokyo."', json.dumps(said))
     changed: Events = json.loads(told)
     return changed

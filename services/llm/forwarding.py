@@ -39,9 +39,11 @@ def forwarded_response(
     translated = dict(translate())
     if "input" in own:
         translated = {name: given for name, given in translated.items() if name not in _CONVERSATION}
-    if wanted := translated.pop("include", ()):  # log-probabilities, which a policy may want as well
-        asked = own.get("include") or ()
-        own["include"] = [*asked, *(each for each in wanted if each not in asked)]
+    included, wanted = own.get("include") or [], translated.pop("include", [])  # log-probabilities
+    if own.get("top_logprobs") is not None or any(each in included for each in wanted):
+        translated.pop("top_logprobs", None)  # the caller has said what is wanted
+    elif wanted:
+        own["include"] = [*included, *wanted]
     return {**translated, **own}
 
 

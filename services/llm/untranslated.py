@@ -11,6 +11,7 @@ from services.runtime.errors import InvalidInput, shorten
 # Of no effect on an answer: whose a request is, and what a provider keeps, caches or bills of it.
 _HARMLESS_AT_TOP = frozenset(
     {
+        "include",
         "cache_control",
         "diagnostics",
         "metadata",
@@ -31,13 +32,19 @@ _HARMLESS_WITHIN = frozenset(
         "citations",
         "container",
         "detail",
+        "encrypted_content",
+        "id",
         "include_obfuscation",
         "index",
         "prompt_cache_breakpoint",
+        "logprobs",
+        "phase",
         "reasoning",
         "reasoning_content",
         "refusal",
         "signature",
+        "status",
+        "summary",
         "thinking",
     }
 )
@@ -46,12 +53,15 @@ _SAYS_NOTHING: Mapping[str, re.Pattern[str]] = {
     "description": re.compile(".*", re.DOTALL),
     "service_tier": re.compile('"(auto|default|standard_only)"'),
     "strict": re.compile("true|false"),
+    "tool_choice": re.compile('"(auto|none)"'),
     "type": re.compile('"(text|custom|function|ephemeral)"'),
     "verbosity": re.compile('"medium"'),
 }
 _EMPTY = ("", "[]", "{}", "false", '""')
 _FORM_NAME = re.compile(r"(response_format|text\.format)(\.json_schema)?\.name")
+_THOUGHT = re.compile(r"input\[\d+\]\.content")  # of an item of reasoning: that of a message is translated
 _THINKING = "thinking"  # asks for thoughts; in a message it is one of an earlier turn
+_EFFORT = re.compile(r'"effort":"(?!none")')  # in `reasoning` of Responses
 
 
 def check(original: Original | None, model: Model) -> None:
@@ -63,11 +73,13 @@ def check(original: Original | None, model: Model) -> None:
 
 
 def _is_harmless(place: str, given: str) -> bool:
-    if given in _EMPTY or _FORM_NAME.fullmatch(place):
+    if given in _EMPTY or _FORM_NAME.fullmatch(place) or _THOUGHT.fullmatch(place):
         return True
     above, _, name = place.rpartition(".")
     if place == _THINKING:
         return given == '{"type":"disabled"}'
+    if place == "reasoning":
+        return not _EFFORT.search(given)
     if name in (_HARMLESS_WITHIN if above else _HARMLESS_AT_TOP):
         return True
     says_nothing = _SAYS_NOTHING.get(name)

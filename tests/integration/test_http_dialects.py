@@ -183,10 +183,10 @@ async def test_a_response_or_a_message_that_is_none_of_its_choices_is_an_error(
     assert failed.value.status_code == 502
 
 
-async def test_responses_keep_nothing(gateway: HttpGateway) -> None:
+async def test_a_response_that_goes_on_with_another_names_its_model(gateway: HttpGateway) -> None:
     async with httpx.AsyncClient(base_url=gateway.url) as http:
         refused = await http.post(
-            "/v1/responses", json={"model": "m", "input": ASKED, "previous_response_id": "resp_1"}
+            "/v1/responses", json={"model": "auto", "input": ASKED, "previous_response_id": "resp_1"}
         )
     assert refused.status_code == 400
     assert refused.json()["error"]["param"] == "previous_response_id"

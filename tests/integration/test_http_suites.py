@@ -105,15 +105,19 @@ def _ask(schemas: dict[str, Any]) -> None:
     chat, response, message = (
         schemas[name]["properties"] for name in ("ChatRequest", "ResponseRequest", "MessageRequest")
     )
-    for name in ("ChatMessage", "ResponseItem"):
-        schemas[name] = schemas[name]["oneOf"][0]
+    schemas["ChatMessage"] = schemas["ChatMessage"]["oneOf"][0]
+    # Of Responses a model behind that API gets items and parts of all types.
+    schemas["ResponseItem"] = schemas["ResponseItem"]["anyOf"][0]
+    del schemas["ResponseItem"]["properties"]["type"]
+    schemas["ResponsePart"] = schemas["ResponsePart"]["anyOf"][1]
+    response["tools"]["items"] = response["tools"]["items"]["anyOf"][1]
     prompted = schemas["Prompt"]["properties"]["messages"]["items"]
     for said in (schemas["ChatMessage"], schemas["ResponseItem"], prompted):
         said["properties"]["role"] = {"const": "user"}
     for name in ("Part", "Block"):  # of pictures there may be 8 in all
         schemas[name] = schemas[name]["oneOf"][0]
     text = {"required": ["type", "text"], "properties": {"type": {"const": "text"}, "text": schemas["Said"]}}
-    for content in (schemas["Content"], prompted["properties"]["content"]):
+    for content in (schemas["Content"], schemas["ResponseContent"], prompted["properties"]["content"]):
         content["oneOf"][1]["prefixItems"] = [{"type": "object", **text}]
     for each in (chat, response, message):
         del each["tools"]["maxItems"]

@@ -15,7 +15,8 @@ from tests.recording_provider import RecordingProvider, recording_provider
 
 @dataclass(frozen=True)
 class Transparent:
-    """`gpt` is a model behind chat completions, `claude` one behind Messages. `url`: of the API by HTTP; `target`: by
+    """`gpt` is a model behind chat completions, `claude` one behind Messages, `resp` one behind chat completions and
+    Responses, `alone` one behind Responses alone. `url`: of the API by HTTP; `target`: by
     gRPC."""
 
     provider: RecordingProvider
@@ -25,7 +26,7 @@ class Transparent:
 
 @asynccontextmanager
 async def transparent_gateway(logs: Path, **settings: str) -> AsyncIterator[Transparent]:
-    """Both models have one provider."""
+    """All models have one provider."""
     port = free_port()
     async with recording_provider() as provider, starting(logs) as start:
         own = {"base_url": provider.url, "api_key": "the operator's"}
@@ -35,6 +36,10 @@ async def transparent_gateway(logs: Path, **settings: str) -> AsyncIterator[Tran
         claude = {f"anthropic__{name}": value for name, value in own.items()}
         claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **claude)
         addresses = {"gpt": chat.spec.address, "claude": claude.spec.address}
+        for name, apis in (("resp", ["chat_completions", "responses"]), ("alone", ["responses"])):
+            of_model = {"openai__model": "gpt-x", "openai__apis": json.dumps(apis)}
+            of_model |= {f"openai__{name}": value for name, value in own.items()}
+            addresses[name] = (await start("llm", name, engine="openai", **of_model)).spec.address
         gateway = await start(
             "gateway",
             llm_addresses=json.dumps(addresses),

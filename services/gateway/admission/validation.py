@@ -11,7 +11,7 @@ from typing import Literal
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import constraint, messages, original, tools
+from services.gateway.admission import constraint, kept_responses, messages, original, tools
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.config import GatewaySettings
@@ -148,13 +148,14 @@ def _check_end_user(names: Sequence[str]) -> None:
 
 def check_for(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings) -> None:
     """Raise `InvalidInput` for a category that the tenant has not, and for what its policies could not look at, and
-    `FieldDenied` for what it may not ask for."""
+    `FieldDenied` for what it may not ask for. What a provider would keep of its own accord is settled in place."""
     if request.cache.category and request.cache.category not in tenant.hits.categories:
         known = ", ".join(sorted(tenant.hits.categories)) or "none is set"
         raise InvalidInput("cache.category", f"one of {known}", shorten(request.cache.category))
     original.check(request.original, tenant.provider, tenant.name)
     form = constraint.is_checked(request, tenant.checks_forms(by_default=settings.response_format.check))
     original.check_beside(request, checks_for(tenant.guard, request), form=form)
+    kept_responses.settle(request.original, tenant.provider, tenant.name)
 
 
 def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:

@@ -159,15 +159,6 @@ class Draft:
         return self.asked.for_model() if self.prompt is None else self.prompt
 
     @property
-    def altered(self) -> bool:
-        """Whether models read another conversation than the caller wrote."""
-        asked, request = self.asked, self.question.request
-        more = asked.context or asked.results or asked.system or self.heard
-        # Also where nothing came of a picture or a recording: a model without eyes or ears is not sent it.
-        others = request.HasField("audio") or (request.images and not self.question.pixels)
-        return bool(self.prompt is not None or self.hidden or self.called or more or others)
-
-    @property
     def prompt_tokens(self) -> int:
         """An estimate, of what is asked without its context."""
         spoken = self.question.recording == "question"

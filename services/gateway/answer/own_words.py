@@ -12,11 +12,11 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.original import refuse_left
 from services.gateway.answer.draft import Draft
 
-CONVERSATION = ("messages", "system")
+CONVERSATION = ("messages", "system", "input", "instructions")  # in every API's words
 _OF_CONVERSATION = re.compile(r"(messages|system|input)\[|instructions$")
 _OF_APPLICATION = re.compile(r"(tools|system)\[|instructions$")
 _SEALED = re.compile(r"\.(signature|data|encrypted_content)$")
-FORM = ("response_format", "structured_outputs", "output_config.format")  # in every API's words
+FORM = ("response_format", "structured_outputs", "output_config.format", "text.format")  # likewise
 
 
 def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | None:
@@ -25,17 +25,46 @@ def own_words(draft: Draft, changed: Collection[str]) -> chat_pb2.Original | Non
     request = draft.question.request
     if not request.HasField("original"):
         return None
-    stale = {*changed, *(CONVERSATION if draft.altered or "messages" in changed else ())}
     hidden = {**draft.hidden_fields, **draft.hidden}
-    if not (stale or hidden):
+    if not (changed or hidden or _is_rewritten(draft)):
         return request.original
-    refuse_left(request.original, stale)
     own = chat_pb2.Original()
     own.CopyFrom(request.original)
-    own.body = _compact(_shown(_without(json.loads(own.body), stale), hidden)).encode()
+    body = json.loads(own.body)
+    stale = {*changed, *(CONVERSATION if "messages" in changed or _is_stale(draft, own.api, body) else ())}
+    refuse_left(request.original, stale)
+    own.body = _compact(_shown(_without(body, stale), hidden)).encode()
     for place, given in request.original.untranslated.items() if hidden else ():
         own.untranslated[place] = _compact(_shown(json.loads(given), hidden))
     return own
+
+
+def _is_stale(draft: Draft, api: chat_pb2.Api, body: Mapping[str, Any]) -> bool:
+    """Whether the conversation is the gateway's. Where names alone stand for what is private, that of Responses stays
+    the caller's, because a translation would lose thoughts and the calls of other tools: unless what is private is a
+    text in several parts."""
+    if _is_rewritten(draft) or api != chat_pb2.API_RESPONSES:
+        return _is_rewritten(draft) or bool(draft.hidden)
+    given = body.get("input")
+    items = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    contents = [item.get(name) for item in items for name in ("content", "output")]
+    return any(_is_of_parts(key, content) for content in contents if isinstance(content, list) for key in draft.hidden)
+
+
+def _is_rewritten(draft: Draft) -> bool:
+    """Whether models read another conversation than the caller wrote, but for names in the place of what is private."""
+    asked, request = draft.asked, draft.question.request
+    more = asked.context or asked.results or asked.system or draft.heard
+    # Also where nothing came of a picture or a recording: a model without eyes or ears is not sent it.
+    others = request.HasField("audio") or (request.images and not draft.question.pixels)
+    return bool(draft.prompt is not None or draft.called or more or others)
+
+
+def _is_of_parts(text: str, parts: list[Any]) -> bool:
+    """Whether it may be what several parts say together."""
+    pieces = [part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict)]
+    said = [piece for piece in pieces if isinstance(piece, str) and piece]
+    return bool(said) and text not in said and all(piece in text for piece in said)
 
 
 def unread_texts(original: chat_pb2.Original) -> Iterator[tuple[str, str]]:

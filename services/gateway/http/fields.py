@@ -43,12 +43,12 @@ class Fields:
 
     def unread(self) -> dict[str, Any]:
         """What nothing has read, by its place: fields of this object and of the objects in it that were read. An object
-        that was left is there as a whole."""
+        that was left, or of which nothing was read, is there as a whole."""
         if self._left:
             return {self._path: self._given}
         rest = {self.at(name): given for name, given in self._given.items() if name not in self._read}
-        for part in self._parts.values():
-            rest |= part.unread()
+        for place, part in self._parts.items():
+            rest |= part.unread() if part._read else {place: part._given}
         return {place: given for place, given in rest.items() if given is not None}
 
     def leave(self, *names: str) -> None:

@@ -12,12 +12,14 @@ from services.gateway.http.account import account, found
 from services.gateway.http.errors import Told
 from services.gateway.http.openai_chat import logprobs
 from services.gateway.http.order import Order
+from services.gateway.http.relayed_responses import RelayedResponse
 
 _INCOMPLETE = {
     chat_pb2.FINISH_REASON_LENGTH: "max_output_tokens",
     chat_pb2.FINISH_REASON_BUDGET: "max_output_tokens",
     chat_pb2.FINISH_REASON_CONTENT_FILTER: "content_filter",
 }
+_WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})
 _MESSAGE, _REASONING = -1, -2  # in place of a tool call's index
 
 
@@ -29,40 +31,54 @@ class ResponseWriter:
         self._sequence, self._items = 0, list[dict[str, Any]]()
         self._open: dict[int, int] = {}  # positions in `_items`
         self._logprobs: list[dict[str, Any]] = []
+        self._relayed, self._own_words = RelayedResponse(), False
 
     def chunk(self, event: pb.Event) -> bytes:
         """What an event is in a stream; nothing for most."""
+        if event.in_relayed and not self._sequence:
+            return b""
         match event.WhichOneof("kind"):
+            case "relayed":  # whose first event the client has, writes the rest
+                return b"" if self._sequence else self._relayed.chunks(event.relayed.events)
             case "delta":
                 return self._begin() + self._text(event.delta)
             case "reasoning":
                 return self._begin() + self._thought(event.reasoning.text)
             case "tool_call":
                 return self._begin() + self._call(event.tool_call)
-        if self._order.findings and (told := found(event)):
+        if self._order.findings and not self._relayed.begun and (told := found(event)):
             response = {**self._base("in_progress"), "output": self._items, "hedgerow": told}
             return self._begin() + self._event("response.in_progress", response=response)
         return b""
 
     def end(self, final: pb.Final) -> bytes:
         """Every item is done, and so is the response."""
+        if self._relayed.ended:
+            return self._relayed.end(account(final))
         reason = _INCOMPLETE.get(final.finish_reason)
         status = "incomplete" if reason else "completed"
-        data = self._begin() + b"".join(self._done(key, status) for key in list(self._open))
+        data = self._begin(status) + b"".join(self._done(key, status) for key in list(self._open))
         return data + self._event(f"response.{status}", response=self._response(final, self._items))
 
     def broken(self, told: Told) -> bytes:
         """The end of a stream that failed."""
-        error = self._event("error", code=told.code, message=told.message, param=told.param)
+        data = self._begin("incomplete") if self._relayed.begun else b""
+        data += self._event("error", code=told.code, message=told.message, param=told.param)
         failed = {"code": "server_error", "message": told.message}
         response = {**self._base("failed"), "output": self._items, "error": failed}
-        return error + self._event("response.failed", response=response)
+        return data + self._event("response.failed", response=response)
 
     def gather(self, event: pb.Event) -> None:
-        """Nothing: the end says all."""
+        """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
+        if event.HasField("relayed"):
+            self._relayed.chunks(event.relayed.events)
+        elif event.WhichOneof("kind") in _WORDS and not event.in_relayed:
+            self._own_words = True
 
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The response in one piece."""
+        if not self._own_words and (relayed := self._relayed.whole()):
+            return {**relayed, "hedgerow": account(final)}
         status = "incomplete" if final.finish_reason in _INCOMPLETE else "completed"
         items = []
         if final.reasoning:
@@ -74,9 +90,13 @@ class ResponseWriter:
             items.append({**item, "arguments": call.arguments, "status": status})
         return self._response(final, items)
 
-    def _begin(self) -> bytes:
+    def _begin(self, status: str = "completed") -> bytes:
+        """The first events; where a provider's have begun, the last ones of what it has left open, with `status`."""
         if self._sequence:
             return b""
+        if self._relayed.begun:
+            self._sequence, self._items = self._relayed.sequence, self._relayed.items()
+            return b"".join(self._event(kind, **told) for kind, told in self._relayed.close(status))
         response = {**self._base("in_progress"), "output": []}
         return self._event("response.created", response=response) + self._event(
             "response.in_progress", response=response
@@ -180,6 +200,7 @@ class ResponseWriter:
             "model": self._order.model,
             "usage": None,
             **self._order.echo,
+            **self._relayed.same,
         }
 
 

@@ -1,4 +1,8 @@
-"""Reading what OpenAI's Responses ask for. Nothing is kept between requests: each brings its whole conversation."""
+"""Reading what OpenAI's Responses ask for.
+
+What the gateway's own contract has no place for is left unread: a model behind the same API gets it in the caller's own
+words, and one behind another refuses it by its place. Policies read the texts in it (`responses_items.py`).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.chat_request import MODES, ROLES, put_tool, take_form, take_sampling
+from services.gateway.http.chat_request import MODES, put_tool, take_form, take_sampling
 from services.gateway.http.fields import Fields
 from services.gateway.http.order import TRUNCATIONS, Order, take_model, take_options
-from services.gateway.http.parts import put_content
+from services.gateway.http.responses_items import take_input
 from services.runtime.errors import InvalidInput
 
-_KEPT = ("previous_response_id", "conversation", "background", "prompt")
+_KEPT = ("previous_response_id", "conversation", "background")  # what one provider alone knows, or goes on with
 # What the answer repeats of the request, and what clients want to read where it says nothing.
 _ECHOED: Mapping[str, Any] = {
     "background": False,
@@ -47,55 +51,31 @@ def read_response(body: Fields, headers: Mapping[str, str], known: Collection[st
     order = Order(pb.GenerateRequest())
     request = order.request
     take_model(order, body, known)
-    body.refuse(*_KEPT)
     order.stream = bool(body.flag("stream"))
+    body.object("stream_options")
     if instructions := body.text("instructions"):
         request.messages.add(role=chat_pb2.ROLE_SYSTEM, content=instructions)
-    _take_input(request, body)
+    take_input(request, body)
     _take_sampling(request, body)
     _take_tools(request, body)
     request.prompt.truncation = body.one_of("truncation", TRUNCATIONS) or pb.TRUNCATION_UNSPECIFIED
     text = body.object("text")
     take_form(request, body, text and text.object("format"))
     take_options(order, headers, body)
+    _settle_kept(order, body)
     order.echo = _echo(body)
     return order
 
 
-def _take_input(request: pb.GenerateRequest, body: Fields) -> None:
-    if isinstance(body.raw("input"), str):
-        request.messages.add(role=chat_pb2.ROLE_USER, content=body.needed("input"))
-        return
-    if "input" not in body:
-        raise body.wrong("input", "a string or an array")
-    for item in body.objects("input"):
-        _take_item(request, item)
-
-
-def _take_item(request: pb.GenerateRequest, item: Fields) -> None:
-    match item.text("type") or "message":
-        case "message":
-            role = item.one_of("role", ROLES)
-            if role is None:
-                raise item.wrong("role", f"one of {', '.join(ROLES)}")
-            put_content(request.messages.add(role=role), item)
-        case "function_call":
-            call = {name: item.needed(name) for name in ("name", "arguments")}
-            _speaking(request).tool_calls.add(id=item.needed("call_id"), **call)
-        case "function_call_output":
-            result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=item.needed("call_id"))
-            put_content(result, item, "output")
-        case "reasoning":
-            pass  # what a model thought before is not for the next one to read
-        case _:
-            raise item.wrong("type", "one of message, function_call, function_call_output, reasoning")
-
-
-def _speaking(request: pb.GenerateRequest) -> chat_pb2.Message:
-    """The assistant's turn that calls are a part of."""
-    if request.messages and request.messages[-1].role == chat_pb2.ROLE_ASSISTANT:
-        return request.messages[-1]
-    return request.messages.add(role=chat_pb2.ROLE_ASSISTANT)
+def _settle_kept(order: Order, body: Fields) -> None:
+    """What goes on with something that a provider has kept is for that one alone, and no other request's answer."""
+    for name in _KEPT:
+        if not body.seen(name):
+            continue
+        if not order.request.model:
+            raise InvalidInput(name, "none where the router chooses: name the model that knows it", order.model)
+        order.request.single_attempt = True
+        order.request.cache.bypass = True
 
 
 def _take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
@@ -103,28 +83,45 @@ def _take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
     take_sampling(request, body)
     if (most := body.whole("max_output_tokens")) is not None:
         sampling.max_tokens = most
-    top = body.whole("top_logprobs")
-    if top or _LOGPROBS in body.array("include"):
+    top, include = body.whole("top_logprobs"), body.seen("include")
+    if not isinstance(include, list | None):
+        raise body.wrong("include", "an array")
+    if top or _LOGPROBS in (include or ()):
         sampling.top_logprobs = top or 0
 
 
 def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
+    """Functions; a provider's own tools are left to it, and so is a choice that is not of functions."""
     for given in body.objects("tools"):
-        if given.needed("type") != "function":
-            raise given.wrong("type", "function")
-        put_tool(request.tools.add(), given, "parameters")
-    if isinstance(body.raw("tool_choice"), str):
-        request.tool_choice.mode = body.one_of("tool_choice", MODES) or chat_pb2.TOOL_MODE_AUTO
-    elif choice := body.object("tool_choice"):
-        if choice.needed("type") != "function":
-            raise InvalidInput(choice.at("type"), "function", choice.needed("type"))
-        request.tool_choice.name = choice.needed("name")
-    if (parallel := body.flag("parallel_tool_calls")) is not None:
+        kind = given.seen("type")
+        if not isinstance(kind, str):
+            raise given.wrong("type", "a string")
+        if kind == "function":
+            given.needed("type")
+            put_tool(request.tools.add(), given, "parameters")
+    _take_choice(request, body)
+    if not request.tools:
+        if not isinstance(body.seen("parallel_tool_calls"), bool | None):
+            raise body.wrong("parallel_tool_calls", "true or false")
+    elif (parallel := body.flag("parallel_tool_calls")) is not None:
         request.parallel_tool_calls = parallel
 
 
+def _take_choice(request: pb.GenerateRequest, body: Fields) -> None:
+    choice = body.seen("tool_choice")
+    if isinstance(choice, str) and choice in MODES:
+        if request.tools:
+            request.tool_choice.mode = body.one_of("tool_choice", MODES) or chat_pb2.TOOL_MODE_AUTO
+    elif isinstance(choice, dict) and isinstance(choice.get("type"), str):
+        if request.tools and choice["type"] == "function" and (named := body.object("tool_choice")):
+            named.needed("type")
+            request.tool_choice.name = named.needed("name")
+    elif choice is not None:
+        raise body.wrong("tool_choice", f"one of {', '.join(MODES)}, or an object with a type")
+
+
 def _echo(body: Fields) -> dict[str, Any]:
-    told = {name: default if body.raw(name) is None else body.raw(name) for name, default in _ECHOED.items()}
+    told = {name: default if body.seen(name) is None else body.seen(name) for name, default in _ECHOED.items()}
     if (text := body.object("text")) and (given := text.object("format")) and given.text("type") not in _OPENAIS:
         told["text"] = {**told["text"], **_ECHOED["text"]}  # its strict clients refuse a type that they do not know
     return {**told, "tools": [{**_TOOL, **tool} for tool in body.array("tools")], "store": False}

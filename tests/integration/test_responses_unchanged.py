@@ -1,0 +1,284 @@
+"""What a caller sends as a response is what a provider of Responses gets, and what the provider sends comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import openai
+import pydantic
+import pytest
+import pytest_asyncio
+
+from tests import recorded_response
+from tests.integration.response_shapes import RESPONSES
+from tests.integration.transparent import Transparent, transparent_gateway
+from tests.recorded_response import RESPONSE, THOUGHT, USAGE
+from tests.recording_provider import RecordingProvider
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120), pytest.mark.mesh]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Transparent]:
+    async with transparent_gateway(tmp_path_factory.mktemp("logs")) as running:
+        yield running
+
+
+@pytest.fixture
+def provider(served: Transparent) -> RecordingProvider:
+    served.provider.reset()
+    return served.provider
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http(served: Transparent) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=served.url, timeout=20) as client:
+        yield client
+
+
+def _events(text: str) -> list[Any]:
+    """The events of a stream."""
+    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+
+
+@pytest.mark.parametrize("shape", RESPONSES, ids=list(RESPONSES))
+async def test_a_response_arrives_as_it_was_sent(
+    http: httpx.AsyncClient, provider: RecordingProvider, shape: str
+) -> None:
+    body = {"model": "resp", **RESPONSES[shape]}
+    reply = await http.post("/v1/responses", json=body)
+    assert reply.status_code == 200, reply.text
+    (asked,) = provider.asked
+    assert asked.path == "/v1/responses"
+    assert asked.body == {**body, "model": "gpt-x", "stream": True}
+
+
+async def test_a_response_comes_back_as_it_was_streamed(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
+    reply = await http.post("/v1/responses", json={"model": "resp", "input": "?", "stream": True})
+    *events, last = _events(reply.text)
+    assert events == list(RESPONSE[:-1])
+    assert last["response"].pop("hedgerow")["model"] == "resp"
+    assert last == RESPONSE[-1]
+    named = [line.removeprefix("event: ") for line in reply.text.splitlines() if line.startswith("event: ")]
+    assert named == [event["type"] for event in RESPONSE]
+
+
+async def test_a_response_in_one_piece_is_the_providers_last_word(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    told = (await http.post("/v1/responses", json={"model": "resp", "input": "?"})).json()
+    account = told.pop("hedgerow")
+    assert told == RESPONSE[-1]["response"]
+    assert (account["prompt_tokens"], account["completion_tokens"]) == (9, 12)
+
+
+async def test_a_refused_field_of_a_response_comes_back_with_the_providers_own_words(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    problem = {"message": "Previous response with id 'resp_0' not found.", "type": "invalid_request_error"}
+    problem |= {"code": "previous_response_not_found", "param": "previous_response_id"}
+    provider.error = 400, {"error": problem}
+    body = {"model": "resp", "input": "?", "previous_response_id": "resp_0"}
+    reply = await http.post("/v1/responses", json=body)
+    assert reply.status_code == 400
+    assert reply.json()["error"] == problem
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"previous_response_id": "resp_1"},
+        {"conversation": "conv_1"},
+        {"background": True},
+        {"prompt": {"id": "pmpt_1"}},
+        {"reasoning": {"effort": "high"}},
+        {"tools": [{"type": "web_search"}]},
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file_1"}]}]},
+        {"input": [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "?"}]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("model", ["gpt", "claude"])
+async def test_what_only_responses_have_is_refused_by_name_by_a_model_of_another_api(
+    http: httpx.AsyncClient, provider: RecordingProvider, model: str, given: dict[str, Any]
+) -> None:
+    reply = await http.post("/v1/responses", json={"model": model, "input": "?", "max_output_tokens": 9, **given})
+    assert reply.status_code == 400, reply.text
+    assert f"no such field of model {model}" in reply.json()["error"]["message"]
+    assert reply.json()["error"]["message"].startswith(next(iter(given)))
+    assert provider.asked == []
+
+
+async def test_what_clients_of_responses_always_say_keeps_no_request_from_another_api(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    body = {
+        "model": "gpt",
+        "input": [
+            {"role": "user", "content": "Weather in Tokyo?"},
+            THOUGHT,
+            {**recorded_response.message("A moment."), "phase": "commentary"},
+            recorded_response.CALL,
+            {"type": "function_call_output", "call_id": "call_1", "output": "21"},
+        ],
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "reasoning": {"summary": "auto", "effort": None},
+        "truncation": "disabled",
+        "tool_choice": "auto",
+        "prompt_cache_key": "k",
+        "text": {"format": {"type": "text"}, "verbosity": "medium"},
+    }
+    reply = await http.post("/v1/responses", json=body)
+    assert reply.status_code == 200, reply.text
+    assert [message["role"] for message in provider.asked[0].body["messages"]] == ["user", "assistant", "tool"]
+
+
+async def test_a_provider_of_responses_alone_gets_all_others_translated(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    said = {"messages": [{"role": "user", "content": "?"}], "model": "alone", "max_tokens": 3_000}
+    chat = (await http.post("/v1/chat/completions", json=said)).json()
+    assert chat["choices"][0]["message"]["content"] == "Tokyo."
+    told = (await http.post("/v1/messages", json=said)).json()
+    assert [block["type"] for block in told["content"]] == ["thinking", "text"]
+    for asked in provider.asked:
+        assert asked.path == "/v1/responses"
+        assert asked.body == {
+            "model": "gpt-x",
+            "input": [{"role": "user", "content": "?"}],
+            "max_output_tokens": 3_000,
+            "store": False,
+            "stream": True,
+        }
+
+
+async def test_a_chat_completion_goes_to_chat_completions_where_a_provider_has_both(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    body = {"model": "resp", "messages": [{"role": "user", "content": "?"}], "reasoning_effort": "low"}
+    assert (await http.post("/v1/chat/completions", json=body)).status_code == 200
+    (asked,) = provider.asked
+    assert (asked.path, asked.body["reasoning_effort"]) == ("/v1/chat/completions", "low")
+
+
+async def test_a_response_whose_texts_the_guard_has_masked_keeps_all_that_is_around_them(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    seen = {"type": "input_image", "file_id": "file_1", "detail": "auto"}
+    text = {"type": "input_text", "text": "For jane@example.org."}
+    output = {"type": "function_call_output", "call_id": "kept", "output": '{"mail": "jane@example.org"}'}
+    body = {
+        "model": "resp",
+        "instructions": "Be brief.",
+        "input": [THOUGHT, {"role": "user", "content": [text, seen]}, output],
+        "reasoning": {"effort": "low"},
+        "previous_response_id": "resp_1",
+        "hedgerow": {"guard": "personal=mask"},
+    }
+    reply = await http.post("/v1/responses", json=body)
+    assert reply.status_code == 200, reply.text
+    (asked,) = provider.asked
+    assert "jane@example.org" not in str(asked.body)
+    thought, message, result = asked.body["input"]
+    assert (thought, message["content"][1], result["call_id"]) == (THOUGHT, seen, "kept")
+    assert (asked.body["instructions"], asked.body["reasoning"]) == ("Be brief.", {"effort": "low"})
+    assert asked.body["previous_response_id"] == "resp_1"
+    assert "hedgerow" not in asked.body
+
+
+async def test_a_private_text_in_several_parts_of_a_response_reaches_no_provider(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    parts = [{"type": "input_text", "text": text} for text in ("For jane@exam", "ple.org.")]
+    body = {"model": "resp", "input": [{"role": "user", "content": parts}], "reasoning": {"effort": "low"}}
+    reply = await http.post("/v1/responses", json={**body, "hedgerow": {"guard": "personal=mask"}})
+    assert reply.status_code == 200, reply.text
+    (asked,) = provider.asked
+    (message,) = asked.body["input"]
+    assert "jane" not in str(message)
+    assert asked.body["reasoning"] == {"effort": "low"}
+    seen = {"type": "input_image", "file_id": "file_1", "detail": "auto"}
+    body["input"] = [{"role": "user", "content": [*parts, seen]}]
+    refused = await http.post("/v1/responses", json={**body, "hedgerow": {"guard": "personal=mask"}})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"].startswith("input[0].content[2]: ")
+
+
+async def test_a_guard_reads_what_no_other_api_has(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
+    called = {"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "SELECT 1"}
+    output = {"type": "custom_tool_call_output", "call_id": "c", "output": "jane@example.org"}
+    body = {"model": "resp", "input": [called, output], "hedgerow": {"guard": "personal=refuse"}}
+    reply = await http.post("/v1/responses", json=body)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (403, "guard_refused")
+    assert provider.asked == []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(served: Transparent) -> AsyncIterator[openai.AsyncOpenAI]:
+    """OpenAI's own, which refuses what is not as its types have it."""
+    url = f"{served.url}/v1"
+    async with openai.AsyncOpenAI(
+        base_url=url, api_key="x", max_retries=0, timeout=20, _strict_response_validation=True
+    ) as made:
+        yield made
+
+
+async def test_openais_client_goes_on_with_a_response_by_its_id(
+    client: openai.AsyncOpenAI, provider: RecordingProvider
+) -> None:
+    first = await client.responses.create(model="resp", input="Capital of Japan?", store=True)
+    assert (first.output_text, first.id) == ("Tokyo.", recorded_response.ID)
+    second = await client.responses.create(model="resp", input="And its river?", previous_response_id=first.id)
+    assert second.output_text == "Tokyo."
+    assert provider.asked[-1].body["previous_response_id"] == first.id
+    assert provider.asked[-1].body["input"] == "And its river?"
+
+
+async def test_openais_client_passes_thoughts_and_results_back(
+    client: openai.AsyncOpenAI, provider: RecordingProvider
+) -> None:
+    call = recorded_response.CALL
+    events = [*recorded_response.begun(), *recorded_response.thought(), *recorded_response.called(1)]
+    provider.response = recorded_response.numbered([*events, recorded_response.ended([THOUGHT, call])])
+    tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+    asked: dict[str, Any] = {
+        "model": "resp",
+        "tools": [tool],
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+    }
+    given: list[Any] = [{"role": "user", "content": "Weather in Tokyo?"}]
+    first = await client.responses.create(input=given, **asked)
+    assert [item.type for item in first.output] == ["reasoning", "function_call"]
+    provider.response = RESPONSE
+    back = [item.model_dump(mode="json", exclude_none=True) for item in first.output]
+    assert back == [THOUGHT, call]
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "21"}
+    second = await client.responses.create(input=[*given, *back, result], **asked)
+    assert second.output_text == "Tokyo."
+    assert provider.asked[-1].body["input"] == [*given, THOUGHT, call, result]
+    assert second.usage
+    assert second.usage.output_tokens_details.reasoning_tokens == USAGE["output_tokens_details"]["reasoning_tokens"]
+
+
+async def test_openais_client_streams_a_response(client: openai.AsyncOpenAI, provider: RecordingProvider) -> None:
+    stream = await client.responses.create(model="resp", input="?", stream=True)
+    assert [event.type async for event in stream] == [event["type"] for event in RESPONSE]
+    async with client.responses.stream(model="resp", input="?") as events:
+        texts = [event.delta async for event in events if event.type == "response.output_text.delta"]
+        final = await events.get_final_response()
+    assert ("".join(texts), final.output_text, final.id) == ("Tokyo.", "Tokyo.", recorded_response.ID)
+    assert (final.model_extra or {})["hedgerow"]["model"] == "resp"
+
+
+async def test_openais_client_parses_a_response(client: openai.AsyncOpenAI, provider: RecordingProvider) -> None:
+    class City(pydantic.BaseModel):
+        city: str
+
+    parsed = await client.responses.parse(model="resp", input="?", text_format=City)
+    assert parsed.output_parsed == City(city="Tokyo")
+    assert provider.asked[-1].body["text"]["format"]["name"] == "City"
