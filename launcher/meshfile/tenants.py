@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -37,8 +37,8 @@ class Tenant(Section):
     check_forms: bool | None = Field(
         None, description="Whether its answers are held to their `response_format` where a request does not say it."
     )
-    tools: list[str] = Field(
-        [], description="The tools of the mesh that it may use: their names or `source/name`, also with `*`."
+    tools: list[Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_*?-]+/.+)$")]] = Field(
+        [], description="The tools of the mesh that it may use, as `source/name`, also with `*`."
     )
     provider: tuple[Permission, ...] = Field(
         (),

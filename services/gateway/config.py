@@ -370,7 +370,7 @@ class ToolSettings(_Group):
     """The tools that the mesh itself calls, and how far that may go."""
 
     sources: dict[Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")], ToolSourceSettings] = Field(
-        {}, description="Where they come from, as JSON by name. Of two tools with one name the first source's counts."
+        {}, description="Where they come from, as JSON by name."
     )
     max_steps: int = Field(2, ge=1, le=32, description="How often a model is asked for calls before it must answer.")
     max_calls: int = Field(2, ge=1, le=128, description="Calls that a model may have made for one answer.")
@@ -507,10 +507,10 @@ class TenantSettings(_Group):
         description="Whether its answers are held to their `response_format` where a request does not say it. Without "
         "it, as `response_format.check` has it.",
     )
-    tools: tuple[str, ...] = Field(
+    tools: tuple[Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_*?-]+/.+)$")], ...] = Field(
         (),
-        description="The tools of the mesh that it may use: their names or `source/name`, also with `*`. Empty: none; "
-        "the tenant `local` of a gateway without keys may use all where nothing is said of it.",
+        description="The tools of the mesh that it may use, as `source/name`, also with `*`. Empty: none; the tenant "
+        "`local` of a gateway without keys may use all where nothing is said of it.",
     )
     provider: tuple[Permission, ...] = Field(
         (),

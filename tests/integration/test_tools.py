@@ -166,14 +166,14 @@ async def test_a_server_that_means_ill_costs_an_answer_its_time_at_most_and_othe
             tools, told = await client.tools()
             problems = {source.name: source.problem for source in told}
             assert "at most 8 tools, got 10000" in problems["many"]
-            assert "hidden by those of another source: weather" in problems["clash"]
+            assert "tools of another source have these names, too, so ask by source/name: weather" in problems["clash"]
             assert "name: 1 to 64 letters" in problems["clash"]
             described = next(tool.description for tool in tools if tool.name == "orders")
             assert len(described.encode()) <= 2_048 < len(ORDER)
             assert "\u202e" not in described
             why = {}
             for way in ("large", "silent", "flood", "dead"):
-                answer = await client.ask(QUESTION, mesh_tools=[MeshTool(way, {}), "weather"], budget_ms=60_000)
+                answer = await client.ask(QUESTION, mesh_tools=[MeshTool(way, {}), "kb/weather"], budget_ms=60_000)
                 assert answer.text == "It rains."
                 assert '<tool_result name="weather">\nrain\n' in llm.read
                 why[way] = [(made.action, made.reason) for made in answer.decisions]
@@ -223,7 +223,7 @@ async def test_every_door_shows_what_was_called_and_a_tenant_has_no_other_tenant
             asked = [{"messages": QUESTION, "mesh_tools": ["weather"]}, {"messages": QUESTION, "mesh_tools": ["radar"]}]
             results = dict([result async for result in client.batch(asked)])
             assert [each.tool for each in results[0].citations] == ["weather"]
-            assert "mesh_tools[0].name: one of weather, news, got radar" in str(results[1])
+            assert "mesh_tools[0].name: one of kb/weather, kb/news, got radar" in str(results[1])
         for name in ("other", "none"):
             async with AsyncClient(address, api_key=f"{name}-key") as client:
                 with pytest.raises(hedgerow.InvalidArgument, match=r"mesh_tools\[0\]\.name: one of none, got weather"):

@@ -80,7 +80,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, providers: dict[str, tuple[Po
             "quick": {"url": providers["quick"][1], "tier": "fast", "max_tokens": 64},
             "good": {"url": providers["good"][1], "tier": "quality", "prices": {"input": 1, "output": 2}},
         },
-        "tenants": {"acme": {"key_sha256": sha256(ACME.encode()).hexdigest(), "tools": ["search_*"]}},
+        "tenants": {"acme": {"key_sha256": sha256(ACME.encode()).hexdigest(), "tools": ["*/search_*"]}},
         "gateway": {"address": port, "http": port + 13},
     }
     file.write_text(yaml.safe_dump(content, sort_keys=False))

@@ -64,8 +64,9 @@ def offers_mesh_tools(request: pb.GenerateRequest) -> bool:
 def _check_mesh_tool(where: str, asked: pb.MeshTool, settings: ToolSettings) -> int:
     if not (asked.name or asked.source):
         raise InvalidInput(where, "a name or a source", "neither")
-    if asked.name and not TOOL_NAME.fullmatch(asked.name):
-        raise InvalidInput(f"{where}.name", "1 to 64 letters, digits, _ and -", repr(asked.name))
+    if asked.name and not all(map(TOOL_NAME.fullmatch, asked.name.split("/", 1))):
+        limit = "1 to 64 letters, digits, _ and -, or source/name of them"
+        raise InvalidInput(f"{where}.name", limit, repr(asked.name))
     if not asked.HasField("arguments"):
         return 0
     if asked.offered or asked.source:

@@ -31,6 +31,11 @@ class Tool:
     def name(self) -> str:
         return self.description.tool.name
 
+    @property
+    def path(self) -> str:
+        """What tells it apart from every other tool: neither a source's name nor a tool's has a slash."""
+        return f"{self.source}/{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:

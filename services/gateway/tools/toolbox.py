@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -58,7 +58,8 @@ class Equipment:
 
 
 class Toolbox:
-    """`shelves` in the order of the settings: of two tools with one name the first one's counts."""
+    """The tools of all sources. A tool is known by its path, `source/name`: two sources may have tools of one name, and
+    none of them stands in for the other."""
 
     def __init__(self, settings: ToolSettings, shelves: Sequence[Shelf] = ()):
         self.settings, self._shelves = settings, {shelf.name: shelf for shelf in shelves}
@@ -100,7 +101,7 @@ class Toolbox:
         sources = {tool.source for tool in known.values()}
         for shelf in self._shelves.values():
             if shelf.name in sources or self._may_use_some(shelf, tenant):
-                problem = "; ".join(filter(None, [shelf.problem(tenant.name), self._hidden(shelf, known)]))
+                problem = "; ".join(filter(None, [shelf.problem(tenant.name), _twice(shelf, known)]))
                 listed.sources.add(name=shelf.name, kind=shelf.source.kind, problem=problem)
         return listed
 
@@ -108,64 +109,68 @@ class Toolbox:
         """What `request` names, found within a share of its budget. Raises `InvalidInput` for what there is not."""
         names = [each.name for each in request.mesh_tools if each.name]
         known = await self._known(tenant, budget_s * _WITHIN_SHARE, names)
-        silent = [shelf.name for shelf in self._shelves.values() if tenant.tools and not shelf.listed(tenant.name)]
         beforehand, offered, away = [], dict[str, Tool](), list[str]()
         for index, each in enumerate(request.mesh_tools):
             where = f"mesh_tools[{index}]"
             if each.WhichOneof("which") == "source":
-                offered |= self._all_of(f"{where}.source", each.source, known, tenant)
-                away += [each.source] * (each.source in silent)
+                _offer(f"{where}.source", self._all_of(f"{where}.source", each.source, known, tenant), offered)
+                away += [each.source] * (each.source in self._silent(tenant))
                 continue
-            tool = known.get(each.name)
-            if tool is None and not silent:
-                raise InvalidInput(f"{where}.name", f"one of {', '.join(known) or 'none'}", each.name)
+            tool = self._named(f"{where}.name", each.name, known, tenant)
             if not each.offered:
                 arguments = canonical(strict_json.loads(each.arguments)) if each.HasField("arguments") else None
-                beforehand.append(_beforehand(f"{where}.arguments", Beforehand(each.name, tool, arguments)))
+                name = tool.name if tool else each.name
+                beforehand.append(_beforehand(f"{where}.arguments", Beforehand(name, tool, arguments)))
             elif tool:
-                offered[tool.name] = tool
+                _offer(f"{where}.name", [tool], offered)
             else:
                 away.append(each.name)
         _check_together(request, offered, away)
         steps, calls = self._limits(request.tool_limits)
         return Equipment(beforehand, offered, away, steps, calls)
 
+    def _named(self, field: str, name: str, known: Mapping[str, Tool], tenant: Tenant) -> Tool | None:
+        """The one tool of this name or path; None where a source that has not been heard of may have it. Raises
+        `InvalidInput` where none has it, and where more than one has."""
+        found = {path: tool for path, tool in known.items() if name in (path, tool.name)}
+        if len(found) > 1:
+            raise InvalidInput(field, f"the name of one tool alone: {' or '.join(found)}", name)
+        source, slash, plain = name.rpartition("/")
+        silent = [self._shelves[each] for each in self._silent(tenant) if not slash or each == source]
+        if any(plain.startswith(each.own.prefix) and _permitted(f"{each.name}/{plain}", tenant) for each in silent):
+            return None
+        if not found:
+            raise InvalidInput(field, f"one of {', '.join(known) or 'none'}", name)
+        return next(iter(found.values()))
+
+    def _silent(self, tenant: Tenant) -> Sequence[str]:
+        """The sources that have not said yet what they have for a tenant."""
+        return [shelf.name for shelf in self._shelves.values() if tenant.tools and not shelf.listed(tenant.name)]
+
     async def _known(self, tenant: Tenant, within_s: float, wanted: Sequence[str]) -> dict[str, Tool]:
-        """The tools that a tenant may use, by name. What is `wanted` and not found is asked for once more."""
+        """The tools that a tenant may use, by path. What is `wanted` and not found is asked for once more."""
         if not tenant.tools:
             return {}
         await self._look(tenant, within_s, missing=False)
-        known = dict(self._tools(tenant))
-        if any(name not in known for name in wanted):
+        known = self._tools(tenant)
+        if set(wanted) - known.keys() - {tool.name for tool in known.values()}:
             await self._look(tenant, within_s, missing=True)
-            known = dict(self._tools(tenant))
+            known = self._tools(tenant)
         return known
 
     async def _look(self, tenant: Tenant, within_s: float, missing: bool) -> None:
         await asyncio.gather(*(shelf.listing(tenant.name, within_s, missing) for shelf in self._shelves.values()))
 
-    def _tools(self, tenant: Tenant) -> Iterator[tuple[str, Tool]]:
-        found = set[str]()
-        for shelf in self._shelves.values():
-            listing = shelf.listed(tenant.name)
-            for name, tool in listing.tools.items() if listing else ():
-                if name not in found and _may_use(tool, tenant):
-                    found.add(name)
-                    yield name, tool
-
-    def _hidden(self, shelf: Shelf, known: Mapping[str, Tool]) -> str:
-        """Which tools of a source another has under the same name."""
-        listing = shelf.listed("") if not shelf.source.per_tenant else None
-        hidden = [
-            name for name in (listing.tools if listing else ()) if name in known and known[name].source != shelf.name
-        ]
-        return f"hidden by those of another source: {', '.join(hidden)}" if hidden else ""
+    def _tools(self, tenant: Tenant) -> dict[str, Tool]:
+        listings = filter(None, (shelf.listed(tenant.name) for shelf in self._shelves.values()))
+        tools = (tool for listing in listings for tool in listing.tools.values())
+        return {tool.path: tool for tool in tools if _permitted(tool.path, tenant)}
 
     def _may_use_some(self, shelf: Shelf, tenant: Tenant) -> bool:
         return any(fnmatchcase(shelf.name, pattern.partition("/")[0]) for pattern in tenant.tools)
 
-    def _all_of(self, field: str, source: str, known: Mapping[str, Tool], tenant: Tenant) -> dict[str, Tool]:
-        found = {name: tool for name, tool in known.items() if tool.source == source}
+    def _all_of(self, field: str, source: str, known: Mapping[str, Tool], tenant: Tenant) -> Sequence[Tool]:
+        found = [tool for tool in known.values() if tool.source == source]
         shelf = self._shelves.get(source)
         if not found and not (shelf and shelf.listed(tenant.name) is None and self._may_use_some(shelf, tenant)):
             sources = dict.fromkeys(tool.source for tool in known.values())
@@ -185,9 +190,23 @@ def canonical(arguments: object) -> str:
     return json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _may_use(tool: Tool, tenant: Tenant) -> bool:
-    told = (tool.name, f"{tool.source}/{tool.name}")
-    return any(fnmatchcase(name, pattern) for pattern in tenant.tools for name in told)
+def _permitted(path: str, tenant: Tenant) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in tenant.tools)
+
+
+def _twice(shelf: Shelf, known: Mapping[str, Tool]) -> str:
+    """Which names of a source's tools are those of another source's, too."""
+    others = {tool.name for tool in known.values() if tool.source != shelf.name}
+    names = [tool.name for tool in known.values() if tool.source == shelf.name and tool.name in others]
+    return f"tools of another source have these names, too, so ask by source/name: {', '.join(names)}" if names else ""
+
+
+def _offer(field: str, tools: Iterable[Tool], offered: dict[str, Tool]) -> None:
+    """Add to what a model is offered, which it calls by name."""
+    for tool in tools:
+        other = offered.setdefault(tool.name, tool)
+        if other.path != tool.path:
+            raise InvalidInput(field, "tools of different names", f"{other.path} and {tool.path}")
 
 
 def _beforehand(field: str, call: Beforehand) -> Beforehand:

@@ -223,7 +223,7 @@ async def test_to_a_tenant_that_may_use_none_there_is_none_and_nothing_is_called
         await box.equip(pb.GenerateRequest(mesh_tools=[WEATHER]), NOBODY, 1)
     some = Tenant("some", False, 1.0, Allowance(), 0, "", ("kb/wea*",))
     assert (await box.equip(pb.GenerateRequest(mesh_tools=[WEATHER]), some, 1)).beforehand[0].tool
-    with pytest.raises(InvalidInput, match=r"mesh_tools\[0\].name: one of weather, got news"):
+    with pytest.raises(InvalidInput, match=r"mesh_tools\[0\].name: one of kb/weather, got news"):
         await box.equip(pb.GenerateRequest(mesh_tools=[NEWS]), some, 1)
     assert not tools.calls
     listed = await box.list(NOBODY, 1)
@@ -247,7 +247,7 @@ async def test_nobody_waits_for_the_list_of_a_source_that_is_away():
     await box.list(EVERYTHING, 1)
     await asyncio.sleep(2)
     tools.list_s, began = 60, loop_clock()
-    request = pb.GenerateRequest(mesh_tools=[WEATHER, NEWS])
+    request = pb.GenerateRequest(mesh_tools=[WEATHER, pb.MeshTool(name="kb1/news")])
     weather, news = (await box.equip(request, EVERYTHING, 10)).beforehand
     assert loop_clock() - began < 0.01
     assert weather.tool is None
@@ -311,12 +311,48 @@ async def test_a_result_is_cut_to_what_a_prompt_may_hold_and_the_account_says_so
     assert [(each.action, each.reason) for each in final.decisions] == [("cut", "at most 100 bytes, got 5000")]
 
 
-async def test_of_two_tools_with_one_name_the_first_sources_counts_and_the_list_says_so():
+async def test_of_two_tools_with_one_name_neither_is_called_in_the_place_of_the_other():
     first, second = ScriptedTools(weather=(0.01, "rain")), ScriptedTools(weather=(0.01, "sun"), radar=(0, ""))
     box = toolbox(first, second)
     listed = await box.list(EVERYTHING, 1)
-    assert [(each.description.tool.name, each.source) for each in listed.tools] == [("weather", "kb"), ("radar", "kb1")]
-    assert [each.problem for each in listed.sources] == ["", "hidden by those of another source: weather"]
+    assert [(each.source, each.description.tool.name) for each in listed.tools] == [
+        ("kb", "weather"),
+        ("kb1", "weather"),
+        ("kb1", "radar"),
+    ]
+    problem = "tools of another source have these names, too, so ask by source/name: weather"
+    assert [each.problem for each in listed.sources] == [problem, problem]
+    for asked in (WEATHER, pb.MeshTool(name="weather", offered=True)):
+        with pytest.raises(InvalidInput, match="the name of one tool alone: kb/weather or kb1/weather, got weather"):
+            await box.equip(pb.GenerateRequest(mesh_tools=[asked]), EVERYTHING, 1)
+    named = [
+        pb.MeshTool(name=f"{source}/weather", offered=offered) for source, offered in (("kb1", False), ("kb", True))
+    ]
+    equipment = await box.equip(pb.GenerateRequest(mesh_tools=named), EVERYTHING, 1)
+    assert [each.tool and each.tool.source for each in equipment.beforehand] == ["kb1"]
+    assert {name: tool.source for name, tool in equipment.offered.items()} == {"weather": "kb"}
+    for both in ([*named, pb.MeshTool(source="kb1")], [pb.MeshTool(source="kb1"), pb.MeshTool(source="kb")]):
+        with pytest.raises(InvalidInput, match=r"tools of different names, got kb1?/weather and kb1?/weather"):
+            await box.equip(pb.GenerateRequest(mesh_tools=both), EVERYTHING, 1)
+    alone = Tenant("some", False, 1.0, Allowance(), 0, "", ("kb1/*",))
+    [call] = (await box.equip(pb.GenerateRequest(mesh_tools=[WEATHER]), alone, 1)).beforehand
+    assert call.tool
+    assert call.tool.source == "kb1"
+
+
+async def test_a_tool_is_not_called_for_a_source_that_has_not_listed_its_own_of_this_name():
+    right, wrong = ScriptedTools(weather=(0.01, "rain")), ScriptedTools(weather=(0.01, "sun"))
+    right.away = Unavailable("kb: gone")
+    box = toolbox(right, wrong)
+    equipment = await box.equip(
+        pb.GenerateRequest(mesh_tools=[WEATHER, pb.MeshTool(name="weather", offered=True)]), EVERYTHING, 1
+    )
+    assert [each.tool for each in equipment.beforehand] == [None]
+    assert (dict(equipment.offered), equipment.away) == ({}, ["weather"])
+    only = Tenant("some", False, 1.0, Allowance(), 0, "", ("kb/weather",))
+    assert [each.tool for each in (await box.equip(pb.GenerateRequest(mesh_tools=[WEATHER]), only, 1)).beforehand] == [
+        None
+    ]
 
 
 async def test_what_a_source_lists_is_bounded_and_what_is_left_out_is_told():
