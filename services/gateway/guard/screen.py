@@ -3,6 +3,9 @@
 What is released is what would be, had all of the text been there at once, wherever it was cut into chunks. No rule but
 two reaches over a sentence's end: of a private key the text is held until its end, and of what a tenant denies as much
 is held behind a sentence as such a thing may reach. Where no sentence ends for long, text leaves at a blank.
+
+A long text that is held is looked through again only once an eighth more of it is there, so that all looks together
+take time in proportion to its length, whatever pieces it comes in.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from services.runtime.security.private_data import Finding, Names, Rule, find, m
 _BEHIND = 64  # characters that rules look back at
 _MOST_HELD = 4_000  # characters without a sentence's end
 _MARGIN = 1_000  # held of those: more than any rule, or anything denied, reaches over a blank
+_SHORT = 256  # characters that are looked through again with each that comes
+_MORE = 8  # one part in so many of a long text that is held must be new before it is looked through again
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,10 @@ class Screen:
     rules: Sequence[Rule]
     denied: Denied | None = None
     names: Names = field(default_factory=Names)
-    _text: str = ""  # what is held, and a little before it
+    _text: str = ""  # what is held, and a little before it, as far as it has been joined
+    _pieces: list[str] = field(default_factory=list)  # the rest of it
+    _length: int = 0  # of both
+    _next: int = 0  # characters that must be held before the next look
     _from: int = 0  # where in it what is held begins
     _passed: int = 0  # characters released
     _sentences: SentenceSplitter = field(default_factory=SentenceSplitter)
@@ -50,31 +58,49 @@ class Screen:
 
     def feed(self, text: str) -> Released:
         """What may leave once `text` is there too."""
-        self._text += text
+        self._pieces.append(text)
+        self._length += len(text)
         self._sentences.feed(text)
         self._ends.append(self._sentences.settled)
-        return self._release(self._limit(), last=False)
+        limit = self._settled_limit()
+        held = self._length - self._from
+        if held < self._next or (limit <= self._from and held <= _MOST_HELD):
+            return NOTHING
+        self._join()
+        wanted = self._blank_limit(limit) - self._from
+        released = self._release(self._from + wanted, last=False)
+        held = self._length - self._from
+        is_held = wanted <= 0 or released.length < wanted
+        self._next = held + held // _MORE if is_held and held > _SHORT else 0
+        return released
 
     def close(self) -> Released:
         """The rest."""
-        return self._release(len(self._text), last=True)
+        self._join()
+        return self._release(self._length, last=True)
 
     def open(self) -> str:
         """The rest, as it stands, unseen."""
-        rest, self._from = self._text[self._from :], len(self._text)
+        self._join()
+        rest, self._from = self._text[self._from :], self._length
         return rest
 
-    def _limit(self) -> int:
-        """How far what is there may leave."""
+    def _join(self) -> None:
+        self._text, self._pieces = "".join((self._text, *self._pieces)), []
+
+    def _settled_limit(self) -> int:
+        """How far what is there may leave, for the sentences that are over."""
         begin = self._passed - self._from  # of what is there, in all of the text
-        seen = begin + len(self._text) - (self.denied.reach if self.denied else 0)
+        seen = begin + self._length - (self.denied.reach if self.denied else 0)
         while self._ends and self._ends[0] <= seen:
             self._settled = self._ends.popleft()
-        limit = self._settled - begin
-        if len(self._text) - self._from > _MOST_HELD:
-            blank = max(self._text.rfind(sign, self._from, len(self._text) - _MARGIN) for sign in " \t")
-            limit = max(limit, blank)
-        return limit
+        return self._settled - begin
+
+    def _blank_limit(self, limit: int) -> int:
+        """The same, or further where more is held than may be."""
+        if self._length - self._from <= _MOST_HELD:
+            return limit
+        return max(limit, *(self._text.rfind(sign, self._from, self._length - _MARGIN) for sign in " \t"))
 
     def _release(self, limit: int, *, last: bool) -> Released:
         if limit <= self._from:
@@ -98,3 +124,4 @@ class Screen:
         self._passed += limit - self._from
         kept = max(0, limit - _BEHIND)
         self._text, self._from = self._text[kept:], limit - kept
+        self._length = len(self._text)

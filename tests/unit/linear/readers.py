@@ -5,19 +5,14 @@ A function that reads such texts belongs here: `test_linear` feeds each with tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from hedgerow._sentences import SentenceSplitter
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.runtime import question_key
-
-Reader = Callable[[Sequence[str]], object]
-
-
-def _whole(read: Callable[[str], object]) -> Reader:
-    """One that is given a text as a whole."""
-    return lambda pieces: read("".join(pieces))
+from tests.unit.linear import of_gateway
+from tests.unit.linear.reader import Reader, whole
 
 
 def _sentences(pieces: Sequence[str]) -> None:
@@ -34,8 +29,12 @@ def _digest(text: str) -> None:
     question_key.digest(question)
 
 
-READERS: Mapping[str, Reader] = {
-    "question_key": _whole(_digest),
-    "sentences": _sentences,
+WHOLE: Mapping[str, Reader] = {
+    "question_key": whole(_digest),
+    **of_gateway.WHOLE,
 }
-STREAMED = {"sentences"}  # these are given a text in pieces of 1, 4 and 64 characters, too
+# These are given a text in pieces of 1, 4 and 64 characters, too.
+STREAMED: Mapping[str, Reader] = {
+    "sentences": _sentences,
+    **of_gateway.STREAMED,
+}
