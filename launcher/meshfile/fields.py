@@ -34,12 +34,14 @@ class Surroundings:
 # As the gateway's own (`services/gateway/permissions.py`).
 Permission = Literal[
     "background",
+    "extra_body",
     "fallbacks",
     "files",
     "inference_geo",
     "modalities",
     "n",
     "prediction",
+    "priority",
     "prompt_cache_retention",
     "server_tools",
     "service_tier",

@@ -516,8 +516,9 @@ class TenantSettings(_Group):
         (),
         description="What its requests may have a provider do beyond the answer, as `docs/http.md` lists it: what "
         "costs more (`n`, `server_tools`, `modalities`, `prediction`, `service_tier`, `speed`, `inference_geo`, "
-        "`fallbacks`), is kept at the provider (`store`, `background`, `prompt_cache_retention`), or is read there "
-        "(`files`). Empty: nothing; the tenant `local` of a gateway without keys may all where nothing is said of it.",
+        "`fallbacks`), comes before others' requests (`priority`), is not looked at here (`extra_body`), is kept at "
+        "the provider (`store`, `background`, `prompt_cache_retention`), or is read there (`files`). Empty: nothing; "
+        "the tenant `local` of a gateway without keys may all where nothing is said of it.",
     )
     prefix_group: str = Field(
         "",

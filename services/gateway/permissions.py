@@ -1,8 +1,12 @@
 """What a provider may be asked for that costs more than the answer, or that keeps something there: the fields of
-OpenAI's and Anthropic's requests that do so, and the permission that each needs.
+OpenAI's and Anthropic's requests that do so, and the permission that each needs. And what no setting permits: fields
+of servers like LiteLLM's, vLLM's and SGLang's that would move a request to another account or host, or to what has been
+kept of another tenant's prompts.
 
 An account at a provider is the operator's: what one tenant keeps there, others may find, and what runs there the
-operator pays. Source: the request types of the packages `openai` and `anthropic`.
+operator pays. Source: the request types of the packages `openai` and `anthropic`; for other servers
+https://openrouter.ai/docs/api-reference/parameters, https://docs.litellm.ai/docs/completion/input and
+https://docs.vllm.ai/en/latest/serving/openai_compatible_server/.
 """
 
 from __future__ import annotations
@@ -18,12 +22,14 @@ from hedgerow.chat.v1 import chat_pb2
 # What a tenant's setting `provider` may name.
 Permission = Literal[
     "background",
+    "extra_body",
     "fallbacks",
     "files",
     "inference_geo",
     "modalities",
     "n",
     "prediction",
+    "priority",
     "prompt_cache_retention",
     "server_tools",
     "service_tier",
@@ -35,11 +41,12 @@ PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """One thing that needs `permission`; without it there may be `instead`. The rest are regular expressions that match
-    as a whole: `place` the field's place in the request, `free` the JSON that asks for nothing more. With a `key`, only
-    a field that has a text `value` at `key` (names with points between, arrays passed over) needs it."""
+    """One thing that needs `permission` (None: no setting permits it); without it there may be `instead`. The rest are
+    regular expressions that match as a whole: `place` the field's place in the request, `free` the JSON that asks for
+    nothing more. With a `key`, only a field that has a text `value` at `key` (names with points between, arrays passed
+    over) needs it."""
 
-    permission: Permission
+    permission: Permission | None
     place: str
     instead: str = "none"
     free: str = ""
@@ -55,7 +62,21 @@ _CALLERS_TOOLS = (
 _CALLERS, _IN_IT = "a tool that the caller runs", "text, or data in the request itself"
 _PARTS = r".*\]"  # elements of arrays: what messages are made of, and tools
 
+_ACCOUNTS = (  # of LiteLLM's, which sends a request with them to another host, or with other credentials
+    "api_base|base_url|api_key|api_version|organization|headers|extra_headers|extra_query|custom_llm_provider"
+    "|deployment_id|model_list|user_config|credentials|ssl_verify|(litellm|aws|azure|vertex|watsonx)_.*"
+)
+_HOSTS = "kv_transfer_params|bootstrap_(host|port|room)"  # of vLLM and SGLang: whence keys and values are read
+_CODE = "logits_processors|custom_logit_processor"  # of vLLM and SGLang
+
 BEYOND: tuple[Beyond, ...] = (
+    # Another account, another host, or the tenant's own code there.
+    Beyond(None, f"{_ACCOUNTS}|{_HOSTS}|{_CODE}"),
+    # What other tenants' prompts have left in a cache: vLLM's and SGLang's salts, LiteLLM's namespaces.
+    Beyond(None, "cache_salt|extra_key"),
+    Beyond(None, "cache", "none with a namespace", key="namespace"),
+    # Fields that nothing here looks at: LiteLLM and Gemini put them into the request.
+    Beyond("extra_body", "extra_body"),
     # Kept at the provider, or gone on with from what is kept there.
     Beyond("store", "store", "false", free="false"),
     Beyond("store", "conversation|previous_response_id|prompt"),
@@ -71,14 +92,17 @@ BEYOND: tuple[Beyond, ...] = (
     ),
     Beyond("speed", "speed", '"standard"', free='"standard"'),
     Beyond("inference_geo", "inference_geo", '"global"', free='"global"'),
-    Beyond("fallbacks", "fallbacks|models"),  # models that the mesh has not chosen
+    # Models, or hosts of them, that the mesh has not chosen.
+    Beyond("fallbacks", "fallbacks|models|route|provider|preset|lora_path|(context_window|content_policy)_fallbacks"),
+    # Before the requests of others: vLLM serves lower numbers first.
+    Beyond("priority", "priority", "0 or more", free=r"\d+(\.0*)?"),
     # More tokens than those of one answer.
     Beyond("n", "n|best_of", "1", free="1"),
     Beyond("prediction", "prediction"),
     Beyond("modalities", "modalities", '["text"]', free=r'\[("text")?\]'),
     Beyond("modalities", r"(messages\[\d+\]\.)?audio"),
     # Run at the provider, which sends what is asked to others.
-    Beyond("server_tools", "web_search_options|mcp_servers|container|plugins"),
+    Beyond("server_tools", "web_search_options|mcp_servers|container|plugins|data_sources"),
     Beyond("server_tools", r"tools\[\d+\]", _CALLERS, key="type", value=f"(?!({_CALLERS_TOOLS})$).*"),
     # Read at the provider, by what it has been given before or can reach.
     Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?(file_id|file_url|file_ids|vector_store_ids)"),

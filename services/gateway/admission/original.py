@@ -18,12 +18,14 @@ _PICTURES = ("image", "image_url", "input_image")
 
 
 def check(original: chat_pb2.Original, permitted: Sequence[str], tenant: str) -> None:
-    """Raise `FieldDenied` for a field that needs what the tenant's setting `provider` does not name: the first one in
-    the order of the table."""
+    """Raise `FieldDenied` for a field that needs what the tenant's setting `provider` does not name, or that no setting
+    permits: the first one in the order of the table."""
     found = ((needed(place, given), place, given) for place, given in sorted(original.untranslated.items()))
     denied = [(each, place, given) for each, place, given in found if each and each.permission not in permitted]
     if denied:
         beyond, place, given = min(denied, key=lambda each: BEYOND.index(each[0]))
+        if beyond.permission is None:  # the value may be a credential
+            raise FieldDenied(f"{place}: {beyond.instead}; no setting permits it")
         raise FieldDenied(
             f"{place}: {beyond.instead} for tenant {shorten(tenant)}, got {shorten(given)}; "
             f"`provider: [{beyond.permission}]` in the tenant's settings permits it"

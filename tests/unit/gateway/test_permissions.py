@@ -70,6 +70,13 @@ CHATS: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "half a day's": ({"prompt_cache_options": {"ttl": "12h"}}, "prompt_cache_retention", "prompt_cache_options"),
     "a faster tier": ({"service_tier": "fast"}, "service_tier", "service_tier"),
     "other models": ({"models": ["a", "b"]}, "fallbacks", "models"),
+    "OpenRouter's way on to them": ({"route": "fallback"}, "fallbacks", "route"),
+    "OpenRouter's hosts": ({"provider": {"order": ["dear"]}}, "fallbacks", "provider"),
+    "SGLang's adapters": ({"lora_path": "another's"}, "fallbacks", "lora_path"),
+    "OpenRouter's plugins": ({"plugins": [{"id": "web"}]}, "server_tools", "plugins"),
+    "Azure's searches": ({"data_sources": [{"type": "azure_search"}]}, "server_tools", "data_sources"),
+    "before others": ({"priority": -1}, "priority", "priority"),
+    "unseen fields": ({"extra_body": {"n": 9}}, "extra_body", "extra_body"),
     "kept": ({"store": True}, "store", "store"),
 }
 MESSAGES: Mapping[str, tuple[dict[str, Any], str, str]] = {
@@ -125,8 +132,35 @@ def refused(request: pb.GenerateRequest, permission: str, place: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("api_base", "http://169.254.169.254"),
+        ("base_url", "http://a.example"),
+        ("api_key", "another's key"),
+        ("extra_headers", {"authorization": "another's key"}),
+        ("aws_secret_access_key", "another's key"),
+        ("vertex_credentials", {}),
+        ("litellm_credential_name", "another"),
+        ("kv_transfer_params", {"remote_host": "a.example"}),
+        ("bootstrap_host", "a.example"),
+        ("custom_logit_processor", "80049"),
+        ("cache_salt", "another tenant's"),
+        ("extra_key", "another tenant's"),
+        ("cache", {"namespace": "another tenant's"}),
+    ],
+)
+@pytest.mark.parametrize("write", [chat, messages])
+def test_no_setting_permits_another_account_or_another_tenants_cache(write: Any, field: str, given: object) -> None:
+    with pytest.raises(FieldDenied, match=rf"^{field}: none.*; no setting permits it$") as denied:
+        words.check(write(**{field: given}).original, PERMISSIONS, "acme")
+    assert "another's key" not in str(denied.value)
+
+
+@pytest.mark.parametrize(
     "request_",
     [
+        chat(priority=0, cache={"no-cache": True}),
+        chat(priority=7),
         chat(n=1, modalities=["text"], store=False, service_tier="default", prompt_cache_options={"ttl": "30m"}),
         chat(tools=[{"type": "custom", "custom": {"name": "sql"}}], tool_choice="required"),
         chat(**part(type="image_url", image_url={"url": "data:image/png;base64,eA=="})),
