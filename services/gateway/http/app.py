@@ -38,6 +38,7 @@ from services.gateway.upstream.media import Hearing
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache
 from services.runtime.errors import ServiceError
+from services.runtime.process.config import is_loopback
 
 ANTHROPIC = anthropic_messages.error
 DIALECTS: Mapping[str, Dialect] = {
@@ -124,8 +125,8 @@ class _App:
 
     def _endpoint(self, route: str, serve: Serve, shape: Shape = Told.openai, *, open_: bool = False) -> Endpoint:
         settings = self._parts.settings
-        mutual = settings.tls_dir is not None
-        return Endpoint(route, serve, shape, self._parts.servicer, settings.http, mutual, open_)
+        mutual, loopback = settings.tls_dir is not None, is_loopback(settings.http_address)
+        return Endpoint(route, serve, shape, self._parts.servicer, settings.http, mutual, loopback, open_)
 
     async def _health(self, exchange: Exchange) -> None:
         leaving = self._parts.server.leaving

@@ -23,6 +23,7 @@ from hedgerow.identities import GATEWAY, SERVICES
 from services.gateway.admission.credential import Credential
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import HttpSettings
+from services.gateway.http import browsers
 from services.gateway.http.connection import PEER
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told, tell
 from services.gateway.http.fields import Fields, parse
@@ -200,6 +201,7 @@ class Endpoint:
     servicer: GatewayServicer
     limits: HttpSettings
     mutual: bool  # whether callers prove who they are
+    loopback: bool  # whether this machine alone can connect
     open_: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -228,6 +230,8 @@ class Endpoint:
             if self.mutual and exchange.peer not in SERVICES[GATEWAY].callers:
                 raise CallerRefused(f"{exchange.peer or 'a caller without an identity'} may not call {GATEWAY}")
             exchange.credential = self.servicer.authorize(exchange.metadata, exchange.peer)
+            if exchange.credential.tenant.anonymous:
+                browsers.check(exchange.headers, self.limits.cors_origins, loopback=self.loopback)
         await self.serve(exchange)
 
     async def _fail(self, exchange: Exchange, error: Exception) -> int:

@@ -12,7 +12,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from services.gateway.http.errors import NotJson
 from services.gateway.http.exchange import Exchange
 from services.gateway.http.fields import Fields
-from services.runtime.errors import Forbidden, InvalidInput
+from services.runtime.errors import InvalidInput
 
 _MOST_FIELDS = 64
 
@@ -29,14 +29,11 @@ class _InMemory(MultiPartParser):
     spool_max_size = 2**62
 
 
-async def read_form(exchange: Exchange, origins: tuple[str, ...]) -> Form:
-    """The form, with its `file`. Raises `NotJson`, `InvalidInput`, and `Forbidden` for a page that may not call: one
-    can send forms to wherever its reader can connect, unasked."""
-    kind, origin = exchange.headers.get("content-type", ""), exchange.headers.get("origin")
+async def read_form(exchange: Exchange) -> Form:
+    """The form, with its `file`. Raises `NotJson` and `InvalidInput`."""
+    kind = exchange.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "multipart/form-data":
         raise NotJson("content-type", "multipart/form-data", kind.partition(";")[0] or "none")
-    if origin and not {origin, "*"} & set(origins):
-        raise Forbidden(f"origin: {origin} may not call")
     body = await exchange.body()
 
     async def stream() -> AsyncGenerator[bytes, None]:

@@ -30,7 +30,7 @@ class Transcriptions:
     async def __call__(self, exchange: Exchange) -> None:
         if self._hearing is None:
             raise NotOffered("transcriptions: need an audio service (HEDGEROW_GATEWAY_AUDIO_ADDRESS)")
-        form = await read_form(exchange, self._aside.settings.http.cors_origins)
+        form = await read_form(exchange)
         streamed, how, options = _wanted(form.fields)
         reply = exchange.reply
 

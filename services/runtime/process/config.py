@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
@@ -127,6 +128,18 @@ def is_loopback(address: str) -> bool:
     with suppress(ValueError):
         return ip_address(host).is_loopback
     return host == "localhost" or address.startswith("unix:")
+
+
+def is_local_host(host: str) -> bool:
+    """Whether a `Host` header is an address, or a name that means this machine to whoever looks it up. One that is
+    neither is anybody's: who has a name can point it here. None at all is no browser's."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    with suppress(ValueError):
+        return bool(ip_address(name))
+    return not host or name == "localhost" or name.endswith(".localhost")
 
 
 def read_yaml(path: str) -> Any:

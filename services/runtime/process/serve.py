@@ -26,7 +26,6 @@ from functools import partial
 from typing import Protocol
 
 import grpc
-import prometheus_client
 import uvloop
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import ServiceDescriptor
@@ -36,7 +35,7 @@ from grpc_reflection.v1alpha import reflection
 from hedgerow.identities import SERVICES
 from services.runtime import telemetry
 from services.runtime.errors import Unavailable
-from services.runtime.process import workers
+from services.runtime.process import metrics, workers
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.health import Health
 from services.runtime.process.logs import log_what_ends_us, setup_logging
@@ -128,13 +127,13 @@ async def run(
     try:
         async with _own(settings) as folder:
             server, checks = await start_server(settings, descriptors, servicers, ended, folder)
-            metrics = _serve_metrics(settings.metrics_address)
+            stop_metrics = metrics.serve(settings.metrics_address) if settings.metrics_address else None
             try:
                 await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended)
             finally:
                 await server.stop(0)
-                if metrics:
-                    metrics()
+                if stop_metrics:
+                    stop_metrics()
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
@@ -276,21 +275,3 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", 2_000),
         ("grpc.http2.ping_timeout_ms", 2_000),
     ]
-
-
-def _serve_metrics(address: str) -> Callable[[], None] | None:
-    if not address:
-        return None
-    host, _, port = address.rpartition(":")
-    try:
-        server, thread = prometheus_client.start_http_server(int(port), host)
-    except OSError as error:
-        _log.error("metrics_address: %s cannot be had: %s", address, error.strerror)
-        raise SystemExit(1) from None
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return stop

@@ -77,7 +77,7 @@ def wire(serve: Serve) -> Wire:
         exchange.credential = SimpleNamespace(tenant=EVERYTHING)
         await serve(exchange)
 
-    return Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, True))
+    return Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, False, True))
 
 
 def form(**fields: str) -> bytes:

@@ -30,7 +30,7 @@ async def read(exchange: Exchange) -> None:
 
 
 async def told(serve: object, *sent: bytes) -> list[int]:
-    wire = Wire(Endpoint("/", serve, Told.openai, None, LIMITS, False, True))
+    wire = Wire(Endpoint("/", serve, Told.openai, None, LIMITS, False, False, True))
     await wire.send(*sent)
     statuses, closing = wire.statuses, wire.transport.closing
     await wire.end()
