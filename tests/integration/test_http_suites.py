@@ -84,10 +84,23 @@ def narrowed(document: dict[str, Any]) -> dict[str, Any]:
     schemas["EmbeddingRequest"]["properties"]["dimensions"] = {"const": len(VECTOR)}
     schemas["Sampling"]["properties"]["top_p"]["minimum"] = 0.01
     _ask(schemas)
+    _close(schemas["CompletionRequest"], schemas)
     seen = set[int]()
     for name in ("ChatRequest", "CompletionRequest", "ResponseRequest", "MessageRequest", "EmbeddingRequest"):
         _loosen(schemas[name], schemas, seen)
     return document
+
+
+def _close(schema: dict[str, Any], schemas: dict[str, Any]) -> None:
+    """The same as `unevaluatedProperties: false`, which schemathesis does not go by."""
+    del schema["unevaluatedProperties"]
+    schema |= {"properties": _fields(schema, schemas), "additionalProperties": False}
+    del schema["allOf"]
+
+
+def _fields(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    parts = [schemas[each["$ref"].rpartition("/")[2]] for each in schema.get("allOf", ())]
+    return {name: given for part in parts for name, given in _fields(part, schemas).items()} | schema["properties"]
 
 
 def _shape(node: Any) -> None:

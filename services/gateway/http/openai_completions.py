@@ -18,7 +18,10 @@ from services.gateway.http.order import Order, take_model, take_options
 from services.gateway.http.sse import compact, quoted
 from services.runtime.errors import InvalidInput
 
-_REFUSED = ("suffix", "echo", "logprobs")
+_REFUSED = ("suffix", "echo")
+# Fields that nothing reads and on which no answer depends.
+_OF_NO_EFFECT = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "store", "user"})
+_EMPTY: tuple[Any, ...] = ("", [], {})
 
 
 def read_completion(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
@@ -29,6 +32,9 @@ def read_completion(body: Fields, headers: Mapping[str, str], known: Collection[
     if (best_of := body.whole("best_of")) not in (None, 1):
         raise InvalidInput("best_of", "1", best_of)
     body.refuse(*_REFUSED)
+    logprobs = body.raw("logprobs")
+    if not (logprobs is None or logprobs is False):  # 0 asks for the chosen tokens' own
+        raise InvalidInput("logprobs", "not supported", compact(logprobs).decode())
     prompts = body.texts("prompt")
     if len(prompts) != 1:
         raise InvalidInput("prompt", "one string", len(prompts))
@@ -37,7 +43,15 @@ def read_completion(body: Fields, headers: Mapping[str, str], known: Collection[
     take_sampling(order.request, body)
     take_form(order.request, body, body.object("response_format"))
     take_options(order, headers, body)
+    _refuse_unread(body)
     return order
+
+
+def _refuse_unread(body: Fields) -> None:
+    """A completion goes to no model as it is written: a field that nothing has read would be lost without a word."""
+    for place, given in sorted(body.unread().items()):
+        if not ("." in place or given is False or given in _EMPTY or place in _OF_NO_EFFECT):
+            raise InvalidInput(place, "no such field of completions", compact(given).decode())
 
 
 class CompletionWriter:
