@@ -16,6 +16,7 @@ from services.llm.validation import read_schema
 _HEAD = re.compile(r'"name"\s*:\s*"([^"]*)"\s*,\s*"(?:parameters|arguments)"\s*:\s*(?=\S)')
 # llguidance's word for spaces as Python's JSON has them: where any may stand, a small model may write them without end.
 SPACED = {"x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}}
+_LONGEST_HEAD = 256  # characters: a name has 64 at most, and a model that is held to no form may write anything
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -84,18 +85,21 @@ class ListedCalls:
 
     def read(self, text: str) -> list[ToolCallDelta]:
         deltas: list[ToolCallDelta] = []
-        while text:
+        at = 0
+        if self._value is None:
+            text, self._head = self._head + text, ""
+        while at < len(text):
             if self._value is None:
-                self._head += text
-                found = _HEAD.search(self._head)
+                found = _HEAD.search(text, at)
                 if not found:
+                    self._head = text[at:][-_LONGEST_HEAD:]
                     break
-                text, self._head = self._head[found.end() :], ""
+                at = found.end()
                 self._value, self._index = _Value(), self._index + 1
                 deltas.append(ToolCallDelta(self._index, new_id(), found[1]))
-            length = self._value.more(text)
-            deltas.append(ToolCallDelta(self._index, arguments=text[:length]))
-            text = text[length:]
+            end = self._value.more(text, at)
+            deltas.append(ToolCallDelta(self._index, arguments=text[at:end]))
+            at = end
             if self._value.ended:
                 self._value = None
         return [delta for delta in deltas if delta.id or delta.arguments]
@@ -108,9 +112,10 @@ class _Value:
         self.ended = False
         self._depth, self._in_string, self._escaped, self._begun = 0, False, False, False
 
-    def more(self, text: str) -> int:
-        """How many characters of `text` belong to it."""
-        for place, character in enumerate(text):
+    def more(self, text: str, at: int = 0) -> int:
+        """Where in `text`, of which it begins or goes on at `at`, it ends; the text's end where it goes on."""
+        for place in range(at, len(text)):
+            character = text[place]
             if self._in_string:
                 self._string(character)
                 if not self._in_string and not self._depth:

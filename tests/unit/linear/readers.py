@@ -11,7 +11,8 @@ from hedgerow._sentences import SentenceSplitter
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.runtime import question_key
-from tests.unit.linear import of_gateway
+from services.runtime.security import secrets
+from tests.unit.linear import of_gateway, of_models
 from tests.unit.linear.reader import Reader, whole
 
 
@@ -31,10 +32,13 @@ def _digest(text: str) -> None:
 
 WHOLE: Mapping[str, Reader] = {
     "question_key": whole(_digest),
+    "lines of the log": whole(lambda text: secrets.without_passwords(f"x:/ {text}@?b")),
     **of_gateway.WHOLE,
+    **of_models.WHOLE,
 }
 # These are given a text in pieces of 1, 4 and 64 characters, too.
 STREAMED: Mapping[str, Reader] = {
     "sentences": _sentences,
     **of_gateway.STREAMED,
+    **of_models.STREAMED,
 }

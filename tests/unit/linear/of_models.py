@@ -1,0 +1,34 @@
+"""What the models' services read of models and of providers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from services.llm import context, provider_events, relayed_usage
+from services.llm.forced_calls import ListedCalls
+from services.llm.transport.sse import EventParser
+from tests.unit.linear.reader import Reader, whole
+
+
+def _calls(pieces: Sequence[str]) -> None:
+    calls = ListedCalls()
+    for piece in pieces:
+        calls.read(piece)
+
+
+def _events(pieces: Sequence[str]) -> None:
+    parser = EventParser(1 << 20)
+    for piece in pieces:
+        parser.feed(piece.encode(errors="replace"))
+
+
+WHOLE: Mapping[str, Reader] = {
+    "context that is too long": whole(lambda text: context.refused({}, text, 400, "")),
+    "events of providers": whole(lambda text: provider_events.parsed(json.dumps(text))),
+    "usage that is relayed": whole(relayed_usage.without_cache),
+}
+STREAMED: Mapping[str, Reader] = {
+    "calls in a list": _calls,
+    "server-sent events": _events,
+}
