@@ -12,6 +12,7 @@ from services.runtime.errors import ContextExceeded, shorten
 
 _CODES = ("context_length_exceeded", "exceed_context_size_error")  # OpenAI's, llama.cpp's
 _FEWEST_BYTES = 2  # of a word, with the blank behind it
+_MOST_READ = 2_048  # characters of what a provider says: each number may be followed by a second one far behind it
 _MOST_SHOWN = 400  # characters of what a provider says
 # What providers say, with the numbers: OpenAI, vLLM and OpenRouter; OpenAI; Anthropic, twice; Gemini; Mistral.
 _NUMBERS = tuple(
@@ -37,9 +38,10 @@ _WORDS = re.compile(
 def refused(error: Mapping[str, Any], said: str, status: int, own: str) -> ContextRefused | None:
     """The error of a provider that refuses a conversation for its length; None for any other. `error` is its error
     object, `said` the message, without secrets; `status`, `own`: see `ContextRefused`."""
+    looked_at = said[:_MOST_READ]
     named = any(error.get(name) in _CODES for name in ("code", "type"))
-    found = next(filter(None, (pattern.search(said) for pattern in _NUMBERS)), None)
-    if not (named or found or _WORDS.search(said)):
+    found = next(filter(None, (pattern.search(looked_at) for pattern in _NUMBERS)), None)
+    if not (named or found or _WORDS.search(looked_at)):
         return None
     said = shorten(said, _MOST_SHOWN)
     if found:
