@@ -18,8 +18,9 @@ from pydantic.fields import FieldInfo
 HIDDEN = "**********"  # as pydantic shows a secret
 _CREDENTIAL = re.compile(r"(token|secret|password|api_key|authorization)$", re.IGNORECASE)
 _BEFORE_AT = re.compile(r"(?P<scheme>[\w+.-]+://)?.*@", re.DOTALL)  # whatever else is wrong with it
-_USER_IN_LINE = re.compile(r"(?P<scheme>[\w+.-]+:/{1,2})[^\s\"']*@")
-_QUERY = re.compile(r"(?P<url>[\w+.-]+://[^\s?\"']*\?)[^\s\"']+")
+_RUN = re.compile(r"[^\s\"']++")  # a URL ends with it
+_SCHEME = re.compile(r"(?<![\w+.-])[\w+.-]++:/{1,2}")
+_QUERY = re.compile(r"(?<![\w+.-])[\w+.-]++://[^?]*\?(?=.)")
 
 
 AS_SHOWN = PlainSerializer(str, return_type=str, when_used="json")
@@ -62,7 +63,19 @@ def without_passwords(line: str) -> str:
     """A line of a log: what stands before the `@` of a URL is hidden, and what follows its `?`."""
     if ":/" not in line:
         return line
-    return _QUERY.sub(rf"\g<url>{HIDDEN}", _USER_IN_LINE.sub(rf"\g<scheme>{HIDDEN}@", line))
+    return _RUN.sub(lambda found: _without_query(_without_user(found[0])), line)
+
+
+def _without_user(run: str) -> str:
+    at = run.rfind("@")
+    scheme = _SCHEME.search(run, 0, at) if at > 0 else None
+    return f"{run[: scheme.end()]}{HIDDEN}{run[at:]}" if scheme else run
+
+
+def _without_query(run: str) -> str:
+    last = run.rfind("?", 0, -1)  # with something behind it
+    query = _QUERY.search(run, 0, last + 2) if last > 0 else None
+    return f"{run[: query.end()]}{HIDDEN}" if query else run
 
 
 def is_secret(cls: type[BaseModel], path: Iterable[str | int]) -> bool:
