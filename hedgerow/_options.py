@@ -81,6 +81,8 @@ class Options(TypedDict, total=False):
     whole: bool  # the same as a `truncation` of `disabled`
     truncation: Literal["auto", "disabled"] | None  # a conversation longer than the model's context loses its oldest
     # turns, or is refused; as the gateway is set up, where it is None
+    untranslated: Literal["refuse", "omit"] | None  # a field that the model's API does not have is an error, or is left
+    # out where it only tunes the answer; as the gateway is set up, where it is None
     system_prompt: str | None  # one that the gateway keeps, by its name; it comes first
     idempotency_key: str | None  # requests with this key are one and the same: who asks again, or loses the connection,
     # gets the one answer, as long as its gateway keeps it

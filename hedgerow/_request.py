@@ -55,6 +55,7 @@ _GUARD_ACTIONS = {"mask": pb.GUARD_ACTION_MASK, "refuse": pb.GUARD_ACTION_REFUSE
 _GUARDED = {field.name: field for field in pb.GuardPolicy.DESCRIPTOR.fields}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 _TRUNCATIONS = {"auto": pb.TRUNCATION_AUTO, "disabled": pb.TRUNCATION_DISABLED}
+_UNTRANSLATED = {"refuse": pb.UNTRANSLATED_REFUSE, "omit": pb.UNTRANSLATED_OMIT}
 _BLOCK_BYTES = 64 * 1024  # whole samples of every PCM encoding
 _ENCODINGS = {
     "pcm_s16le": audio_pb2.ENCODING_PCM_S16LE,
@@ -104,6 +105,7 @@ def generate_request(
     diet: str | None = None,
     whole: bool = False,
     truncation: str | None = None,
+    untranslated: str | None = None,
     system_prompt: str | None = None,
     cascade: Sequence[str] | None = None,
     cascade_at_once: bool = False,
@@ -152,6 +154,8 @@ def generate_request(
     elif cascade_at_once:
         raise invalid("cascade_at_once", "with a cascade", "none")
     set_fields(request, "", repair=repair)
+    if untranslated is not None:
+        request.untranslated = _UNTRANSLATED[one_of("untranslated", untranslated, _UNTRANSLATED)]
     for thing, action in guard.items():
         chosen = _GUARD_ACTIONS[one_of(f"guard[{thing}]", action, _GUARD_ACTIONS)]
         set_fields(request.guard, "guard.", **{one_of("guard", thing, _GUARDED): chosen})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -33,6 +33,11 @@ class Tenant(Section):
         {},
         description="What becomes of its prompts: `diet` (`off`, `system`, `all`) and `conversation` (`whole`, `cut`, "
         "`summarize`: one longer than the context). Without it, as the gateway's setting `prompt` has it.",
+    )
+    untranslated: Literal["refuse", "omit"] | None = Field(
+        None,
+        description="What becomes of a field that the model's API does not have "
+        "([HTTP](http.md#fields-left-out)). Without it, as the gateway's setting `untranslated` has it.",
     )
     check_forms: bool | None = Field(
         None, description="Whether its answers are held to their `response_format` where a request does not say it."

@@ -94,6 +94,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
             toolbox,
             _judging(settings, models, routes, cache, stack),
             Forms(settings.response_format.check_ms),
+            omits=settings.untranslated == "omit",
         )
         kinds.wordings()  # 6 ms that no request should wait for
         identity = _identity(settings)

@@ -31,6 +31,7 @@ class Changed(Label):
     PROMPT_COMPRESSED = "prompt_compressed", "what costs tokens and says nothing was left out of the prompt"
     CONVERSATION_CUT = "conversation_cut", "the oldest turns were left out"
     CONVERSATION_SUMMARIZED = "conversation_summarized", "a summary stands for the oldest turns"
+    FIELD_OMITTED = "field_omitted", "a field that the model's API does not have was left out; `before` names it"
     SYSTEM_PROMPT = "system_prompt", "a system prompt that the gateway keeps was put first"
     TOOLS = "tools", "tools of the mesh were called, or offered to the model"
     PICTURES = "pictures", "the model was told labels in the place of pictures"

@@ -502,6 +502,11 @@ class TenantSettings(_Group):
     prompt: TenantPromptSettings = Field(
         TenantPromptSettings(), description="What becomes of its prompts; what it leaves out is `prompt`'s."
     )
+    untranslated: Literal["refuse", "omit"] | None = Field(
+        None,
+        description="What becomes of a field that the model's API does not have. Without it, as the gateway's setting "
+        "of that name has it.",
+    )
     check_forms: bool | None = Field(
         None,
         description="Whether its answers are held to their `response_format` where a request does not say it. Without "
@@ -561,6 +566,12 @@ class GatewaySettings(ServiceSettings):
         description="What the gateway does by itself: defaults of other settings. `latency`: stored answers, prompts "
         "on a diet, conversations cut to the context, answers held to their form, 30 s. `transparent`: none of these, "
         "600 s, and conversations of up to 100,000 messages and 16 MiB; requests and tenants may ask for each.",
+    )
+    untranslated: Literal["refuse", "omit"] = Field(
+        "refuse",
+        description="What becomes of a field that the model's API does not have, as `reasoning_effort` of some: an "
+        "error that names it, or it is left out where it only tunes the answer (LiteLLM's `drop_params`), and the "
+        "report names it. Requests and tenants may say otherwise. What changes the question is always an error.",
     )
     address: str = Field("127.0.0.1:50050", description="Where to serve gRPC, host:port.")
     first_message_ms: int = Field(

@@ -14,6 +14,7 @@ from services.llm.validation import read_schema
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput, NotSupported
 
+HAS_NOT = ("seed", "frequency_penalty", "presence_penalty")  # of sampling
 _HOTTEST = 1.0
 _NO_ARGUMENTS = {"type": "object", "properties": {}}
 _CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
@@ -87,7 +88,7 @@ def _to_use(where: str, call: ToolCall) -> dict[str, Any]:
 
 
 def _to_sampling(sampling: Sampling) -> dict[str, Any]:
-    for name in ("seed", "frequency_penalty", "presence_penalty"):
+    for name in HAS_NOT:
         if getattr(sampling, name) is not None:
             raise NotSupported(f"sampling.{name}: this provider has none", field=f"sampling.{name}")
     if sampling.top_k is not None and sampling.top_k < 1:

@@ -122,6 +122,7 @@ class Request:
     parallel_tool_calls: bool = True  # whether it may call several at once
     original: Original | None = None
     most_tokens: int = 0  # of the answer, whatever `original` says; 0: no such limit
+    omits: bool = False  # a field that only tunes the answer may be left out where the model's API has none for it
 
 
 class FinishReason(Enum):
@@ -218,6 +219,7 @@ class Model:
     default_sampling: Sampling = Sampling()  # what a request gets that does not say, as far as the engine knows
     usual_max_tokens: int = 0  # what an answer may have where nobody says, as its API wants a number; 0: it wants none
     takes: frozenset[str] = frozenset()  # fields that it reads of a request's `untranslated`
+    lacks: frozenset[str] = frozenset()  # fields of sampling that its API has not, and no feature is for
     apis: frozenset[str] = frozenset()  # whose words its provider reads: `chat_completions`, `messages`, `responses`
 
     def reads(self, request: Request) -> bool:

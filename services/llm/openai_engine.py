@@ -35,7 +35,9 @@ class OpenAIEngine(ProviderEngine):
         super().__init__("openai", own, own.base_url.get_secret_value() or self._dialect.base_url, settings, wire)
         self._limit = own.max_tokens_field or _usual_limit(self._url, own.dialect, own.model)
         self._apis = own.apis or _usual_apis(self._url)
-        self._model = replace(self._model, continues=own.continues, apis=frozenset(self._apis))
+        lacks = (*responses_wire.HAS_NOT, *responses_wire.HAS_NO) if self._apis[0] == "responses" else ()
+        apis = frozenset(self._apis)
+        self._model = replace(self._model, continues=own.continues, apis=apis, lacks=frozenset(lacks))
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         """vLLM's servers count at `/tokenize`; the API itself has no such method."""

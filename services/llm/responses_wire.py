@@ -17,8 +17,8 @@ from services.runtime.errors import InvalidInput, NotSupported
 LIMIT = "max_output_tokens"
 _LOGPROBS = "message.output_text.logprobs"  # in `include`
 _NO_ARGUMENTS = {"type": "object", "properties": {}}
-_HAS_NOT = ("seed", "frequency_penalty", "presence_penalty", "top_k", "min_p", "repetition_penalty", "min_tokens")
-_HAS_NO = ("stop", "logit_bias", "ignore_eos", "stop_token_ids")
+HAS_NOT = ("seed", "frequency_penalty", "presence_penalty", "top_k", "min_p", "repetition_penalty", "min_tokens")
+HAS_NO = ("stop", "logit_bias", "ignore_eos", "stop_token_ids")
 
 
 def to_body(request: Request, model: str, max_tokens: int | None) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def _to_part(where: str, part: Part) -> dict[str, Any]:
 
 
 def _to_sampling(sampling: Sampling) -> dict[str, Any]:
-    asked = [name for name in _HAS_NOT if getattr(sampling, name) is not None]
-    asked += [name for name in _HAS_NO if getattr(sampling, name)]
+    asked = [name for name in HAS_NOT if getattr(sampling, name) is not None]
+    asked += [name for name in HAS_NO if getattr(sampling, name)]
     for name in asked:
         raise NotSupported(f"sampling.{name}: this provider's Responses have none", field=f"sampling.{name}")
     said = {"temperature": sampling.temperature, "top_p": sampling.top_p}

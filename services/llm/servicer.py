@@ -7,7 +7,7 @@ from contextlib import aclosing
 from urllib.parse import unquote
 
 from hedgerow.llm.v1 import llm_pb2
-from services.llm import features, untranslated, validation
+from services.llm import features, omitting, untranslated, validation
 from services.llm.engine import Engine
 from services.llm.errors import RequestRefused
 from services.llm.genai import Recorder
@@ -29,7 +29,10 @@ class LLMServicer:
         wanted = to_request(request, unquote(call.header(TENANT_HEADER) or ""))
         validation.check(wanted)
         model = self._engine.describe()
+        omitted: tuple[str, ...] = ()
         if not model.reads(wanted):  # else the provider says what it cannot do
+            if wanted.omits:
+                wanted, omitted = omitting.without(wanted, model)
             features.check(wanted, model)
             untranslated.check(wanted.original, model)
         recorder = Recorder(call.span, model, wanted)
@@ -42,6 +45,7 @@ class LLMServicer:
                         used = chunk.finish.usage.prompt_tokens
                         response.finish.own_max_tokens = self._limits.of(wanted, model, used)
                         response.finish.identity = self._identity
+                        response.finish.omitted.extend(omitted)
                     yield response
         except RequestRefused as refused:
             if wanted.original and model.reads(wanted):

@@ -92,6 +92,7 @@ def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
         request.parallel_tool_calls if request.HasField("parallel_tool_calls") else True,
         _to_original(request.original) if request.HasField("original") else None,
         request.most_tokens,
+        request.omit_untranslated,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from services.llm.engine import Model, Original
 from services.runtime.errors import InvalidInput, shorten
@@ -66,14 +66,21 @@ _EFFORT = re.compile(r'"effort":"(?!none")')  # in `reasoning` of Responses
 
 def check(original: Original | None, model: Model) -> None:
     """Raise InvalidInput for the first field that `model` would not get."""
+    for place, matters in unknown(original, model):
+        if original and matters:
+            raise InvalidInput(place, f"no such field of model {model.name}", shorten(original.untranslated[place]))
+
+
+def unknown(original: Original | None, model: Model) -> Iterator[tuple[str, bool]]:
+    """The fields that say something and that `model` would not get, in their places' order, and whether an answer may
+    depend on each."""
     for place, given in sorted((original.untranslated if original else {}).items()):
-        if place not in model.takes and not _is_harmless(place, given):
-            limit = f"no such field of model {model.name}"
-            raise InvalidInput(place, limit, shorten(given))
+        if place not in model.takes and given not in _EMPTY:
+            yield place, not _is_harmless(place, given)
 
 
 def _is_harmless(place: str, given: str) -> bool:
-    if given in _EMPTY or _FORM_NAME.fullmatch(place) or _THOUGHT.fullmatch(place):
+    if _FORM_NAME.fullmatch(place) or _THOUGHT.fullmatch(place):
         return True
     above, _, name = place.rpartition(".")
     if place == _THINKING:

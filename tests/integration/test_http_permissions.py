@@ -206,3 +206,22 @@ async def test_a_part_is_not_lost_where_a_guard_masks_what_is_beside_it(
     assert reply.status_code == 400, reply.text
     assert reply.json()["error"]["message"].startswith("messages[0].content[1]: none where the gateway changes")
     assert provider.asked == []
+
+
+async def test_a_field_that_the_other_api_does_not_have_is_left_out_where_that_is_asked_for(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    body = {"model": "claude", **_ask(seed=7, verbosity="low", metadata={"a": "b"})}
+    reply = await http.post("/v1/chat/completions", json=body, headers=_headers(_RICH))
+    assert reply.status_code in (400, 501), reply.text
+    assert provider.asked == []
+    asked = {**_headers(_RICH), "x-hedgerow-untranslated": "omit"}
+    reply = await http.post("/v1/chat/completions", json=body, headers=asked)
+    assert (reply.status_code, reply.headers["x-hedgerow-omitted"]) == (200, "seed, metadata, verbosity")
+    changes = reply.json()["hedgerow"]["changes"]
+    told = [(each["from"], each["by"]) for each in changes if each["what"] == "field_omitted"]
+    assert told == [(name, "request") for name in ("seed", "metadata", "verbosity")]
+    (sent,) = provider.asked
+    assert not {"seed", "metadata", "verbosity"} & sent.body.keys()
+    reply = await http.post("/v1/chat/completions", json={**body, "n": 2}, headers=asked)
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "n")

@@ -37,6 +37,12 @@ class CacheUse(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CACHE_USE_EXACT: _ClassVar[CacheUse]
     CACHE_USE_ANY: _ClassVar[CacheUse]
 
+class Untranslated(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    UNTRANSLATED_UNSPECIFIED: _ClassVar[Untranslated]
+    UNTRANSLATED_REFUSE: _ClassVar[Untranslated]
+    UNTRANSLATED_OMIT: _ClassVar[Untranslated]
+
 class GuardAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     GUARD_ACTION_UNSPECIFIED: _ClassVar[GuardAction]
@@ -102,6 +108,9 @@ CACHE_SCOPE_USER: CacheScope
 CACHE_USE_UNSPECIFIED: CacheUse
 CACHE_USE_EXACT: CacheUse
 CACHE_USE_ANY: CacheUse
+UNTRANSLATED_UNSPECIFIED: Untranslated
+UNTRANSLATED_REFUSE: Untranslated
+UNTRANSLATED_OMIT: Untranslated
 GUARD_ACTION_UNSPECIFIED: GuardAction
 GUARD_ACTION_MASK: GuardAction
 GUARD_ACTION_REFUSE: GuardAction
@@ -165,7 +174,7 @@ class Audio(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard", "repair", "sentence_ends", "original", "end_user")
+    __slots__ = ("messages", "images", "audio", "sampling", "response_format", "tier", "model", "budget_ms", "cache", "first_token_budget_ms", "realtime", "attempt", "single_attempt", "max_cost_usd", "tools", "tool_choice", "parallel_tool_calls", "prefix", "prompt", "cascade", "idempotency_key", "events_seen", "heartbeat_ms", "mesh_tools", "tool_limits", "guard", "repair", "sentence_ends", "original", "end_user", "untranslated")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     IMAGES_FIELD_NUMBER: _ClassVar[int]
     AUDIO_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +205,7 @@ class GenerateRequest(_message.Message):
     SENTENCE_ENDS_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_FIELD_NUMBER: _ClassVar[int]
     END_USER_FIELD_NUMBER: _ClassVar[int]
+    UNTRANSLATED_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     images: _containers.RepeatedCompositeFieldContainer[Image]
     audio: Audio
@@ -226,7 +236,8 @@ class GenerateRequest(_message.Message):
     sentence_ends: bool
     original: _chat_pb2.Original
     end_user: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ..., repair: _Optional[bool] = ..., sentence_ends: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ..., end_user: _Optional[_Iterable[str]] = ...) -> None: ...
+    untranslated: Untranslated
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., images: _Optional[_Iterable[_Union[Image, _Mapping]]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., tier: _Optional[_Union[Tier, str]] = ..., model: _Optional[str] = ..., budget_ms: _Optional[int] = ..., cache: _Optional[_Union[CachePolicy, _Mapping]] = ..., first_token_budget_ms: _Optional[int] = ..., realtime: _Optional[bool] = ..., attempt: _Optional[int] = ..., single_attempt: _Optional[bool] = ..., max_cost_usd: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., prefix: _Optional[str] = ..., prompt: _Optional[_Union[PromptPolicy, _Mapping]] = ..., cascade: _Optional[_Union[Cascade, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., events_seen: _Optional[int] = ..., heartbeat_ms: _Optional[int] = ..., mesh_tools: _Optional[_Iterable[_Union[MeshTool, _Mapping]]] = ..., tool_limits: _Optional[_Union[ToolLimits, _Mapping]] = ..., guard: _Optional[_Union[GuardPolicy, _Mapping]] = ..., repair: _Optional[bool] = ..., sentence_ends: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ..., end_user: _Optional[_Iterable[str]] = ..., untranslated: _Optional[_Union[Untranslated, str]] = ...) -> None: ...
 
 class MeshTool(_message.Message):
     __slots__ = ("name", "source", "arguments", "offered")

@@ -25,29 +25,29 @@ _sym_db = _symbol_database.Default()
 from hedgerow.chat.v1 import chat_pb2 as hedgerow_dot_chat_dot_v1_dot_chat__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19hedgerow/llm/v1/llm.proto\x12\x0fhedgerow.llm.v1\x1a\x1bhedgerow/chat/v1/chat.proto\"\xa2\x03\n\x0fGenerateRequest\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.hedgerow.chat.v1.Message\x12,\n\x08sampling\x18\x02 \x01(\x0b\x32\x1a.hedgerow.chat.v1.Sampling\x12\x39\n\x0fresponse_format\x18\x03 \x01(\x0b\x32 .hedgerow.chat.v1.ResponseFormat\x12\x0e\n\x06prefix\x18\x04 \x01(\t\x12\x12\n\ncache_salt\x18\x05 \x01(\t\x12%\n\x05tools\x18\x06 \x03(\x0b\x32\x16.hedgerow.chat.v1.Tool\x12\x31\n\x0btool_choice\x18\x07 \x01(\x0b\x32\x1c.hedgerow.chat.v1.ToolChoice\x12 \n\x13parallel_tool_calls\x18\x08 \x01(\x08H\x00\x88\x01\x01\x12,\n\x08original\x18\t \x01(\x0b\x32\x1a.hedgerow.chat.v1.Original\x12\x13\n\x0bmost_tokens\x18\n \x01(\x05\x42\x16\n\x14_parallel_tool_calls\"\xe4\x01\n\x10GenerateResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x05\x12\'\n\x06\x66inish\x18\x03 \x01(\x0b\x32\x17.hedgerow.llm.v1.Finish\x12\x33\n\ntool_calls\x18\x04 \x03(\x0b\x32\x1f.hedgerow.chat.v1.ToolCallDelta\x12\x11\n\treasoning\x18\x05 \x01(\t\x12\x30\n\x08logprobs\x18\x06 \x03(\x0b\x32\x1e.hedgerow.chat.v1.TokenLogprob\x12\x0f\n\x07relayed\x18\x07 \x03(\x0c\"\xef\x01\n\x06\x46inish\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x1e.hedgerow.chat.v1.FinishReason\x12&\n\x05usage\x18\x02 \x01(\x0b\x32\x17.hedgerow.chat.v1.Usage\x12\x15\n\x08queue_ms\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x14\x62illed_cached_tokens\x18\x04 \x01(\x05\x12!\n\x19\x62illed_cache_write_tokens\x18\x05 \x01(\x05\x12\x16\n\x0eown_max_tokens\x18\x06 \x01(\x05\x12\x10\n\x08identity\x18\x07 \x01(\tB\x0b\n\t_queue_ms\"h\n\x12\x43ountTokensRequest\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.hedgerow.chat.v1.Message\x12%\n\x05tools\x18\x02 \x03(\x0b\x32\x16.hedgerow.chat.v1.Tool\"%\n\x13\x43ountTokensResponse\x12\x0e\n\x06tokens\x18\x01 \x01(\x05\"\x11\n\x0fGetModelRequest\"\x88\x02\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_tokens\x18\x03 \x01(\x05\x12\x12\n\nmax_tokens\x18\x04 \x01(\x05\x12\x13\n\x0bspeculation\x18\x05 \x01(\t\x12\x0f\n\x07running\x18\x06 \x01(\x05\x12\x0f\n\x07waiting\x18\x07 \x01(\x05\x12\x11\n\tcontinues\x18\x08 \x01(\x08\x12*\n\x08\x66\x65\x61tures\x18\t \x03(\x0e\x32\x18.hedgerow.llm.v1.Feature\x12\x34\n\x10\x64\x65\x66\x61ult_sampling\x18\n \x01(\x0b\x32\x1a.hedgerow.chat.v1.Sampling*\xe1\x01\n\x07\x46\x65\x61ture\x12\x17\n\x13\x46\x45\x41TURE_UNSPECIFIED\x10\x00\x12\x11\n\rFEATURE_TOOLS\x10\x01\x12\x14\n\x10\x46\x45\x41TURE_LOGPROBS\x10\x02\x12\x16\n\x12\x46\x45\x41TURE_LOGIT_BIAS\x10\x03\x12\x12\n\x0e\x46\x45\x41TURE_IMAGES\x10\x04\x12\x11\n\rFEATURE_AUDIO\x10\x05\x12\x12\n\x0e\x46\x45\x41TURE_CHOICE\x10\x06\x12\x13\n\x0f\x46\x45\x41TURE_GRAMMAR\x10\x07\x12\x11\n\rFEATURE_TOP_K\x10\x08\x12\x19\n\x15\x46\x45\x41TURE_VLLM_SAMPLING\x10\t2\x8a\x02\n\nLLMService\x12Q\n\x08Generate\x12 .hedgerow.llm.v1.GenerateRequest\x1a!.hedgerow.llm.v1.GenerateResponse0\x01\x12X\n\x0b\x43ountTokens\x12#.hedgerow.llm.v1.CountTokensRequest\x1a$.hedgerow.llm.v1.CountTokensResponse\x12O\n\x08GetModel\x12 .hedgerow.llm.v1.GetModelRequest\x1a!.hedgerow.llm.v1.GetModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19hedgerow/llm/v1/llm.proto\x12\x0fhedgerow.llm.v1\x1a\x1bhedgerow/chat/v1/chat.proto\"\xbd\x03\n\x0fGenerateRequest\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.hedgerow.chat.v1.Message\x12,\n\x08sampling\x18\x02 \x01(\x0b\x32\x1a.hedgerow.chat.v1.Sampling\x12\x39\n\x0fresponse_format\x18\x03 \x01(\x0b\x32 .hedgerow.chat.v1.ResponseFormat\x12\x0e\n\x06prefix\x18\x04 \x01(\t\x12\x12\n\ncache_salt\x18\x05 \x01(\t\x12%\n\x05tools\x18\x06 \x03(\x0b\x32\x16.hedgerow.chat.v1.Tool\x12\x31\n\x0btool_choice\x18\x07 \x01(\x0b\x32\x1c.hedgerow.chat.v1.ToolChoice\x12 \n\x13parallel_tool_calls\x18\x08 \x01(\x08H\x00\x88\x01\x01\x12,\n\x08original\x18\t \x01(\x0b\x32\x1a.hedgerow.chat.v1.Original\x12\x13\n\x0bmost_tokens\x18\n \x01(\x05\x12\x19\n\x11omit_untranslated\x18\x0b \x01(\x08\x42\x16\n\x14_parallel_tool_calls\"\xe4\x01\n\x10GenerateResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x01(\x05\x12\'\n\x06\x66inish\x18\x03 \x01(\x0b\x32\x17.hedgerow.llm.v1.Finish\x12\x33\n\ntool_calls\x18\x04 \x03(\x0b\x32\x1f.hedgerow.chat.v1.ToolCallDelta\x12\x11\n\treasoning\x18\x05 \x01(\t\x12\x30\n\x08logprobs\x18\x06 \x03(\x0b\x32\x1e.hedgerow.chat.v1.TokenLogprob\x12\x0f\n\x07relayed\x18\x07 \x03(\x0c\"\x80\x02\n\x06\x46inish\x12.\n\x06reason\x18\x01 \x01(\x0e\x32\x1e.hedgerow.chat.v1.FinishReason\x12&\n\x05usage\x18\x02 \x01(\x0b\x32\x17.hedgerow.chat.v1.Usage\x12\x15\n\x08queue_ms\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x1c\n\x14\x62illed_cached_tokens\x18\x04 \x01(\x05\x12!\n\x19\x62illed_cache_write_tokens\x18\x05 \x01(\x05\x12\x16\n\x0eown_max_tokens\x18\x06 \x01(\x05\x12\x10\n\x08identity\x18\x07 \x01(\t\x12\x0f\n\x07omitted\x18\x08 \x03(\tB\x0b\n\t_queue_ms\"h\n\x12\x43ountTokensRequest\x12+\n\x08messages\x18\x01 \x03(\x0b\x32\x19.hedgerow.chat.v1.Message\x12%\n\x05tools\x18\x02 \x03(\x0b\x32\x16.hedgerow.chat.v1.Tool\"%\n\x13\x43ountTokensResponse\x12\x0e\n\x06tokens\x18\x01 \x01(\x05\"\x11\n\x0fGetModelRequest\"\x88\x02\n\x10GetModelResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x65ngine\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_tokens\x18\x03 \x01(\x05\x12\x12\n\nmax_tokens\x18\x04 \x01(\x05\x12\x13\n\x0bspeculation\x18\x05 \x01(\t\x12\x0f\n\x07running\x18\x06 \x01(\x05\x12\x0f\n\x07waiting\x18\x07 \x01(\x05\x12\x11\n\tcontinues\x18\x08 \x01(\x08\x12*\n\x08\x66\x65\x61tures\x18\t \x03(\x0e\x32\x18.hedgerow.llm.v1.Feature\x12\x34\n\x10\x64\x65\x66\x61ult_sampling\x18\n \x01(\x0b\x32\x1a.hedgerow.chat.v1.Sampling*\xe1\x01\n\x07\x46\x65\x61ture\x12\x17\n\x13\x46\x45\x41TURE_UNSPECIFIED\x10\x00\x12\x11\n\rFEATURE_TOOLS\x10\x01\x12\x14\n\x10\x46\x45\x41TURE_LOGPROBS\x10\x02\x12\x16\n\x12\x46\x45\x41TURE_LOGIT_BIAS\x10\x03\x12\x12\n\x0e\x46\x45\x41TURE_IMAGES\x10\x04\x12\x11\n\rFEATURE_AUDIO\x10\x05\x12\x12\n\x0e\x46\x45\x41TURE_CHOICE\x10\x06\x12\x13\n\x0f\x46\x45\x41TURE_GRAMMAR\x10\x07\x12\x11\n\rFEATURE_TOP_K\x10\x08\x12\x19\n\x15\x46\x45\x41TURE_VLLM_SAMPLING\x10\t2\x8a\x02\n\nLLMService\x12Q\n\x08Generate\x12 .hedgerow.llm.v1.GenerateRequest\x1a!.hedgerow.llm.v1.GenerateResponse0\x01\x12X\n\x0b\x43ountTokens\x12#.hedgerow.llm.v1.CountTokensRequest\x1a$.hedgerow.llm.v1.CountTokensResponse\x12O\n\x08GetModel\x12 .hedgerow.llm.v1.GetModelRequest\x1a!.hedgerow.llm.v1.GetModelResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hedgerow.llm.v1.llm_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FEATURE']._serialized_start=1401
-  _globals['_FEATURE']._serialized_end=1626
+  _globals['_FEATURE']._serialized_start=1445
+  _globals['_FEATURE']._serialized_end=1670
   _globals['_GENERATEREQUEST']._serialized_start=76
-  _globals['_GENERATEREQUEST']._serialized_end=494
-  _globals['_GENERATERESPONSE']._serialized_start=497
-  _globals['_GENERATERESPONSE']._serialized_end=725
-  _globals['_FINISH']._serialized_start=728
-  _globals['_FINISH']._serialized_end=967
-  _globals['_COUNTTOKENSREQUEST']._serialized_start=969
-  _globals['_COUNTTOKENSREQUEST']._serialized_end=1073
-  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1075
-  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1112
-  _globals['_GETMODELREQUEST']._serialized_start=1114
-  _globals['_GETMODELREQUEST']._serialized_end=1131
-  _globals['_GETMODELRESPONSE']._serialized_start=1134
-  _globals['_GETMODELRESPONSE']._serialized_end=1398
-  _globals['_LLMSERVICE']._serialized_start=1629
-  _globals['_LLMSERVICE']._serialized_end=1895
+  _globals['_GENERATEREQUEST']._serialized_end=521
+  _globals['_GENERATERESPONSE']._serialized_start=524
+  _globals['_GENERATERESPONSE']._serialized_end=752
+  _globals['_FINISH']._serialized_start=755
+  _globals['_FINISH']._serialized_end=1011
+  _globals['_COUNTTOKENSREQUEST']._serialized_start=1013
+  _globals['_COUNTTOKENSREQUEST']._serialized_end=1117
+  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1119
+  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1156
+  _globals['_GETMODELREQUEST']._serialized_start=1158
+  _globals['_GETMODELREQUEST']._serialized_end=1175
+  _globals['_GETMODELRESPONSE']._serialized_start=1178
+  _globals['_GETMODELRESPONSE']._serialized_end=1442
+  _globals['_LLMSERVICE']._serialized_start=1673
+  _globals['_LLMSERVICE']._serialized_end=1939
 # @@protoc_insertion_point(module_scope)

@@ -32,7 +32,7 @@ FEATURE_TOP_K: Feature
 FEATURE_VLLM_SAMPLING: Feature
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt", "tools", "tool_choice", "parallel_tool_calls", "original", "most_tokens")
+    __slots__ = ("messages", "sampling", "response_format", "prefix", "cache_salt", "tools", "tool_choice", "parallel_tool_calls", "original", "most_tokens", "omit_untranslated")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class GenerateRequest(_message.Message):
     PARALLEL_TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_FIELD_NUMBER: _ClassVar[int]
     MOST_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    OMIT_UNTRANSLATED_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[_chat_pb2.Message]
     sampling: _chat_pb2.Sampling
     response_format: _chat_pb2.ResponseFormat
@@ -53,7 +54,8 @@ class GenerateRequest(_message.Message):
     parallel_tool_calls: bool
     original: _chat_pb2.Original
     most_tokens: int
-    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., prefix: _Optional[str] = ..., cache_salt: _Optional[str] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ..., most_tokens: _Optional[int] = ...) -> None: ...
+    omit_untranslated: bool
+    def __init__(self, messages: _Optional[_Iterable[_Union[_chat_pb2.Message, _Mapping]]] = ..., sampling: _Optional[_Union[_chat_pb2.Sampling, _Mapping]] = ..., response_format: _Optional[_Union[_chat_pb2.ResponseFormat, _Mapping]] = ..., prefix: _Optional[str] = ..., cache_salt: _Optional[str] = ..., tools: _Optional[_Iterable[_Union[_chat_pb2.Tool, _Mapping]]] = ..., tool_choice: _Optional[_Union[_chat_pb2.ToolChoice, _Mapping]] = ..., parallel_tool_calls: _Optional[bool] = ..., original: _Optional[_Union[_chat_pb2.Original, _Mapping]] = ..., most_tokens: _Optional[int] = ..., omit_untranslated: _Optional[bool] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("text", "tokens", "finish", "tool_calls", "reasoning", "logprobs", "relayed")
@@ -74,7 +76,7 @@ class GenerateResponse(_message.Message):
     def __init__(self, text: _Optional[str] = ..., tokens: _Optional[int] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., tool_calls: _Optional[_Iterable[_Union[_chat_pb2.ToolCallDelta, _Mapping]]] = ..., reasoning: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_chat_pb2.TokenLogprob, _Mapping]]] = ..., relayed: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Finish(_message.Message):
-    __slots__ = ("reason", "usage", "queue_ms", "billed_cached_tokens", "billed_cache_write_tokens", "own_max_tokens", "identity")
+    __slots__ = ("reason", "usage", "queue_ms", "billed_cached_tokens", "billed_cache_write_tokens", "own_max_tokens", "identity", "omitted")
     REASON_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     QUEUE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +84,7 @@ class Finish(_message.Message):
     BILLED_CACHE_WRITE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OWN_MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    OMITTED_FIELD_NUMBER: _ClassVar[int]
     reason: _chat_pb2.FinishReason
     usage: _chat_pb2.Usage
     queue_ms: float
@@ -89,7 +92,8 @@ class Finish(_message.Message):
     billed_cache_write_tokens: int
     own_max_tokens: int
     identity: str
-    def __init__(self, reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., queue_ms: _Optional[float] = ..., billed_cached_tokens: _Optional[int] = ..., billed_cache_write_tokens: _Optional[int] = ..., own_max_tokens: _Optional[int] = ..., identity: _Optional[str] = ...) -> None: ...
+    omitted: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, reason: _Optional[_Union[_chat_pb2.FinishReason, str]] = ..., usage: _Optional[_Union[_chat_pb2.Usage, _Mapping]] = ..., queue_ms: _Optional[float] = ..., billed_cached_tokens: _Optional[int] = ..., billed_cache_write_tokens: _Optional[int] = ..., own_max_tokens: _Optional[int] = ..., identity: _Optional[str] = ..., omitted: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CountTokensRequest(_message.Message):
     __slots__ = ("messages", "tools")

@@ -70,6 +70,7 @@ class Tenant:
     max_tokens: int = 0  # of an answer; 0: no limit of its own
     prompt: TenantPromptSettings = TenantPromptSettings()  # noqa: RUF009  # it is frozen
     check_forms: bool | None = None  # whether answers are held to their form; None: as the gateway has it
+    untranslated: str = ""  # `refuse` or `omit` fields that a model's API does not have; empty: as the gateway has it
     said: frozenset[str] = frozenset()  # settings that are its own, not the gateway's: `hits.others`, for example
 
     def checks_forms(self, *, by_default: bool) -> bool:
@@ -213,6 +214,7 @@ class Identity:
             max_tokens=own.max_tokens,
             prompt=own.prompt,
             check_forms=own.check_forms,
+            untranslated=own.untranslated or "",
             said=frozenset(f"{group}.{name}" for group in _GROUPS for name in getattr(own, group).model_fields_set),
         )
 

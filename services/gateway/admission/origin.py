@@ -19,6 +19,7 @@ def origins(request: pb.GenerateRequest, tenant: Tenant) -> dict[Changed, By]:
         Changed.PROMPT_COMPRESSED: By.REQUEST if request.prompt.diet else _of_setting("prompt.diet", tenant),
         Changed.CONVERSATION_CUT: long,
         Changed.CONVERSATION_SUMMARIZED: long,
+        Changed.FIELD_OMITTED: By.REQUEST if request.untranslated else By.TENANT if tenant.untranslated else By.MESH,
         Changed.SYSTEM_PROMPT: By.REQUEST,
         Changed.TOOLS: By.REQUEST,
         Changed.PROMPT_MASKED: _of_guard(request.guard, tenant, "secrets", "personal"),

@@ -121,6 +121,8 @@ def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> No
         _check_cascade(request)
     if request.HasField("max_cost_usd") and not 0 < request.max_cost_usd < math.inf:
         raise InvalidInput("max_cost_usd", "above 0", f"{request.max_cost_usd:g}")
+    if request.untranslated not in pb.Untranslated.values():
+        raise InvalidInput("untranslated", "an Untranslated, 0 to 2", request.untranslated)
     if request.tier not in _TIERS:
         raise InvalidInput("tier", "a Tier, 0 to 3", request.tier)
     _check_cache(request.cache)

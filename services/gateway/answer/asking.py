@@ -40,6 +40,7 @@ def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
         original=own_words(draft, changed),
         most_tokens=draft.tenant.max_tokens,
+        omit_untranslated=draft.omits,
     )
 
 
@@ -95,6 +96,8 @@ def settle(draft: Draft, reading: Reading) -> None:
     ledger, generation = draft.ledger, reading.generation
     reading.reader.leave()
     ledger.decisions += generation.report.decisions
+    for name in generation.text.items[-1].finish.omitted if generation.text.items else ():
+        ledger.changes.add(Changed.FIELD_OMITTED, before=name)
     if generation.over:
         bill = booking.book(generation.report, generation.job.request, draft.backends.routes)
         ledger.billed_tokens += bill.tokens

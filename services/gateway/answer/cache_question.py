@@ -13,13 +13,22 @@ from services.gateway.answer.asked import Asked
 from services.gateway.hits.choice import ANY, Choice
 
 # What a caller may say of a request that no answer depends on.
+_OMITS = "untranslated: omit"
 _OF_NO_EFFECT = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "store", "user"})
 
 
 def cache_question(
-    request: pb.GenerateRequest, asked: Asked, tenant: str, hits: Choice = ANY, identity: str = ""
+    request: pb.GenerateRequest,
+    asked: Asked,
+    tenant: str,
+    hits: Choice = ANY,
+    identity: str = "",
+    *,
+    omits: bool = False,
 ) -> cache_pb2.Question:
-    """The question as the cache keys it. `identity`: of the models that may answer it."""
+    """The question as the cache keys it. `identity`: of the models that may answer it; `omits`: whether fields are left
+    out that the model's API does not have, so that an answer without them is not given to a request that refuses that.
+    """
     named = f"model:{request.model}" if request.model else ""
     return cache_pb2.Question(
         tenant=tenant,
@@ -27,7 +36,12 @@ def cache_question(
         messages=asked.messages,
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
-        attachments=[*asked.attachments(), *_own_words(request.original), *_digest(identity)],
+        attachments=[
+            *asked.attachments(),
+            *_own_words(request.original),
+            *_digest(identity),
+            *_digest(_OMITS if omits else ""),
+        ],
         category=hits.category,
         exact_only=hits.hits == "exact",
         end_user=_whose(request.end_user) if hits.of_user else "",

@@ -11,6 +11,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
+from services.gateway.admission.omission import omits
 from services.gateway.admission.origin import origins
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked
@@ -75,6 +76,7 @@ class Backends:
     tools: Toolbox | None = None
     judging: Judging | None = None
     forms: Forms = field(default_factory=Forms)
+    omits: bool = False  # fields that a model's API does not have, where nobody says
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,11 @@ class Draft:
         return message
 
     @property
+    def omits(self) -> bool:
+        """Whether fields are left out that the model's API does not have."""
+        return omits(self.question.request, self.tenant, by_default=self.backends.omits)
+
+    @property
     def has_news(self) -> bool:
         """Whether a message would tell anything."""
         return bool(self.outbox) or not self.announced
@@ -203,7 +210,7 @@ class Draft:
         if self.hits.drawn:
             return
         identity = self.backends.routes.identity(request.model)
-        question = cache_question(request, self.asked, self.tenant.name, self.hits, identity)
+        question = cache_question(request, self.asked, self.tenant.name, self.hits, identity, omits=self.omits)
         question.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(question)
         self.key = question_key.digest(question)

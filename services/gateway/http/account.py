@@ -8,6 +8,7 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.metrics import OUTCOMES, REASONS, VERDICTS
+from services.gateway.changes import Changed
 from services.gateway.http.errors import Headers
 
 _SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (
@@ -16,10 +17,15 @@ _SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (
     (b"x-hedgerow-degraded", lambda final: ",".join(final.degraded)),
     (b"x-hedgerow-finish-reason", lambda final: REASONS[final.finish_reason]),
     (b"x-hedgerow-cut", lambda final: f"{final.cut.what}; by={final.cut.by}" if final.HasField("cut") else ""),
+    (b"x-hedgerow-omitted", lambda final: _omitted(final)),
     (b"x-hedgerow-ttft-ms", lambda final: f"{final.ttft_ms:.1f}" if final.HasField("ttft_ms") else ""),
     (b"x-hedgerow-total-ms", lambda final: f"{final.total_ms:.1f}"),
     (b"x-hedgerow-cost-usd", lambda final: f"{final.cost_usd:.8f}"),
 )
+
+
+def _omitted(final: pb.Final) -> str:
+    return ", ".join(change.before for change in final.changes if change.what == Changed.FIELD_OMITTED)
 
 
 def account(final: pb.Final) -> dict[str, Any]:

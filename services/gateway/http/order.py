@@ -48,6 +48,7 @@ _OPTIONS = frozenset(
         "tool_calls",
         "guard",
         "findings",
+        "untranslated",
     }
 )
 _NUMBERS = ("_ms", "_usd", "_per_s", "_similarity", "tool_steps", "tool_calls")
@@ -74,6 +75,7 @@ _CACHE_USES = {
     "use": pb.CACHE_USE_ANY,
 }
 _CACHE_SCOPES = {"tenant": pb.CACHE_SCOPE_TENANT, "user": pb.CACHE_SCOPE_USER}
+_UNTRANSLATED = {"refuse": pb.UNTRANSLATED_REFUSE, "omit": pb.UNTRANSLATED_OMIT}
 TRUNCATIONS = {"auto": pb.TRUNCATION_AUTO, "disabled": pb.TRUNCATION_DISABLED}
 _DIETS = {"off": pb.DIET_OFF, "system": pb.DIET_SYSTEM, "all": pb.DIET_ALL}
 
@@ -157,6 +159,8 @@ def _take(order: Order, options: Fields) -> None:
     if (repair := options.flag("repair")) is not None:
         request.repair = repair
     _take_mesh_tools(request, options)
+    if (untranslated := options.one_of("untranslated", _UNTRANSLATED)) is not None:
+        request.untranslated = untranslated
     if (findings := options.flag("findings")) is not None:
         order.findings = findings
     if (guard := options.text("guard")) is not None:

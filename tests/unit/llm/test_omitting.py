@@ -1,0 +1,104 @@
+"""What a model's API does not have: left out by name where that was asked for, and refused where it changes more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from services.llm import features, omitting, untranslated
+from services.llm.engine import Feature, Message, Model, Original, Request, Sampling
+from services.runtime.errors import InvalidInput, NotSupported
+
+ASKED = (Message("user", "Hi"),)
+CLAUDE = Model(
+    "m", "anthropic", 0, 0, "", False, features=frozenset({Feature.TOOLS, Feature.TOP_K}), lacks=frozenset({"seed"})
+)
+
+
+def request(sampling: Sampling | None = None, **places: str) -> Request:
+    own = Original("chat_completions", b"{}", untranslated=places)
+    return Request(ASKED, sampling or Sampling(), original=own, omits=True)
+
+
+def without(asked: Request, model: Model = CLAUDE) -> tuple[Request, tuple[str, ...]]:
+    rest, told = omitting.without(asked, model)
+    features.check(rest, model)
+    untranslated.check(rest.original, model)
+    return rest, told
+
+
+@pytest.mark.parametrize(
+    ("place", "given", "name"),
+    [
+        ("reasoning_effort", '"high"', "reasoning_effort"),
+        ("reasoning", '{"effort":"high"}', "reasoning"),
+        ("thinking", '{"type":"enabled","budget_tokens":1024}', "thinking"),
+        ("output_config.effort", '"max"', "output_config.effort"),
+        ("service_tier", '"flex"', "service_tier"),
+        ("verbosity", '"low"', "verbosity"),
+        ("prediction", '{"type":"content","content":"x"}', "prediction"),
+        ("messages[3].name", '"ann"', "messages[].name"),
+        ("tools[0].input_examples", "[1]", "tools[].input_examples"),
+        ("metadata", '{"a":"b"}', "metadata"),
+    ],
+)
+def test_what_only_tunes_an_answer_is_left_out_and_named(place: str, given: str, name: str) -> None:
+    rest, told = without(request(**{place: given}))
+    assert told == (name,)
+    assert rest.original
+    assert not rest.original.untranslated
+
+
+@pytest.mark.parametrize(
+    ("place", "given"),
+    [
+        ("n", "2"),
+        ("modalities", '["text","audio"]'),
+        ("audio", '{"voice":"ash"}'),
+        ("messages[0].content[1]", '{"type":"file"}'),
+        ("messages[1]", '{"role":"function"}'),
+        ("tools[0]", '{"type":"web_search"}'),
+        ("tool_choice", '"required"'),
+        ("response_format.made_up", "1"),
+        ("web_search_options", '{"a":1}'),
+        ("inference_geo", '"eu"'),
+        ("moderation", '{"model":"m"}'),
+        ("bad_words", '["x"]'),
+        ("made_up", "1"),
+    ],
+)
+def test_what_changes_the_question_is_refused_by_name_all_the_same(place: str, given: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        without(request(**{place: given, "reasoning_effort": '"high"'}))
+    assert str(refused.value).startswith(f"{place}: no such field of model m, got ")
+
+
+def test_how_tokens_are_drawn_is_left_out_where_the_model_has_no_such_thing() -> None:
+    asked = Sampling(temperature=0.5, seed=1, logit_bias=((7, 1.0),), top_k=5, min_p=0.1, frequency_penalty=0.5)
+    rest, told = without(request(asked))
+    assert rest.sampling == Sampling(temperature=0.5, top_k=5, frequency_penalty=0.5)
+    assert told == ("seed", "logit_bias", "min_p")
+    same = request(Sampling(seed=1))
+    able = Model("m", "openai", 0, 0, "", False)
+    assert omitting.without(same, able) == (same, ())
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(top_logprobs=2), Sampling(min_tokens=2), Sampling(stop_token_ids=(2,)), Sampling(ignore_eos=True)],
+)
+def test_where_an_answer_ends_and_what_is_told_of_it_is_not_left_out(sampling: Sampling) -> None:
+    with pytest.raises(NotSupported):
+        without(request(sampling))
+
+
+def test_what_says_nothing_and_what_clients_repeat_is_not_named() -> None:
+    own: dict[str, Any] = {"user": '""', "metadata": "{}", "messages[1].reasoning_content": '"Hm"'}
+    assert without(request(**own))[1] == ()
+
+
+def test_a_field_that_the_model_reads_stays() -> None:
+    model = Model("m", "vllm", 0, 0, "", False, takes=frozenset({"reasoning_effort"}))
+    rest, told = without(request(reasoning_effort='"high"'), model)
+    assert (rest.original, told) == (request(reasoning_effort='"high"').original, ())
