@@ -16,6 +16,7 @@ from services.gateway.admission.quota import Allowance
 from services.gateway.config import GuardSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.hits.settings import HitSettings
+from services.gateway.permissions import PERMISSIONS
 from tests.keys import digest
 from tests.waiting import until
 
@@ -53,7 +54,7 @@ async def followed(identity: Identity) -> None:
 
 def test_without_keys_there_is_one_tenant() -> None:
     assert Identity({}, {}, None, anonymous=True).tenant(None) == Tenant(
-        LOCAL, False, 1, Allowance(), 0, "", ("*",), ("background", "service_tier", "store"), warm=True, anonymous=True
+        LOCAL, False, 1, Allowance(), 0, "", ("*",), PERMISSIONS, warm=True, anonymous=True
     )
 
 
