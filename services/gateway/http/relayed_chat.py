@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from services.gateway.http import sse
@@ -12,6 +13,13 @@ from services.gateway.http.sse import compact
 
 _SAME = ("id", "object", "created", "model")
 _SAID_ONCE = frozenset({"id", "index", "name", "role", "type"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """One that grows: to copy it with each piece would take time in proportion to the square of its length."""
+
+    pieces: list[str]
 
 
 class RelayedChat:
@@ -91,7 +99,8 @@ def merged(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for choice in chunk.get("choices") or ():
             _grow(choices.setdefault(choice.get("index", 0), {}), choice)
     if whole:
-        whole |= {"object": "chat.completion", "choices": [_finished(choices[index]) for index in sorted(choices)]}
+        made = [_finished(_in_one_piece(choices[index])) for index in sorted(choices)]
+        whole |= {"object": "chat.completion", "choices": made}
     return whole
 
 
@@ -110,14 +119,12 @@ def _grow(known: dict[str, Any], more: Mapping[str, Any]) -> None:
         if old is None or given is None:
             known[name] = old if given is None else _copied(given)
         elif isinstance(old, dict) and isinstance(given, dict):
-            sound = [each["data"] for each in (old, given) if isinstance(each.get("data"), str)]
             _grow(old, given)
-            if name == "audio" and len(sound) > 1:
-                old["data"] = _joined(*sound)
         elif isinstance(old, list) and isinstance(given, list):
             _grow_list(old, given)
-        elif isinstance(old, str) and isinstance(given, str) and name not in _SAID_ONCE:
-            known[name] = old + given
+        elif isinstance(old, str | _Text) and isinstance(given, str) and name not in _SAID_ONCE:
+            text = known[name] = old if isinstance(old, _Text) else _Text([old])
+            text.pieces.append(given)
         else:
             known[name] = given or old
 
@@ -125,11 +132,20 @@ def _grow(known: dict[str, Any], more: Mapping[str, Any]) -> None:
 def _grow_list(known: list[Any], more: Iterable[Any]) -> None:
     for given in more:
         index = given.get("index") if isinstance(given, dict) else None
-        same = [each for each in known if index is not None and each.get("index") == index]
+        same = None if index is None else next((each for each in reversed(known) if each.get("index") == index), None)
         if same:
-            _grow(same[0], given)
+            _grow(same, given)
         else:
             known.append(_copied(given))
+
+
+def _in_one_piece(given: Any, *place: str) -> Any:
+    """The same, with each text in one piece. `place`: the names that lead to it."""
+    if isinstance(given, _Text):
+        return _joined(*given.pieces) if place[-2:] == ("audio", "data") else "".join(given.pieces)
+    if isinstance(given, dict):
+        return {name: _in_one_piece(each, *place, name) for name, each in given.items()}
+    return [_in_one_piece(each, *place) for each in given] if isinstance(given, list) else given
 
 
 def _joined(*sound: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -84,7 +85,7 @@ def merged(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             case "message_start":
                 message = dict(event["message"])
             case "content_block_start":
-                blocks[event["index"]] = dict(event["content_block"])
+                blocks[event["index"]] = copy.deepcopy(event["content_block"])
             case "content_block_delta":
                 _grow(blocks[event["index"]], event["delta"])
             case "message_delta":
@@ -99,7 +100,8 @@ def merged(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _grow(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
     kind = delta["type"]
     if kind == "citations_delta":
-        block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+        block["citations"] = block.get("citations") or []
+        block["citations"].append(delta["citation"])
     elif kind in _GROWS:
         whole, more = _GROWS[kind]
         block[whole] = (block.get(whole) or "") + delta[more]
