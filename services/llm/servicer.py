@@ -27,10 +27,11 @@ class LLMServicer:
         self, request: llm_pb2.GenerateRequest, call: Call
     ) -> AsyncGenerator[llm_pb2.GenerateResponse, None]:
         wanted = to_request(request, unquote(call.header(TENANT_HEADER) or ""))
-        validation.check(wanted)
         model = self._engine.describe()
+        forwarded = model.reads(wanted)
+        validation.check(wanted, forwarded=forwarded)
         omitted: tuple[str, ...] = ()
-        if not model.reads(wanted):  # else the provider says what it cannot do
+        if not forwarded:  # else the provider says what it cannot do
             if wanted.omits:
                 wanted, omitted = omitting.without(wanted, model)
             features.check(wanted, model)
@@ -48,7 +49,7 @@ class LLMServicer:
                         response.finish.omitted.extend(omitted)
                     yield response
         except RequestRefused as refused:
-            if wanted.original and model.reads(wanted):
+            if wanted.original and forwarded:
                 refused.tell(wanted.original.api)
             raise
 

@@ -23,8 +23,9 @@ MAX_SALT_CHARACTERS = 64
 _MAY_BE_EMPTY = ("system", "tool")
 
 
-def check(request: Request) -> None:
-    """Raise InvalidInput for a request no engine should see."""
+def check(request: Request, *, forwarded: bool = False) -> None:
+    """Raise InvalidInput for a request no engine should see. `forwarded`: whether a provider gets the caller's own
+    words, and says itself which tools may be called beside a form."""
     check_messages(request.messages)
     if request.messages[-1].role not in ("user", "tool"):
         raise InvalidInput(
@@ -38,7 +39,7 @@ def check(request: Request) -> None:
     if request.constraint and request.constraint.kind == "json_schema":
         read_schema(request.constraint.value)
     _check_tools(request.tools)
-    _check_choice(request.tool_choice, request)
+    _check_choice(request.tool_choice, request, forwarded=forwarded)
     if request.prefix and (request.constraint or request.tools):  # they are about the whole answer, not what is new
         beside = "response_format" if request.constraint else "tools"
         raise InvalidInput("prefix", f"none together with {beside}", f"{len(request.prefix)} characters")
@@ -105,13 +106,13 @@ def _check_tools(tools: tuple[Tool, ...]) -> None:
             read_schema(tool.parameters, f"tools[{index}].parameters")
 
 
-def _check_choice(choice: ToolChoice, request: Request) -> None:
+def _check_choice(choice: ToolChoice, request: Request, *, forwarded: bool) -> None:
     names = [tool.name for tool in request.tools]
     if choice.mode == "named" and choice.name not in names:
         raise InvalidInput("tool_choice.name", f"one of {', '.join(names) or 'no tools'}", choice.name)
     if choice.mode == "required" and not names:
         raise InvalidInput("tool_choice.mode", "no required without tools", "required")
-    if choice.forces and request.constraint:  # the answer is a call, which has a schema of its own
+    if choice.forces and request.constraint and not forwarded:  # the answer is a call, which has a schema of its own
         raise InvalidInput(
             "tool_choice", "none that must be called beside a response_format", choice.name or "required"
         )

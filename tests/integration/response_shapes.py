@@ -193,6 +193,10 @@ RESPONSES: dict[str, Shape] = {
     "tool": {"input": "?", "tools": [_OWN_TOOL]},
     "tool forced": {"input": "?", "tools": [_OWN_TOOL], "tool_choice": {"type": "function", "name": "weather"}},
     "tool required": {"input": "?", "tools": [_OWN_TOOL], "tool_choice": "required"},
+    "tool required beside a form": {
+        **{"input": "?", "tools": [_OWN_TOOL], "tool_choice": "required"},
+        "text": {"format": _FORM},
+    },
     "one tool at a time": {"input": "?", "tools": [_OWN_TOOL], "parallel_tool_calls": False},
     "tools of both kinds": {"input": "?", "tools": [_OWN_TOOL, _SERVER_TOOLS["web search"]]},
     "server tool forced": {

@@ -116,6 +116,7 @@ CHATS: dict[str, Shape] = {
     "tool": _ask(tools=[_TOOL]),
     "tool forced": _ask(tools=[_TOOL], tool_choice={"type": "function", "function": {"name": "weather"}}),
     "tool required": _ask(tools=[_TOOL], tool_choice="required"),
+    "tool required beside a form": _ask(tools=[_TOOL], tool_choice="required", response_format={"type": "json_object"}),
     "tool without parameters": _ask(tools=[{"type": "function", "function": {"name": "now"}}]),
     "tool loop": {
         "messages": [

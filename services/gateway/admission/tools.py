@@ -107,5 +107,6 @@ def _check_choice(request: pb.GenerateRequest, names: set[str], *, mesh: bool) -
         raise InvalidInput("tool_choice.mode", "a ToolMode, 0 to 3", choice.mode)
     if must_call(request) and not names and not mesh:
         raise InvalidInput("tool_choice", "none without tools", "a tool that must be called")
-    if must_call(request) and request.HasField("response_format") and not mesh:
+    # A provider that gets the caller's own words says itself whether it takes both; any other model refuses them.
+    if must_call(request) and request.HasField("response_format") and not (mesh or request.original.api):
         raise InvalidInput("tool_choice", "no tool that must be called beside a response_format", "both")

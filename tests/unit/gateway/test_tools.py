@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hedgerow.chat.v1.chat_pb2 import TOOL_MODE_REQUIRED, ResponseFormat, Tool, ToolChoice
+from hedgerow.chat.v1.chat_pb2 import API_RESPONSES, TOOL_MODE_REQUIRED, Original, ResponseFormat, Tool, ToolChoice
 from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
 from services.gateway.admission import tools
 from services.gateway.config import ConstraintSettings
@@ -49,6 +49,11 @@ def test_tools_are_admitted_with_and_without_a_choice():
 def test_what_cannot_be_served_is_refused(given: list[Tool], fields: dict[str, object], message: str):
     with pytest.raises(InvalidInput, match=message):
         check(*given, **fields)
+
+
+def test_a_providers_own_api_says_whether_a_forced_call_may_stand_beside_a_form():
+    forced = {"tool_choice": ANY, "response_format": ResponseFormat(regex="a")}
+    check(CLOCK, **forced, original=Original(api=API_RESPONSES))
 
 
 def test_many_tools_may_be_larger_than_a_constraint_where_none_must_be_called():

@@ -95,6 +95,10 @@ def test_a_refusal_names_the_field_the_limit_and_the_value(request_: Request, sa
     assert caught.value.message == said
 
 
+def test_a_forced_call_may_stand_beside_a_form_where_the_provider_gets_the_callers_own_words() -> None:
+    check(asked(tools=(WEATHER,), tool_choice=ToolChoice("required"), constraint=DIGITS), forwarded=True)
+
+
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0, 1, 1, ("a" * 64,) * 8, -1), Sampling(2, 1e-9)])
 def test_the_limits_themselves_are_allowed(sampling: Sampling) -> None:
     check(Request(HELLO, sampling))
