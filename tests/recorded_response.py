@@ -125,16 +125,16 @@ def said(*texts: str, index: int = 0) -> list[Event]:
     ]
 
 
-def called(index: int = 0) -> list[Event]:
+def called(index: int = 0, call: Event = CALL) -> list[Event]:
     """A function call, piece by piece."""
-    at = {"item_id": CALL["id"], "output_index": index}
+    at = {"item_id": call["id"], "output_index": index}
     delta = {"type": "response.function_call_arguments.delta", **at, "obfuscation": "q"}
     return [
-        _item("added", index, {**CALL, "arguments": "", "status": "in_progress"}),
-        {**delta, "delta": '{"city":'},
-        {**delta, "delta": '"Tokyo"}'},
-        {"type": "response.function_call_arguments.done", **at, "arguments": CALL["arguments"], "name": CALL["name"]},
-        _item("done", index, CALL),
+        _item("added", index, {**call, "arguments": "", "status": "in_progress"}),
+        {**delta, "delta": call["arguments"][:8]},
+        {**delta, "delta": call["arguments"][8:]},
+        {"type": "response.function_call_arguments.done", **at, "arguments": call["arguments"], "name": call["name"]},
+        _item("done", index, call),
     ]
 
 

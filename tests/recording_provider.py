@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,7 +74,7 @@ class Asked:
 @dataclass
 class RecordingProvider:
     """`asked` has the requests, oldest first. `error`: a status and a body, in place of every answer; `turns`: answers
-    to come first, the next one last."""
+    to come first, the next one last; `says`: what each request by its path is answered, whole or in events."""
 
     url: str = ""
     chat: Events = CHAT
@@ -83,30 +83,40 @@ class RecordingProvider:
     error: tuple[int, Mapping[str, Any]] | None = None
     asked: list[Asked] = field(default_factory=list)
     turns: list[Events] = field(default_factory=list)
+    says: Callable[[str, Mapping[str, Any]], Mapping[str, Any] | Events] | None = None
 
     def reset(self) -> None:
         """As new."""
         self.asked.clear()
         self.turns.clear()
-        self.chat, self.message, self.response, self.error = CHAT, MESSAGE, RESPONSE, None
+        self.chat, self.message, self.response, self.error, self.says = CHAT, MESSAGE, RESPONSE, None, None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Record, and stream."""
+        """Record, and stream, or answer in one piece where `says` does."""
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.asked.append(Asked(request.path, json.loads(await request.read()), headers))
         if self.error:
             return web.json_response(self.error[1], status=self.error[0])
+        events = self.says(request.path, self.asked[-1].body) if self.says else self._events()
+        if isinstance(events, Mapping):
+            return web.json_response(events)
         reply = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await reply.prepare(request)
         method = request.path.rpartition("/")[2]
-        events = {"messages": self.message, "responses": self.response}.get(method, self.chat)
-        usual = _in_form(events, self.asked[-1].body)
-        for event in self.turns.pop() if self.turns else usual:
+        for event in events:
             name = f"event: {event['type']}\n" if "type" in event else ""
             await reply.write(f"{name}data: {json.dumps(event, separators=(',', ':'))}\n\n".encode())
         if method == "completions":
             await reply.write(b"data: [DONE]\n\n")
         return reply
+
+    def _events(self) -> Events:
+        """Those of the next turn, or the usual ones."""
+        if self.turns:
+            return self.turns.pop()
+        asked = self.asked[-1]
+        usual = {"messages": self.message, "responses": self.response}.get(asked.path.rpartition("/")[2], self.chat)
+        return _in_form(usual, asked.body)
 
 
 @asynccontextmanager

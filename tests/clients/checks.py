@@ -6,6 +6,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ SCHEMA = {
 def tell(*checks: Callable[[], Any]) -> None:
     """Do one after the other; print, as JSON, what each returned, by its name."""
     print(json.dumps({check.__name__: _done(check) for check in checks}))
+
+
+def tell_each(*checks: Callable[[str], Any]) -> None:
+    """The same by each base URL that the script is given: a list, in their order."""
+    print(json.dumps([{check.__name__: _done(partial(check, url)) for check in checks} for url in sys.argv[1:]]))
 
 
 def refused(ask: Callable[[], Any]) -> list[Any]:

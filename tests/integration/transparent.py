@@ -12,6 +12,8 @@ from launcher.processes import free_port
 from tests.conftest import starting
 from tests.recording_provider import RecordingProvider, recording_provider
 
+OPERATORS = "the operator's"  # key at the provider
+
 
 @dataclass(frozen=True)
 class Transparent:
@@ -29,7 +31,7 @@ async def transparent_gateway(logs: Path, **settings: str) -> AsyncIterator[Tran
     """All models have one provider."""
     port = free_port()
     async with recording_provider() as provider, starting(logs) as start:
-        own = {"base_url": provider.url, "api_key": "the operator's"}
+        own = {"base_url": provider.url, "api_key": OPERATORS}
         chat = {f"openai__{name}": value for name, value in own.items()}
         able = json.dumps(["tools", "logprobs", "logit_bias", "images"])
         chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", openai__features=able, **chat)
