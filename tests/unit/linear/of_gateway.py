@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from services.gateway.admission import pattern
+from services.gateway.answer import asked, judge
+from services.gateway.guard import injection
 from services.gateway.guard.denied import Denied
 from services.gateway.guard.screen import Screen
+from services.gateway.hits import kinds
 from services.gateway.http.relayed_chat import RelayedChat
 from services.gateway.http.relayed_messages import RelayedMessages
 from services.gateway.http.sse import compact
-from services.gateway.prompt import diet, protected
+from services.gateway.prompt import diet, protected, window
+from services.runtime import complexity
 from services.runtime.security.credentials import SECRETS
 from services.runtime.security.personal_data import PERSONAL
 from tests.unit.linear.reader import Reader, whole
@@ -46,7 +51,14 @@ def _relayed_message(pieces: Sequence[str]) -> None:
 
 
 WHOLE: Mapping[str, Reader] = {
+    "complexity": whole(complexity.classify),
     "diet": whole(diet.diet),
+    "kinds of questions": whole(lambda text: kinds.kinds(kinds.looked_at([text]))),
+    "pieces for injections": whole(lambda text: list(injection.pieces(text))),
+    "results of tools": whole(lambda text: asked.as_data("search", text)),
+    "sizes of patterns": whole(pattern.size),
+    "the end of a text": whole(lambda text: window.shortened(text, 4_096)),
+    "verdicts of a judge": whole(judge.verdict),
     "protected": whole(lambda text: list(protected.pieces(text))),
 }
 STREAMED: Mapping[str, Reader] = {

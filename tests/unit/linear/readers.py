@@ -5,11 +5,15 @@ A function that reads such texts belongs here: `test_linear` feeds each with tex
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 from hedgerow._sentences import SentenceSplitter
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
+from services.cache.collections import cutting, reading
+from services.cache.collections.documents import Document, Format
+from services.cache.verdict import facts
 from services.runtime import question_key
 from services.runtime.security import secrets
 from tests.unit.linear import of_gateway, of_models
@@ -30,8 +34,16 @@ def _digest(text: str) -> None:
     question_key.digest(question)
 
 
+def _snippets(text: str) -> None:
+    document = Document("notes.md", "", text, Format.MARKDOWN)
+    deque(cutting.cut(document, lambda slice_: len(slice_.split()), 32), maxlen=0)
+
+
 WHOLE: Mapping[str, Reader] = {
     "question_key": whole(_digest),
+    "documents": whole(_snippets),
+    "words of a search": whole(reading._quoted),
+    "facts": whole(facts._read),
     "lines of the log": whole(lambda text: secrets.without_passwords(f"x:/ {text}@?b")),
     **of_gateway.WHOLE,
     **of_models.WHOLE,

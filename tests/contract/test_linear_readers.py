@@ -1,0 +1,36 @@
+"""What reads texts with expressions is measured, or says why not."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from tests.unit.linear.readers import STREAMED, WHOLE
+
+_ROOT = Path(__file__).parents[2]
+_LISTED = tomllib.loads((_ROOT / "tests/unit/linear/modules.toml").read_text())
+_USES = re.compile(
+    r"\bre\.(?:compile|search|match|fullmatch|sub|split|findall|finditer)\b"
+    r"|\bunicodedata\.normalize\b|^ *import regex\b",
+    re.MULTILINE,
+)
+
+
+def _modules() -> set[str]:
+    files = (file for folder in ("services", "hedgerow") for file in (_ROOT / folder).rglob("*.py"))
+    return {file.relative_to(_ROOT).as_posix() for file in files if _USES.search(file.read_text())}
+
+
+def test_each_module_that_uses_expressions_is_fed_with_long_texts_or_says_why_not():
+    assert _modules() == {*_LISTED["read"], *_LISTED["left_out"]}
+
+
+def test_no_module_is_both_and_each_reason_says_something():
+    assert _LISTED["read"].keys().isdisjoint(_LISTED["left_out"])
+    assert all(len(reason.split()) >= 3 for reason in _LISTED["left_out"].values())
+
+
+def test_the_readers_that_are_named_exist():
+    named = {name for readers in _LISTED["read"].values() for name in readers}
+    assert named <= {*WHOLE, *STREAMED}
