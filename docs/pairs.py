@@ -14,8 +14,10 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.http.chat_request import read_chat
 from services.gateway.http.fields import parse
 from services.gateway.http.messages_request import read_messages
+from services.gateway.http.order import Order
 from services.gateway.http.original import original
-from services.llm import anthropic_wire, features, openai_wire, untranslated
+from services.gateway.http.responses_request import read_response
+from services.llm import anthropic_wire, features, openai_wire, responses_wire, untranslated
 from services.llm.engine import Feature, Model, Request
 from services.llm.translate import to_request
 from services.llm.vllm_fields import TAKEN, fields
@@ -23,16 +25,43 @@ from services.runtime.errors import InvalidInput, NotSupported
 from tests import published
 
 PAGE = Path(__file__).with_name("http.md")
-HEAD = "| a field of | | to chat completions | to Messages | to vLLM by folder |"
+HEAD = "| a field of | | to chat completions | to Responses | to Messages | to vLLM by folder |"
 _ASKED: Mapping[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
 _LIMITED = {**_ASKED, "max_tokens": 9}
-_MODES = {"model", "messages", "stream", "stream_options"}  # of every request
+_RESPONSE: Mapping[str, Any] = {"model": "m", "input": "?"}
+_MODES = {"model", "messages", "input", "stream", "stream_options"}  # of every request
+_TOOLS = {"tools": [{"type": "function", "name": "x"}]}
+# What a field says nothing without.
+_BESIDE: Mapping[tuple[str, str], Mapping[str, Any]] = {
+    ("chat", "top_logprobs"): {"logprobs": True},
+    ("responses", "parallel_tool_calls"): _TOOLS,
+    ("responses", "tool_choice"): _TOOLS,
+}
+# What says something, of the contract's fields that 1 would not do for.
+_BY_GRPC: Mapping[str, Any] = {
+    "ignore_eos": True,
+    "logit_bias": [chat_pb2.LogitBias(token=1, bias=1)],
+    "stop": ["x"],
+    "stop_token_ids": [1],
+}
+_FORMS: Mapping[str, Any] = {
+    "json_schema": '{"type": "object"}',
+    "regex": "a",
+    "json_object": True,
+    "choice": chat_pb2.Choice(values=["a"]),
+    "grammar": 'start: "a"',
+}
+_READERS: Mapping[str, tuple[chat_pb2.Api, Callable[..., Order]]] = {
+    "chat": (chat_pb2.API_CHAT_COMPLETIONS, read_chat),
+    "responses": (chat_pb2.API_RESPONSES, read_response),
+    "messages": (chat_pb2.API_MESSAGES, read_messages),
+}
 Body = Mapping[str, Any]
 
 
 def main() -> None:
     PAGE.write_text(render(PAGE.read_text()))
-    print(f"{PAGE.name}: the fields of both APIs")
+    print(f"{PAGE.name}: the fields of each API")
 
 
 def render(page: str) -> str:
@@ -44,16 +73,41 @@ def rows() -> Iterator[str]:
     """Fields that have the same fate, together."""
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming as Messages
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Chat
+    from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming as Responses
 
     for name, schema, api, asked in (
         ("chat completions", Chat, "chat", _ASKED),
+        ("Responses", Responses, "responses", _RESPONSE),
         ("Messages", Messages, "messages", _LIMITED),
     ):
-        fates: dict[tuple[str, ...], list[str]] = {}
-        for field, bodies in _by_field(schema, asked).items():
-            fates.setdefault(tuple(_fate(api, to, field, bodies) for to in _TO), []).append(f"`{field}`")
-        for fate, found in sorted(fates.items(), key=lambda each: -len(each[1])):
-            yield f"| {name} | {', '.join(found)} | {' | '.join(fate)} |"
+        by_field = _by_field(schema, asked).items()
+        yield from _together(name, {field: [_fate(api, to, field, bodies) for to in _TO] for field, bodies in by_field})
+    yield from _together("gRPC", {field: [_of_model(to, asked) for to in _TO] for field, asked in _by_grpc()})
+
+
+def _together(name: str, fates: Mapping[str, list[str]]) -> Iterator[str]:
+    found: dict[tuple[str, ...], list[str]] = {}
+    for field, fate in fates.items():
+        found.setdefault(tuple(fate), []).append(f"`{field}`")
+    for each, fields_ in sorted(found.items(), key=lambda each: -len(each[1])):
+        yield f"| {name} | {', '.join(fields_)} | {' | '.join(each)} |"
+
+
+def _by_grpc() -> Iterator[tuple[str, Request]]:
+    """Requests with each field of the contract that may change an answer."""
+    said = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="?")
+    for field in chat_pb2.Sampling.DESCRIPTOR.fields:
+        sampling = chat_pb2.Sampling(**{field.name: _BY_GRPC.get(field.name, 1)})
+        yield field.name, to_request(llm_pb2.GenerateRequest(messages=[said], sampling=sampling))
+    for name, given in _FORMS.items():
+        form = chat_pb2.ResponseFormat(**{name: given})
+        yield f"response_format.{name}", to_request(llm_pb2.GenerateRequest(messages=[said], response_format=form))
+    asked = llm_pb2.GenerateRequest(messages=[said], tools=[chat_pb2.Tool(name="x")])
+    yield "tools", to_request(asked)
+    asked.tool_choice.name = "x"
+    yield "tool_choice", to_request(asked)
+    asked.parallel_tool_calls = False
+    yield "parallel_tool_calls", to_request(asked)
 
 
 def _by_field(schema: type, asked: Body) -> dict[str, list[Body]]:
@@ -73,30 +127,32 @@ def _fate(api: str, to: str, field: str, bodies: list[Body]) -> str:
 
 def _of_value(api: str, to: str, field: str, body: Body) -> str:
     try:
-        request = _read(api, {**_beside(field), **body})
-        if api == to:
-            return "as it came"
-        model, check = _TO[to]
+        request = _read(api, {**_BESIDE.get((api, field), {}), **body})
+    except (InvalidInput, NotSupported):
+        return "refused"
+    if api == to:
+        return "as it came"
+    assert request.original
+    lost = request.original.untranslated.keys() - _TO[to][0].takes
+    fate = _of_model(to, request)
+    return "left out" if fate == "translated" and any(place.partition(".")[0] == field for place in lost) else fate
+
+
+def _of_model(to: str, request: Request) -> str:
+    model, check = _TO[to]
+    try:
         features.check(request, model)
         untranslated.check(request.original, model)
         check(request)
     except (InvalidInput, NotSupported):
         return "refused"
-    assert request.original
-    lost = any(place.partition(".")[0] == field for place in request.original.untranslated.keys() - model.takes)
-    return "left out" if lost else "translated"
-
-
-def _beside(field: str) -> Body:
-    return {"logprobs": True} if field == "top_logprobs" else {}
+    return "translated"
 
 
 def _read(api: str, body: Body) -> Request:
     data = json.dumps(body).encode()
     given = parse(data)
-    read, known = (
-        (read_chat, chat_pb2.API_CHAT_COMPLETIONS) if api == "chat" else (read_messages, chat_pb2.API_MESSAGES)
-    )
+    known, read = _READERS[api]
     own = read(given, {}, ["m"]).request
     asked = llm_pb2.GenerateRequest(messages=own.messages, sampling=own.sampling, tools=own.tools)
     if own.HasField("response_format"):
@@ -111,6 +167,10 @@ _TO: Mapping[str, tuple[Model, Callable[[Request], object]]] = {
     "chat": (
         Model("m", "openai", 0, 0, "", False, features=_ALL),
         lambda request: openai_wire.to_body(request, "m", 9, "max_tokens"),
+    ),
+    "responses": (
+        Model("m", "openai", 0, 0, "", False, features=_ALL),
+        lambda request: responses_wire.to_body(request, "m", 9),
     ),
     "messages": (
         Model("m", "anthropic", 0, 0, "", False, features=_MESSAGES_HAS),
