@@ -18,7 +18,7 @@ from tests.unit.linear.reader import Reader
 from tests.unit.linear.readers import STREAMED, WHOLE
 
 _TIMES, _MOST = 16, 64
-_LENGTHS: Mapping[int, int] = {0: 32_768, 1: 2_048, 4: 4_096, 64: 16_384}  # by the size of pieces; 0: in one piece
+_LENGTHS: Mapping[int, int] = {0: 32_768, 1: 6_144, 4: 6_144, 64: 16_384}  # by the size of pieces; 0: in one piece
 _NOTHING_S = 0.02  # so fast that nothing can be said of it, and nobody has to wait for it
 _UNITS = {
     "marks out of order": "\u0301\u0327",
