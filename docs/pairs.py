@@ -18,6 +18,7 @@ from services.gateway.http.order import Order
 from services.gateway.http.original import original
 from services.gateway.http.responses_request import read_response
 from services.llm import anthropic_wire, features, openai_wire, responses_wire, untranslated
+from services.llm.counterparts import EFFORTS, names_user
 from services.llm.engine import Feature, Model, Request
 from services.llm.translate import to_request
 from services.llm.vllm_fields import TAKEN, fields
@@ -133,7 +134,13 @@ def _of_value(api: str, to: str, field: str, body: Body) -> str:
     if api == to:
         return "as it came"
     assert request.original
-    lost = request.original.untranslated.keys() - _TO[to][0].takes
+    takes = _TO[to][0].takes
+    lost = {
+        place
+        for place, given in request.original.untranslated.items()
+        if takes.isdisjoint((place, f"{place}={given}"))
+        and not (takes.issuperset(EFFORTS) and names_user(place, given))
+    }
     fate = _of_model(to, request)
     return "left out" if fate == "translated" and any(place.partition(".")[0] == field for place in lost) else fate
 
@@ -165,15 +172,15 @@ _ALL = frozenset(Feature)
 _MESSAGES_HAS = frozenset({Feature.TOOLS, Feature.IMAGES, Feature.TOP_K})
 _TO: Mapping[str, tuple[Model, Callable[[Request], object]]] = {
     "chat": (
-        Model("m", "openai", 0, 0, "", False, features=_ALL),
+        Model("m", "openai", 0, 0, "", False, features=_ALL, takes=EFFORTS),
         lambda request: openai_wire.to_body(request, "m", 9, "max_tokens"),
     ),
     "responses": (
-        Model("m", "openai", 0, 0, "", False, features=_ALL),
+        Model("m", "openai", 0, 0, "", False, features=_ALL, takes=EFFORTS),
         lambda request: responses_wire.to_body(request, "m", 9),
     ),
     "messages": (
-        Model("m", "anthropic", 0, 0, "", False, features=_MESSAGES_HAS),
+        Model("m", "anthropic", 0, 0, "", False, features=_MESSAGES_HAS, takes=EFFORTS),
         lambda request: anthropic_wire.to_body(request, "m", 9),
     ),
     "vllm": (Model("m", "vllm", 0, 0, "", True, features=_ALL, takes=TAKEN), fields),

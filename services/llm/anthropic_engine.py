@@ -9,6 +9,7 @@ from typing import Any
 from services.llm.anthropic_answer import AnthropicAnswer
 from services.llm.anthropic_wire import HAS_NOT, to_body, to_conversation, to_tools
 from services.llm.config import LlmSettings
+from services.llm.counterparts import EFFORTS
 from services.llm.engine import Message, Original, Progress, Request, Tool
 from services.llm.forwarding import forwarded
 from services.llm.provider_engine import ProviderEngine
@@ -26,7 +27,7 @@ class AnthropicEngine(ProviderEngine):
     def __init__(self, settings: LlmSettings, wire: Wire | None = None):
         own = self._own = settings.anthropic
         super().__init__("anthropic", own, own.base_url.get_secret_value() or _BASE_URL, settings, wire)
-        self._model = replace(self._model, apis=frozenset({"messages"}), lacks=frozenset(HAS_NOT))
+        self._model = replace(self._model, apis=frozenset({"messages"}), lacks=frozenset(HAS_NOT), takes=EFFORTS)
         self._usual = min(_USUAL_MAX_TOKENS, own.context_tokens // 2 or _USUAL_MAX_TOKENS)
         self._model = replace(self._model, usual_max_tokens=self._usual)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from services.llm import counterparts
 from services.llm.engine import Constraint, Message, Part, Request, Sampling, Tool, ToolCall, ToolChoice
 from services.llm.media import image_type
 from services.llm.validation import read_schema
@@ -33,6 +34,10 @@ def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, A
         body["tool_choice"] = _to_choice(request.tool_choice, parallel=request.parallel_tool_calls)
     if request.constraint:
         body["output_config"] = {"format": _to_format(request.constraint)}
+    if effort := counterparts.effort(request.original):
+        body["output_config"] = {**body.get("output_config", {}), "effort": effort}
+    if user := counterparts.end_user(request.original):
+        body["metadata"] = {"user_id": user}
     if thinking and request.messages[-1].role != "tool" and not request.tool_choice.forces:
         body["thinking"] = thinking
     return body

@@ -218,7 +218,7 @@ class Model:
     features: frozenset[Feature] = frozenset()  # a request that needs another never gets there
     default_sampling: Sampling = Sampling()  # what a request gets that does not say, as far as the engine knows
     usual_max_tokens: int = 0  # what an answer may have where nobody says, as its API wants a number; 0: it wants none
-    takes: frozenset[str] = frozenset()  # fields that it reads of a request's `untranslated`
+    takes: frozenset[str] = frozenset()  # fields that it reads of a request's `untranslated`, also as `place=JSON`
     lacks: frozenset[str] = frozenset()  # fields of sampling that its API has not, and no feature is for
     apis: frozenset[str] = frozenset()  # whose words its provider reads: `chat_completions`, `messages`, `responses`
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from services.llm import counterparts
 from services.llm.engine import Feature, Model, Request, Sampling
 from services.llm.untranslated import unknown
 
@@ -40,7 +41,8 @@ def without(request: Request, model: Model) -> tuple[Request, tuple[str, ...]]:
     drawn = {name: _UNSET[name] for name in _DRAWS if _is_left_out(name, request.sampling, model)}
     gone, own = list(_places(request, model)), request.original
     if own and gone:
-        rest = {place: given for place, given in own.untranslated.items() if place not in gone}
+        left = {place for place in gone if _TUNES.fullmatch(place)}
+        rest = {place: given for place, given in own.untranslated.items() if place not in left}
         own = replace(own, untranslated=rest)
     told = dict.fromkeys((*drawn, *(_INDEX.sub("[]", place) for place in gone)))
     return replace(request, sampling=replace(request.sampling, **drawn), original=own), tuple(told)
@@ -54,5 +56,11 @@ def _is_left_out(name: str, sampling: Sampling, model: Model) -> bool:
 
 def _places(request: Request, model: Model) -> Iterator[str]:
     for place, matters in unknown(request.original, model):
-        if _TUNES.fullmatch(place) or not (matters or "." in place or "[" in place):
+        if _TUNES.fullmatch(place) or not (matters or "." in place or "[" in place or _is_said(place, request, model)):
             yield place
+
+
+def _is_said(place: str, request: Request, model: Model) -> bool:
+    """Whether the model is told in its own API's words."""
+    given = request.original.untranslated[place] if request.original else ""
+    return model.takes.issuperset(counterparts.EFFORTS) and counterparts.names_user(place, given)

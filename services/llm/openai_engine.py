@@ -11,6 +11,7 @@ from urllib.parse import quote, urljoin, urlsplit
 from services.llm import responses_wire
 from services.llm.answer import Answer
 from services.llm.config import LlmSettings
+from services.llm.counterparts import EFFORTS
 from services.llm.engine import Message, Original, Progress, Request, Tool
 from services.llm.forwarding import asked_of_stream, forwarded, forwarded_response
 from services.llm.openai_answer import OpenAIAnswer
@@ -37,7 +38,7 @@ class OpenAIEngine(ProviderEngine):
         self._apis = own.apis or _usual_apis(self._url)
         lacks = (*responses_wire.HAS_NOT, *responses_wire.HAS_NO) if self._apis[0] == "responses" else ()
         apis = frozenset(self._apis)
-        self._model = replace(self._model, continues=own.continues, apis=apis, lacks=frozenset(lacks))
+        self._model = replace(self._model, continues=own.continues, apis=apis, lacks=frozenset(lacks), takes=EFFORTS)
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         """vLLM's servers count at `/tokenize`; the API itself has no such method."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.llm import counterparts
 from services.llm.engine import Constraint, Message, Part, Request, Tool, ToolCall, ToolChoice
 from services.llm.media import audio_format, image_type
 from services.llm.validation import read_schema
@@ -71,6 +72,8 @@ def to_body(
         "min_tokens": sampling.min_tokens,
         "ignore_eos": sampling.ignore_eos or None,
         "stop_token_ids": list(sampling.stop_token_ids) or None,
+        "reasoning_effort": counterparts.effort(request.original) or None,
+        "user": counterparts.end_user(request.original) or None,
         **(_to_format(request.constraint) if request.constraint else {}),
     }
     return {

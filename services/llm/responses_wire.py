@@ -9,7 +9,8 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from services.llm.engine import Constraint, Message, Part, Request, Sampling, Tool, ToolChoice
+from services.llm import counterparts
+from services.llm.engine import Constraint, Message, Original, Part, Request, Sampling, Tool, ToolChoice
 from services.llm.media import audio_format, image_type
 from services.llm.validation import read_schema
 from services.runtime.errors import InvalidInput, NotSupported
@@ -32,9 +33,16 @@ def to_body(request: Request, model: str, max_tokens: int | None) -> dict[str, A
         **({"text": {"format": _to_format(request.constraint)}} if request.constraint else {}),
         **({LIMIT: max_tokens} if max_tokens else {}),
         **to_tools(request),
+        **_to_words(request.original),
         "store": False,
         "stream": True,
     }
+
+
+def _to_words(original: Original | None) -> dict[str, Any]:
+    """What other APIs have under other names."""
+    effort, user = counterparts.effort(original), counterparts.end_user(original)
+    return {**({"reasoning": {"effort": effort}} if effort else {}), **({"safety_identifier": user} if user else {})}
 
 
 def of_policies(request: Request) -> dict[str, Any]:

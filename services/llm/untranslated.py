@@ -60,6 +60,7 @@ _SAYS_NOTHING: Mapping[str, re.Pattern[str]] = {
 _EMPTY = ("", "[]", "{}", "false", '""')
 _FORM_NAME = re.compile(r"(response_format|text\.format)(\.json_schema)?\.name")
 _THOUGHT = re.compile(r"input\[\d+\]\.content")  # of an item of reasoning: that of a message is translated
+_SEALED = re.compile(r"messages\[\d+\]\.content\[\d+\]\.data")  # of a redacted thought: no other block's is left
 _THINKING = "thinking"  # asks for thoughts; in a message it is one of an earlier turn
 _EFFORT = re.compile(r'"effort":"(?!none")')  # in `reasoning` of Responses
 
@@ -75,12 +76,12 @@ def unknown(original: Original | None, model: Model) -> Iterator[tuple[str, bool
     """The fields that say something and that `model` would not get, in their places' order, and whether an answer may
     depend on each."""
     for place, given in sorted((original.untranslated if original else {}).items()):
-        if place not in model.takes and given not in _EMPTY:
+        if given not in _EMPTY and model.takes.isdisjoint((place, f"{place}={given}")):
             yield place, not _is_harmless(place, given)
 
 
 def _is_harmless(place: str, given: str) -> bool:
-    if _FORM_NAME.fullmatch(place) or _THOUGHT.fullmatch(place):
+    if _FORM_NAME.fullmatch(place) or _THOUGHT.fullmatch(place) or _SEALED.fullmatch(place):
         return True
     above, _, name = place.rpartition(".")
     if place == _THINKING:

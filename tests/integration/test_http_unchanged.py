@@ -179,7 +179,7 @@ async def test_headers_for_the_provider_pass_and_those_that_say_who_calls_do_not
 async def test_what_another_api_has_no_counterpart_for_is_refused_by_name(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:
-    body = {"model": "claude", "messages": [{"role": "user", "content": "?"}], "reasoning_effort": "high"}
+    body = {"model": "claude", "messages": [{"role": "user", "content": "?"}], "reasoning_effort": "minimal"}
     reply = await http.post("/v1/chat/completions", json=body)
     assert reply.status_code == 400
     assert "reasoning_effort" in reply.json()["error"]["message"]
@@ -189,6 +189,20 @@ async def test_what_another_api_has_no_counterpart_for_is_refused_by_name(
     assert reply.status_code == 400
     assert "thinking" in reply.json()["error"]["message"]
     assert provider.asked == []
+
+
+async def test_what_another_api_has_under_another_name_is_sent_by_that(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    asked = {"messages": [{"role": "user", "content": "?"}]}
+    chat = {**asked, "model": "claude", "reasoning_effort": "high", "user": "ann"}
+    assert (await http.post("/v1/chat/completions", json=chat)).status_code == 200
+    given = {"output_config": {"effort": "high"}, "metadata": {"user_id": "ann"}}
+    message = {**asked, "model": "gpt", "max_tokens": 9, **given}
+    assert (await http.post("/v1/messages", json=message)).status_code == 200
+    to_claude, to_gpt = (each.body for each in provider.asked)
+    assert (to_claude["output_config"], to_claude["metadata"]) == ({"effort": "high"}, {"user_id": "ann"})
+    assert (to_gpt["reasoning_effort"], to_gpt["user"]) == ("high", "ann")
 
 
 async def test_what_changes_no_answer_does_not_keep_a_request_from_another_api(

@@ -263,6 +263,8 @@ def _put_message(message: chat_pb2.Message, given: Fields) -> None:
             id=call.needed("id"), name=function.needed("name"), arguments=function.text("arguments") or ""
         )
     message.tool_call_id = given.text("tool_call_id") or ""
+    if message.role == chat_pb2.ROLE_TOOL:
+        given.raw("name")  # the call says it, too: models of other APIs do without
 
 
 def _put_custom_call(message: chat_pb2.Message, call: Fields) -> None:

@@ -26,6 +26,7 @@ _MODES = {
     "none": chat_pb2.TOOL_MODE_NONE,
     "tool": chat_pb2.TOOL_MODE_UNSPECIFIED,  # by its name
 }
+_FAILED = "Error: "
 _THOUGHTS = ("thinking", "redacted_thinking")  # not for the next model to read
 
 
@@ -115,6 +116,8 @@ def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: F
         case "tool_result":
             result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=block.needed("tool_use_id"))
             result.content = _text_alone(block, "content")
+            if block.flag("is_error"):  # other APIs have no such flag
+                result.content = f"{_FAILED}{result.content}"
         case _ if kind not in _THOUGHTS:
             message.parts.add(text=left(block, kind))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from services.llm import features, omitting, untranslated
+from services.llm import anthropic_wire, features, omitting, untranslated
+from services.llm.counterparts import EFFORTS
 from services.llm.engine import Feature, Message, Model, Original, Request, Sampling
 from services.runtime.errors import InvalidInput, NotSupported
 
@@ -41,13 +43,14 @@ def without(asked: Request, model: Model = CLAUDE) -> tuple[Request, tuple[str, 
         ("messages[3].name", '"ann"', "messages[].name"),
         ("tools[0].input_examples", "[1]", "tools[].input_examples"),
         ("metadata", '{"a":"b"}', "metadata"),
+        ("metadata", "[1]", "metadata"),
     ],
 )
 def test_what_only_tunes_an_answer_is_left_out_and_named(place: str, given: str, name: str) -> None:
     rest, told = without(request(**{place: given}))
     assert told == (name,)
     assert rest.original
-    assert not rest.original.untranslated
+    assert not rest.original.untranslated or name == "metadata"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +99,17 @@ def test_where_an_answer_ends_and_what_is_told_of_it_is_not_left_out(sampling: S
 def test_what_says_nothing_and_what_clients_repeat_is_not_named() -> None:
     own: dict[str, Any] = {"user": '""', "metadata": "{}", "messages[1].reasoning_content": '"Hm"'}
     assert without(request(**own))[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("place", "given"), [("user", '"ann"'), ("safety_identifier", '"ann"'), ("metadata", '{"user_id":"ann"}')]
+)
+def test_whose_a_request_is_is_told_in_the_words_of_the_models_api(place: str, given: str) -> None:
+    model = replace(CLAUDE, takes=EFFORTS)
+    rest, told = without(request(**{place: given, "verbosity": '"low"', "reasoning_effort": '"low"'}), model)
+    assert told == ("verbosity",)
+    body = anthropic_wire.to_body(rest, "m", 9)
+    assert (body["metadata"], body["output_config"]) == ({"user_id": "ann"}, {"effort": "low"})
 
 
 def test_a_field_that_the_model_reads_stays() -> None:

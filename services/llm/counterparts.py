@@ -1,0 +1,44 @@
+"""Fields of one API that others have under another name, out of a caller's own words: how much a model thinks, and
+whose a request is. Only values that all of them take."""
+
+from __future__ import annotations
+
+import json
+
+from services.llm.engine import Original
+
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")  # in the packages `openai` and `anthropic` alike
+_BY_EFFORT = {
+    f"{place}={given}": effort
+    for effort in _EFFORTS
+    for place, given in (
+        ("reasoning_effort", f'"{effort}"'),
+        ("output_config.effort", f'"{effort}"'),
+        ("reasoning", f'{{"effort":"{effort}"}}'),
+    )
+}
+_USERS = ("safety_identifier", "user")
+_LONGEST_USER = 64  # characters; as OpenAI has it
+# Fields with their values, for `Model.takes`.
+EFFORTS = frozenset(_BY_EFFORT)
+
+
+def effort(original: Original | None) -> str:
+    """How much the model is to think: `low` to `max`; empty where the request does not say, or not so."""
+    told = original.untranslated if original else {}
+    return next(filter(None, (_BY_EFFORT.get(f"{place}={given}") for place, given in told.items())), "")
+
+
+def names_user(place: str, given: str) -> bool:
+    """Whether a field, whose JSON is `given`, says whose the request is and nothing else."""
+    metadata = json.loads(given) if place == "metadata" else None
+    return place in _USERS or (isinstance(metadata, dict) and metadata.keys() == {"user_id"})
+
+
+def end_user(original: Original | None) -> str:
+    """Whose the request is, as its caller names them to a provider; empty where it does not, or at length."""
+    told = original.untranslated if original else {}
+    names = [json.loads(told[place]) for place in _USERS if place in told]
+    metadata = json.loads(told.get("metadata", "null"))
+    names += [metadata.get("user_id")] if isinstance(metadata, dict) else []
+    return next((name for name in names if isinstance(name, str) and 0 < len(name) <= _LONGEST_USER), "")
