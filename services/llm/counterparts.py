@@ -4,6 +4,8 @@ whose a request is. Only values that all of them take."""
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 from services.llm.engine import Original
 
@@ -19,6 +21,12 @@ _BY_EFFORT = {
 }
 _USERS = ("safety_identifier", "user")
 _LONGEST_USER = 64  # characters; as OpenAI has it
+_FORMS = ("response_format.json_schema", "text.format")
+_OF_FORMS = {  # JSON that OpenAI takes
+    "name": re.compile(r'"[A-Za-z0-9_-]{1,64}"'),
+    "strict": re.compile("true|false"),
+    "description": re.compile(r'".{1,1024}"'),
+}
 # Fields with their values, for `Model.takes`.
 EFFORTS = frozenset(_BY_EFFORT)
 
@@ -27,6 +35,17 @@ def effort(original: Original | None) -> str:
     """How much the model is to think: `low` to `max`; empty where the request does not say, or not so."""
     told = original.untranslated if original else {}
     return next(filter(None, (_BY_EFFORT.get(f"{place}={given}") for place, given in told.items())), "")
+
+
+def form(original: Original | None) -> dict[str, Any]:
+    """`name`, `strict` and `description` of a form, as its caller says them; a name where the caller says none."""
+    told = original.untranslated if original else {}
+    said: dict[str, Any] = {"name": "answer", "strict": True}
+    for name, kind in _OF_FORMS.items():
+        given = next((told[f"{place}.{name}"] for place in _FORMS if f"{place}.{name}" in told), "null")
+        if kind.fullmatch(given):
+            said[name] = json.loads(given)
+    return said
 
 
 def names_user(place: str, given: str) -> bool:

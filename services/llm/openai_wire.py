@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.llm import counterparts
-from services.llm.engine import Constraint, Message, Part, Request, Tool, ToolCall, ToolChoice
+from services.llm.engine import Constraint, Message, Original, Part, Request, Tool, ToolCall, ToolChoice
 from services.llm.media import audio_format, image_type
 from services.llm.validation import read_schema
 from services.runtime.errors import InvalidInput
@@ -74,7 +74,7 @@ def to_body(
         "stop_token_ids": list(sampling.stop_token_ids) or None,
         "reasoning_effort": counterparts.effort(request.original) or None,
         "user": counterparts.end_user(request.original) or None,
-        **(_to_format(request.constraint) if request.constraint else {}),
+        **(_to_format(request.constraint, request.original) if request.constraint else {}),
     }
     return {
         "model": model,
@@ -155,13 +155,13 @@ def _to_choice(choice: ToolChoice) -> Any:
     return {"type": "function", "function": {"name": choice.name}} if choice.mode == "named" else choice.mode
 
 
-def _to_format(constraint: Constraint) -> dict[str, Any]:
+def _to_format(constraint: Constraint, original: Original | None) -> dict[str, Any]:
     """The field that has it. A choice and a grammar, which a provider has only by its settings, are in vLLM's own."""
     match constraint.kind:
         case "json_object":
             return {"response_format": {"type": "json_object"}}
         case "json_schema":
-            named = {"name": "answer", "strict": True, "schema": read_schema(constraint.value)}
+            named = {**counterparts.form(original), "schema": read_schema(constraint.value)}
             return {"response_format": {"type": "json_schema", "json_schema": named}}
         case "choice":
             return {"structured_outputs": {"choice": json.loads(constraint.value)}}

@@ -30,7 +30,7 @@ def to_body(request: Request, model: str, max_tokens: int | None) -> dict[str, A
         **to_conversation(request.messages),
         **_to_sampling(request.sampling),
         **to_logprobs(request.sampling),
-        **({"text": {"format": _to_format(request.constraint)}} if request.constraint else {}),
+        **({"text": {"format": _to_format(request.constraint, request.original)}} if request.constraint else {}),
         **({LIMIT: max_tokens} if max_tokens else {}),
         **to_tools(request),
         **_to_words(request.original),
@@ -123,11 +123,11 @@ def _to_choice(choice: ToolChoice) -> Any:
     return {"type": "function", "name": choice.name} if choice.mode == "named" else choice.mode
 
 
-def _to_format(constraint: Constraint) -> dict[str, Any]:
+def _to_format(constraint: Constraint, original: Original | None) -> dict[str, Any]:
     match constraint.kind:
         case "json_object":
             return {"type": "json_object"}
         case "json_schema":
-            return {"type": "json_schema", "name": "answer", "strict": True, "schema": read_schema(constraint.value)}
+            return {"type": "json_schema", **counterparts.form(original), "schema": read_schema(constraint.value)}
         case other:
             raise InvalidInput("response_format", "json_schema or json_object, with this engine", other)

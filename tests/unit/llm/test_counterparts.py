@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from services.gateway.http.messages_request import read_messages
 from services.gateway.http.original import original
 from services.llm import anthropic_wire, openai_wire, responses_wire, untranslated
 from services.llm.counterparts import EFFORTS
-from services.llm.engine import Message, Model, Original, Request
+from services.llm.engine import Constraint, Message, Model, Original, Request
 from services.runtime.errors import InvalidInput
 
 MODEL = Model("m", "any", 0, 0, "", False, takes=EFFORTS)
+FORM = Constraint("json_schema", "{}")
 PLACES = ("reasoning_effort", "output_config.effort", "reasoning")
 
 
@@ -56,6 +58,21 @@ def test_whose_a_request_is_is_said_in_every_api(told: dict[str, object]) -> Non
 def test_what_is_no_name_of_an_end_user_is_left_out(told: dict[str, object]) -> None:
     chat, message, response = bodies(asked(**told))
     assert not {"user", "metadata", "safety_identifier", "reasoning"} & (chat.keys() | message.keys() | response.keys())
+
+
+@pytest.mark.parametrize("place", ["response_format.json_schema", "text.format"])
+def test_a_form_keeps_its_name_its_description_and_whether_it_is_strict(place: str) -> None:
+    said = {"name": "facts", "strict": False, "description": "What is so."}
+    request = replace(asked(**{f"{place}.{name}": given for name, given in said.items()}), constraint=FORM)
+    chat, _, response = bodies(request)
+    assert chat["response_format"]["json_schema"] == {**said, "schema": {}}
+    assert response["text"]["format"] == {"type": "json_schema", **said, "schema": {}}
+
+
+def test_a_form_without_a_name_of_its_own_gets_one() -> None:
+    request = replace(asked(**{"response_format.json_schema.name": "no name"}), constraint=FORM)
+    chat, _, _ = bodies(request)
+    assert chat["response_format"]["json_schema"] == {"name": "answer", "strict": True, "schema": {}}
 
 
 def untold(read: Any, body: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
