@@ -258,8 +258,8 @@ async def test_anthropics_client_gets_errors_in_its_own_shape(anthropic_: AsyncA
 
     with pytest.raises(anthropic.NotFoundError):
         await anthropic_.messages.create(**{**MESSAGE, "model": "claude-x"})
-    with pytest.raises(anthropic.BadRequestError, match="container: not supported"):
-        await anthropic_.messages.create(**MESSAGE, extra_body={"container": "c"})
+    with pytest.raises(anthropic.BadRequestError, match="thread: none: each request"):
+        await anthropic_.messages.create(**MESSAGE, extra_body={"thread": "t"})
     llm.script = [*words("Par"), Refusal("UNAVAILABLE", "gone")]
     with pytest.raises(anthropic.APIStatusError, match="broke in mid-answer"):
         async for _ in await anthropic_.messages.create(**MESSAGE, stream=True):
