@@ -128,7 +128,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                 async with AsyncExitStack() as open_doors:
                     doors = []
                     if bound:
-                        doors.append(http := HttpServer())
+                        doors.append(http := HttpServer(settings.http))
                         app = make_app(Parts(settings, servicer, http, routes, fleet, admission, cache, media.hearing))
                         await open_doors.enter_async_context(http.serving(app, bound, settings))
                     yield serve.Assembled({_SERVICE: servicer}, doors)

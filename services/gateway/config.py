@@ -435,7 +435,15 @@ class HttpSettings(_Group):
 
     max_body_bytes: int = Field(limits.HTTP_BODY_BYTES, ge=1_024, description="Of a request's body.")
     max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's path and headers, without blanks.")
-    max_connections: int = Field(4_096, ge=1, description="At once, in each worker; more are closed at once.")
+    max_connections: int = Field(
+        4_096,
+        ge=1,
+        description="At once, in each worker. One more gets the place of the one that has been without a request for "
+        "longest, of those without a tenant first; it is closed where all have requests.",
+    )
+    max_connections_of_one: int = Field(
+        2_048, ge=1, description="Of one address, in each worker; more are closed at once."
+    )
     header_ms: int = Field(
         10_000, ge=1, le=600_000, description="The longest a request's headers may take, from its first byte on."
     )

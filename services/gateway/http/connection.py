@@ -12,6 +12,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from services.gateway.config import HttpSettings
+from services.gateway.http.room import Room
 from services.gateway.http.sse import compact
 from services.runtime.security.tls import caller_in
 
@@ -19,15 +20,22 @@ _RAW = 2  # bytes on the wire for each one that counts of a head, whose blanks a
 PEER = "peer_identity"  # in a request's scope: the identity that its caller's certificate proves
 
 
+PROVEN = "proven"  # in a request's scope: is called where a tenant's credential has been accepted
+
+
 class State(ServerState):
     """What all connections share. `leaving`: they are not to be kept any more."""
 
     leaving = False
 
+    def __init__(self, limits: HttpSettings) -> None:
+        super().__init__()
+        self.room = Room(limits.max_connections, limits.max_connections_of_one)
+
 
 class Connection(HttpToolsProtocol):
-    """Closed where headers take too long or are too large, where a client reads nothing for too long, and where there
-    are too many."""
+    """Closed where headers take too long or are too large, where a client reads nothing for too long, and where its
+    place is needed."""
 
     def __init__(self, limits: HttpSettings, config: Config, state: State):
         super().__init__(config, state, {})
@@ -38,16 +46,28 @@ class Connection(HttpToolsProtocol):
         self._last_words = b""  # the refusal that ends the connection once these are answered
         self._offered = b""  # the head of a request that offers another protocol, without the offer
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self.address, self.proven = "", False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._peer = caller_in(transport.get_extra_info("peercert"))
-        if len(self.connections) > self._limits.max_connections:
+        self.address = str((transport.get_extra_info("peername") or [""])[0])
+        if not self._shared.room.enter(self):
             transport.abort()
             return
+        self._shared.room.idle(self)
         self._arm("head", self._limits.header_ms)
 
+    def abort(self) -> None:
+        """Close it at once, as `Room` asks."""
+        self.transport.abort()
+
+    def prove(self) -> None:
+        """A tenant's credential has come by it."""
+        self.proven = True
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._shared.room.leave(self)
         for name in list(self._timers):
             self._disarm(name)
         self._unset_keepalive_if_required()
@@ -89,7 +109,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        cast(dict[str, Any], self.scope)[PEER] = self._peer
+        cast(dict[str, Any], self.scope).update({PEER: self._peer, PROVEN: self.prove})
         self._in_head, self._head_bytes = True, 0
         if not self._cycles:  # else it may be us who does not read on
             self._arm("head", self._limits.header_ms)
@@ -105,6 +125,7 @@ class Connection(HttpToolsProtocol):
         self._disarm("head")
         super().on_headers_complete()
         self._cycles.append(self.cycle)
+        self._shared.room.busy(self)
         if self._shared.leaving:
             self.cycle.keep_alive = False
 
@@ -118,6 +139,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self._cycles or self.transport.is_closing():
             return
+        self._shared.room.idle(self)
         if self._last_words:
             self._say_last_words()
         elif self._in_head:

@@ -24,7 +24,7 @@ from services.gateway.admission.credential import Credential
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import HttpSettings
 from services.gateway.http import browsers
-from services.gateway.http.connection import PEER
+from services.gateway.http.connection import PEER, PROVEN
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told, tell
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.original import FOR_PROVIDERS
@@ -232,6 +232,8 @@ class Endpoint:
             exchange.credential = self.servicer.authorize(exchange.metadata, exchange.peer)
             if exchange.credential.tenant.anonymous:
                 browsers.check(exchange.headers, self.limits.cors_origins, loopback=self.loopback)
+            elif prove := exchange.scope.get(PROVEN):
+                prove()
         await self.serve(exchange)
 
     async def _fail(self, exchange: Exchange, error: Exception) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from starlette.types import ASGIApp
 from uvicorn.config import Config
 
-from services.gateway.config import GatewaySettings
+from services.gateway.config import GatewaySettings, HttpSettings
 from services.gateway.http.connection import Connection, State
 from services.runtime.security import tls
 
@@ -48,15 +48,14 @@ def bind(settings: GatewaySettings) -> socket.socket | None:
 class HttpServer:
     """A `serve.Door`."""
 
-    def __init__(self) -> None:
-        self._state = State()
+    def __init__(self, limits: HttpSettings) -> None:
+        self._limits, self._state = limits, State(limits)
         self._bound: socket.socket | None = None
         self._server: asyncio.Server | None = None
 
     @asynccontextmanager
     async def serving(self, app: ASGIApp, bound: socket.socket, settings: GatewaySettings) -> AsyncIterator[None]:
         """Serve `app` inside."""
-        limits = settings.http
         logging.getLogger("uvicorn").setLevel("ERROR")  # it warns of what any stranger may send
         config = Config(
             app,
@@ -68,9 +67,9 @@ class HttpServer:
             proxy_headers=False,
             server_header=False,
         )
-        config.timeout_keep_alive = limits.keep_alive_ms / 1000  # type: ignore[assignment]  # a timer takes both
+        config.timeout_keep_alive = self._limits.keep_alive_ms / 1000  # type: ignore[assignment]  # a timer takes both
         config.load()
-        make = partial(Connection, limits, config, self._state)
+        make = partial(Connection, self._limits, config, self._state)
         folder = tls.Folder(settings.tls_dir) if settings.tls_dir else None
         self._bound = bound
         await self._listen(make, folder)

@@ -82,8 +82,9 @@ class Wire:
         self.transport = _Transport()
         config = Config(application, lifespan="off", interface="asgi3", ws="none", log_config=None, access_log=False)
         config.load()
-        self.state = State()
-        self.connection = Connection(limits or HttpSettings(), config, self.state)
+        limits = limits or HttpSettings()
+        self.state = State(limits)
+        self.connection = Connection(limits, config, self.state)
         self.connection.connection_made(self.transport)
         self._coming = deque[bytes]()
 
