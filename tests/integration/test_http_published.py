@@ -11,7 +11,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from services.gateway.admission.original import COSTLY
 from tests.integration.transparent import Transparent, transparent_gateway
 from tests.published import Published, fields
 
@@ -84,9 +83,8 @@ def _problem(field: Published, body: Body, reply: httpx.Response, arrived: list[
         return "" if got == [sent] else f"arrived as {got}"
     error = reply.json()["error"]
     named = error["param"] or error["message"].partition(":")[0]
-    if reply.status_code == 403 and error["code"] == "field_denied":
-        return "" if named in COSTLY and _names(named, field.place, str(body)) else f"403: {error}"
-    refused = reply.status_code == 400 and _names(named, field.place, str(body))
+    denied = reply.status_code == 403 and error["code"] == "field_denied"
+    refused = (denied or reply.status_code == 400) and _names(named, field.place, str(body))
     return "" if refused else f"{reply.status_code}: {error}"
 
 
