@@ -158,8 +158,12 @@ async def test_a_connection_serves_one_request_after_another(start: Start, llm: 
     async with raw(gateway) as (reader, writer):
         for stream in (True, False, True):
             writer.write(post(PATH, {**QUESTION, "stream": stream}))
-            assert b" 200 " in await reader.readuntil(b"\r\n")
-            await reader.readuntil(b"0\r\n\r\n" if stream else b'"decisions":[]}}')
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            assert b" 200 " in head
+            if stream:
+                await reader.readuntil(b"0\r\n\r\n")
+            else:
+                await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
 
 
 async def test_before_it_stops_health_says_so_and_answers_in_flight_are_finished(

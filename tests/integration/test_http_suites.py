@@ -129,9 +129,14 @@ def _ask(schemas: dict[str, Any]) -> None:
         said["properties"]["role"] = {"const": "user"}
     for name in ("Part", "Block"):  # of pictures there may be 8 in all
         schemas[name] = schemas[name]["oneOf"][0]
-    text = {"required": ["type", "text"], "properties": {"type": {"const": "text"}, "text": schemas["Said"]}}
-    for content in (schemas["Content"], schemas["ResponseContent"], prompted["properties"]["content"]):
-        content["oneOf"][1]["prefixItems"] = [{"type": "object", **text}]
+    openai = ["image_url", "input_image", "input_audio"]
+    texts, anthropic = schemas["Text"]["properties"]["type"]["enum"], ["image", "tool_use", "tool_result", "thinking"]
+    for content, types, others in (
+        (schemas["Content"], texts, openai),
+        (schemas["ResponseContent"], texts, []),
+        (prompted["properties"]["content"], ["text"], anthropic),
+    ):
+        content["oneOf"][1]["prefixItems"] = [_said_or_unknown(types, others, schemas["Said"])]
     for each in (chat, response, message):
         del each["tools"]["maxItems"]
     chat["tool_choice"] = response["tool_choice"] = {"enum": ["none", "auto"]}
@@ -149,6 +154,13 @@ def _ask(schemas: dict[str, Any]) -> None:
     del chat["top_logprobs"]  # it needs `logprobs` beside it
 
 
+def _said_or_unknown(types: list[str], others: list[str], said: dict[str, Any]) -> dict[str, Any]:
+    """A part with text, or one of a type that only a model behind the same API may know."""
+    text = {"required": ["text"], "properties": {"type": {"enum": types}, "text": said}}
+    unknown = {"properties": {"type": {"type": "string", "not": {"enum": [*types, *others]}}}}
+    return {"type": "object", "required": ["type"], "anyOf": [text, unknown]}
+
+
 def _loosen(schema: dict[str, Any], schemas: dict[str, Any], seen: set[int]) -> None:
     """A field that is null counts as left out, as the document says once for all."""
     if "$ref" in schema:
@@ -158,8 +170,14 @@ def _loosen(schema: dict[str, Any], schemas: dict[str, Any], seen: set[int]) -> 
     seen.add(id(schema))
     fields = schema.get("properties", {})
     items = [schema["items"]] if "items" in schema else []
-    for inner in (*schema.get("allOf", ()), *schema.get("oneOf", ()), *fields.values(), *items):
+    for inner in (
+        *(each for of in ("allOf", "oneOf", "anyOf") for each in schema.get(of, ())),
+        *fields.values(),
+        *items,
+    ):
         _loosen(inner, schemas, seen)
+    if given := schema.get("additionalProperties"):
+        schema["additionalProperties"] = {"anyOf": [given, {"type": "null"}]}
     for name, given in fields.items():
         if name not in schema.get("required", ()):
             fields[name] = {"anyOf": [given, {"type": "null"}]}

@@ -53,6 +53,7 @@ _OPTIONS = frozenset(
 )
 _NUMBERS = ("_ms", "_usd", "_per_s", "_similarity", "tool_steps", "tool_calls")
 _LISTS = ("mesh_tools", "cache_allow")
+_MOST_CHARS_PER_S = 1_000_000
 _MESH_TOOL = ("name", "source", "arguments", "offered")
 _FLAGS = ("single_attempt", "whole", "cascade_at_once", "repair", "findings")
 _VERIFIERS = {
@@ -184,6 +185,8 @@ def _take_cache(policy: pb.CachePolicy, options: Fields) -> None:
     if (scope := options.one_of("cache_scope", _CACHE_SCOPES)) is not None:
         policy.scope = scope
     if (pace := options.number("hit_chars_per_s")) is not None:
+        if not 0 <= pace <= _MOST_CHARS_PER_S:  # here, because an answer in one piece has none in its request
+            raise InvalidInput(f"{_BODY}.hit_chars_per_s", f"0 to {_MOST_CHARS_PER_S}", pace)
         policy.hit_chars_per_s = pace
 
 
