@@ -296,7 +296,7 @@ async def test_a_long_recording_does_not_hold_up_a_stream(service: Service) -> N
     requests = spoken(begin(), messages(np.concatenate([speech(FRANCE), silence(0.8)])))
     replies = [reply async for reply in service.hear(requests)]
     assert plain(replies[-1].summary.text) == FRANCE_TEXT
-    assert len(await recording) == 30 + 2
+    assert len(await recording) >= 30 + 2  # a few more on a CPU without AVX-512, where a question may come in two
 
 
 async def test_one_stream_too_many_is_refused_with_a_reason_and_a_delay(small: Service) -> None:

@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,9 @@ async def test_what_was_put_is_found_survives_a_kill_and_goes_when_it_is_removed
     assert await client.collections() == listed
     assert (listed[0].documents, listed[0].snippets, listed[0].waiting) == (4, 34, 0)
     again = await client.search("docs", "Is anything stored if the key-value store is down?", ranking="meaning")
-    assert again.hits == found
+    assert [replace(hit, similarity=0) for hit in again.hits] == [replace(hit, similarity=0) for hit in found]
+    near = [pytest.approx(hit.similarity, abs=1e-5) for hit in found]  # a batch of another size has other last digits
+    assert [hit.similarity for hit in again.hits] == near
     for source, text in (("redis.md", REDIS), ("gateway.md", GATEWAY)):
         assert (await client.put("docs", source, text)).unchanged
     changed = GATEWAY.replace("part number 7", "seventh part")
