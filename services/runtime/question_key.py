@@ -30,8 +30,11 @@ from hedgerow.chat.v1 import chat_pb2
 _FORMAT = b"hedgerow.cache.key/1\0"  # raise it with every change to what is digested
 _LONGEST_LINE = 2_048  # characters of prose: what is longer is no question typed by hand, and takes long to look at
 _RUN = re.compile(r"\s+")
-_MARKS = "".join(filter(unicodedata.combining, map(chr, range(0x20000))))  # Unicode has none beyond
+# Those of Unicode's first plane, and the rest in ranges that have other characters too: single ones take long there.
+_MARKS = "".join(filter(unicodedata.combining, map(chr, range(0x10000))))
+_MARKS += "\U00010100-\U00011fff\U00016a00-\U00016fff\U0001bc00-\U0001bcff\U0001d100-\U0001d2ff\U0001e000-\U0001efff"
 _MANY_MARKS = re.compile(f"[{_MARKS}]{{31}}")
+_MAYBE_MARKS = re.compile("[\u0300-\U0010ffff]{31}")  # none of them is below; this is found much sooner
 _SIGN = re.compile(  # of a text that may mean what it spells; an apostrophe within a word is no quotation mark
     r"""["\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`|/\\^*\[\]{}\t]|['\u2018\u2019](?:(?!\w)|(?<!\w.))"""
 )
@@ -71,7 +74,7 @@ def composed(text: str) -> str:
     """`text` in Unicode's form NFC, or as it is where it has more than 30 combining marks in a row. No language has
     that many, and to put n of them in their order takes n² steps.
     Source: the stream-safe text format of https://www.unicode.org/reports/tr15/"""
-    if text.isascii() or _MANY_MARKS.search(text):
+    if text.isascii() or (_MAYBE_MARKS.search(text) and _MANY_MARKS.search(text)):
         return text
     return unicodedata.normalize("NFC", text)
 
