@@ -19,8 +19,8 @@ from launcher.processes import ServiceSpec
 # By port, from the base port on. The gateway comes first: its address is the one that callers know.
 SERVICES = ("gateway", "cache", "router", "llm-fast", "llm-quality", "vision", "audio")
 # Each model has one replica here, so that the other model is the one to hedge with. A mesh that is asked a few times a
-# minute saves up too slowly for a second call with the usual share of 5%.
-_HEDGE = {"across_models": True, "max_share": 0.25}
+# minute saves up too slowly for a second call with the usual share of 5%, and where the CPU is slow every call has one.
+_HEDGE = {"across_models": True, "max_share": 1}
 LIMITS = {"DEFAULT_MAX_TOKENS": "256", "MAX_TOKENS_CAP": "512"}  # of the profile `latency`, for each model
 PULLED = ("smollm2-135m-int8", "smollm2-135m", "whisper-base", "efficientnet-lite0")
 
