@@ -137,7 +137,11 @@ class Llm:
             reply = await get(llm_pb2.GetModelRequest().SerializeToString(), timeout=timeout_s)
             return llm_pb2.GetModelResponse.FromString(reply).context_tokens
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return 0  # it has no such method, and will not have one soon
             raise translate(error, self._model) from None
+        except DecodeError:
+            return 0
 
     def generate(self, request: llm_pb2.GenerateRequest, timeout_s: float, metadata: Metadata) -> Completion:
         """Start an answer that ends after `timeout_s` at the latest."""

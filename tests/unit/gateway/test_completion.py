@@ -148,16 +148,32 @@ def test_the_last_reader_may_leave_in_the_moment_in_which_a_silence_is_noticed(l
     on_paused_loop(main())
 
 
+class Channel:
+    """Its model's service answers every unary call with the same."""
+
+    def __init__(self, answer: bytes | Exception):
+        self._answer = answer
+
+    def unary_stream(self, method: str) -> object:
+        return None
+
+    def unary_unary(self, method: str) -> object:
+        async def call(request: bytes, timeout: float, metadata: object = ()) -> bytes:
+            if isinstance(self._answer, Exception):
+                raise self._answer
+            return self._answer
+
+        return call
+
+
 async def test_a_count_of_tokens_that_is_no_message_is_a_broken_model_and_no_fault_of_the_gateway() -> None:
-    class Channel:
-        def unary_stream(self, method: str) -> object:
-            return None
-
-        def unary_unary(self, method: str) -> object:
-            async def call(request: bytes, timeout: float, metadata: object) -> bytes:
-                return b"no message"
-
-            return call
-
     with pytest.raises(Unavailable, match="small: sent what is not a message"):
-        await Llm(Channel(), "small").count_tokens([], 1.0, ())  # type: ignore[arg-type]
+        await Llm(Channel(b"no message"), "small").count_tokens([], 1.0, ())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answer", [failed(grpc.StatusCode.UNIMPLEMENTED), b"no message"], ids=["old", "broken"])
+async def test_a_service_that_cannot_say_how_long_its_context_is_is_one_that_does_not_say(
+    answer: bytes | Exception,
+) -> None:
+    """Nothing else: the gateway asks a service that is away again every two seconds, for ever."""
+    assert await Llm(Channel(answer), "small").context_tokens(1.0) == 0  # type: ignore[arg-type]
