@@ -51,7 +51,7 @@ class Got:
             return f"{self.code.name}: {self._plain(' '.join(self.said))}"
         told = pb.Final()
         told.CopyFrom(self.final)
-        for name in ("trace_id", "text", "ttft_ms", "total_ms", "budget_ms"):
+        for name in ("trace_id", "text", "ttft_ms", "total_ms", "budget_ms", "usable_ms"):
             told.ClearField(name)
         told.cache.ClearField("key")
         for stage in told.stages:
