@@ -76,6 +76,14 @@ class ServiceSettings(BaseSettings):
         "before it is told.",
     )
 
+    blocked_loop_ms: int = Field(
+        50,
+        ge=0,
+        le=60_000,
+        description="Report what blocks the event loop for longer, by function: in `hedgerow_loop_blocked_seconds` and "
+        "in the log. 0: do not watch.",
+    )
+
     first_message_ms: int = Field(
         0,
         ge=0,

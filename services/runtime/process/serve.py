@@ -39,6 +39,7 @@ from services.runtime.process import metrics, workers
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.health import Health
 from services.runtime.process.logs import log_what_ends_us, setup_logging
+from services.runtime.process.loop_watch.watch import watching
 from services.runtime.process.private import keep_to_oneself
 from services.runtime.process.workers import Worker
 from services.runtime.rpc import boundary, first_message, wrapped
@@ -225,20 +226,32 @@ async def _serve_until(
         gc.freeze()  # what is loaded by now stays: collecting it again and again would only cost the tail
         _set_health(checks, names, _SERVING)
         _log.info("serving")
-        await stop.wait()
-        _log.info("stopping: up to %d ms for calls in flight", settings.grace_ms)
-        doors: Sequence[Door] = getattr(assembled, "doors", ())
-        checks.leave()
-        for door in doors:
-            door.leave()
-        lame_duck_ms = min(settings.lame_duck_ms, settings.grace_ms)
-        await asyncio.sleep(lame_duck_ms / 1000)
-        for servicer in assembled.values():
-            if hasattr(servicer, "drain"):
-                servicer.drain()
-        asyncio.get_running_loop().call_later(_TOLD_S, ended.set)
-        grace_s = (settings.grace_ms - lame_duck_ms) / 1000
-        await asyncio.gather(server.stop(grace_s), *(door.stop(grace_s) for door in doors))
+        with watching(settings.blocked_loop_ms):
+            await stop.wait()
+            await _drain(settings, assembled, server, checks, ended)
+
+
+async def _drain(
+    settings: ServiceSettings,
+    assembled: Mapping[ServiceDescriptor, boundary.Servicer],
+    server: grpc.aio.Server,
+    checks: Health,
+    ended: asyncio.Event,
+) -> None:
+    """Say that the process stops, and return when the calls in flight have ended: after the grace at the latest."""
+    _log.info("stopping: up to %d ms for calls in flight", settings.grace_ms)
+    doors: Sequence[Door] = getattr(assembled, "doors", ())
+    checks.leave()
+    for door in doors:
+        door.leave()
+    lame_duck_ms = min(settings.lame_duck_ms, settings.grace_ms)
+    await asyncio.sleep(lame_duck_ms / 1000)
+    for servicer in assembled.values():
+        if hasattr(servicer, "drain"):
+            servicer.drain()
+    asyncio.get_running_loop().call_later(_TOLD_S, ended.set)
+    grace_s = (settings.grace_ms - lame_duck_ms) / 1000
+    await asyncio.gather(server.stop(grace_s), *(door.stop(grace_s) for door in doors))
 
 
 def _authorize(servicers: Mapping[str, boundary.Servicer], metadata: wrapped.Metadata, identity: str) -> None:

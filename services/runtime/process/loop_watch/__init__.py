@@ -1,0 +1,1 @@
+"""Names the function that blocks a process's event loop, in the metrics and in the log."""

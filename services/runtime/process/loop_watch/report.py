@@ -1,0 +1,83 @@
+"""What is told of an event loop that was blocked: a histogram by function, and a line in the log.
+
+Both are bounded, however often it happens: the first 100 functions have a label of their own, the others share
+`(other)`, and each label has one line a minute, which says how many blocks it stands for.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from prometheus_client import Histogram
+
+from services.runtime.deadline import Clock
+from services.runtime.process.loop_watch.place import Place
+
+MOST_FUNCTIONS = 100
+OTHER = "(other)"
+LINE_EVERY_S = 60.0
+
+_BLOCKED = Histogram(
+    "hedgerow_loop_blocked_seconds",
+    "Time for which a function kept the event loop from all other work.",
+    ["function"],
+    buckets=(0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """For how long the loop was blocked, and how long its thread was on a core meanwhile: the rest it waited for a
+    file, a lock or a core. `looks`: how often the thread was looked at, `seen`: at `place` of them."""
+
+    place: Place
+    task: str
+    wall_s: float
+    cpu_s: float
+    looks: int = 1
+    seen: int = 1
+    ended: bool = True
+
+
+@dataclass(slots=True)
+class _Told:
+    at: float
+    since: int = 0  # blocks that no line was written for
+
+
+class Report:
+    """Used by one thread."""
+
+    def __init__(self, clock: Clock = time.monotonic):
+        self._clock = clock
+        self._told: dict[str, _Told] = {}
+
+    def __call__(self, block: Block) -> None:
+        """Observe a block that has ended, and write a line where one is due. A block that goes on only has its line."""
+        label = self._label(block.place.function)
+        if block.ended:
+            _BLOCKED.labels(label).observe(block.wall_s)
+        told, now = self._told.get(label), self._clock()
+        if told and now < told.at + LINE_EVERY_S:
+            told.since += block.ended
+            return
+        self._told[label] = _Told(now)
+        _log.warning("%s", _line(block, told.since if told else 0))
+
+    def _label(self, function: str) -> str:
+        return function if function in self._told or len(self._told) < MOST_FUNCTIONS else OTHER
+
+
+def _line(block: Block, before: int) -> str:
+    """Of a block, and of `before` others of the same function without a line."""
+    state = "was" if block.ended else "is still"
+    told = (
+        f"event loop {state} blocked: {block.wall_s * 1000:.0f} ms ({block.cpu_s * 1000:.0f} ms of CPU time) "
+        f"in {block.place}, task {block.task or '-'}"
+    )
+    if block.seen < block.looks:
+        told += f", seen there in {block.seen} of {block.looks} samples"
+    return f"{told}; {before} more blocks by this function since its last line" if before else told

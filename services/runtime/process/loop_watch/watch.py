@@ -1,0 +1,168 @@
+"""A thread that notices when an event loop is blocked, and looks where.
+
+The thread looks at the loop's thread once in each threshold, and twice while the loop is busy. Where the loop's thread
+has not run since the last look, and waited for events then, nothing more is done: an idle loop is never woken. Where it
+runs, the loop is asked to call back, and until it does, each look samples the function that it is in. The time between
+the question and the answer is how long the loop was blocked; from twice the threshold on, every block is noticed.
+
+C code that holds the interpreter's lock delays this thread as well. The thread then looks at the first moment at which
+Python switches threads, mostly in the function that called the C code, and counts the delay, as far as the loop's
+thread has used CPU time since the last look.
+
+Several short callbacks in one turn of the loop delay others as one long callback does, and are reported alike: the
+function is the one that most samples saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.runtime.deadline import Clock
+from services.runtime.process.loop_watch.place import IN_C, Place, place
+from services.runtime.process.loop_watch.report import Block, Report
+
+_LEAST_PAUSE_S = 0.005  # between looks, however low the threshold
+_STILL_S = 5.0  # a block that lasts longer is told of before it ends
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A question to the loop, and where its thread was until it answered."""
+
+    began: float
+    cpu_s: float  # that the loop's thread had used by then
+    samples: Counter[tuple[Place, str]] = field(default_factory=Counter)  # places, and the task that ran there
+    ended: float | None = None
+    ended_cpu_s: float = 0.0
+    told: bool = False
+
+
+class Watch:
+    """Looks at one loop. `cpu`: seconds of CPU time that the loop's thread has used; `seen`: where it is, None while it
+    waits for events; `task`: the name of its current task; `ask`: have the loop call a function soon."""
+
+    def __init__(
+        self,
+        threshold_s: float,
+        report: Callable[[Block], None],
+        *,
+        cpu: Clock,
+        seen: Callable[[], Place | None],
+        task: Callable[[], str],
+        ask: Callable[[Callable[[], None]], Any],
+        clock: Clock = time.monotonic,
+    ):
+        self._threshold_s, self._report, self._clock, self._cpu = threshold_s, report, clock, cpu
+        self._seen, self._task, self._ask = seen, task, ask
+        self._waited = False  # for events, at the last look
+        self._turn: _Turn | None = None
+        self._due, self._cpu_s = clock() + self.pause_s, cpu()
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait before the next look."""
+        return max(self._threshold_s / (1 if self._waited else 2), _LEAST_PAUSE_S)
+
+    def look(self) -> None:
+        """Look once; to be called again after `pause_s`."""
+        now, cpu_s = self._clock(), self._cpu()
+        self._see(now, cpu_s, max(now - self._due, 0.0), cpu_s - self._cpu_s)
+        self._due, self._cpu_s = now + self.pause_s, cpu_s
+
+    def _see(self, now: float, cpu_s: float, late_s: float, used_s: float) -> None:
+        """`late_s`: how late this thread is, `used_s`: CPU time of the loop's thread since the last look."""
+        turn = self._turn
+        if turn and turn.ended is None:
+            self._sample(turn, self._seen() or IN_C)
+            self._tell_of_long(turn, now, cpu_s)
+            return
+        if turn:
+            self._end(turn)
+        if used_s > 0 or not self._waited:
+            self._begin(now, cpu_s, late_s, used_s)
+
+    def _begin(self, now: float, cpu_s: float, late_s: float, used_s: float) -> None:
+        """Ask the loop, unless it waits for events."""
+        at = self._seen()
+        if at is None and used_s > self.pause_s / 2:
+            at = IN_C
+        self._waited = at is None
+        if at is None:
+            return
+        unseen_s = min(late_s, used_s)  # this thread was held up, by the loop's
+        turn = self._turn = _Turn(now - unseen_s, cpu_s - unseen_s)
+        self._sample(turn, at)
+        self._ask(lambda: self._answered(turn))
+
+    def _answered(self, turn: _Turn) -> None:
+        """Called by the loop."""
+        turn.ended_cpu_s = self._cpu()
+        turn.ended = self._clock()
+
+    def _sample(self, turn: _Turn, at: Place) -> None:
+        turn.samples[at, self._task()] += 1
+
+    def _tell_of_long(self, turn: _Turn, now: float, cpu_s: float) -> None:
+        if not turn.told and now - turn.began > _STILL_S:
+            turn.told = True
+            self._report(_block(turn, now, cpu_s, ended=False))
+
+    def _end(self, turn: _Turn) -> None:
+        self._turn = None
+        if turn.ended is not None and turn.ended - turn.began > self._threshold_s:
+            self._report(_block(turn, turn.ended, turn.ended_cpu_s))
+
+
+def _block(turn: _Turn, now: float, cpu_s: float, ended: bool = True) -> Block:
+    functions: Counter[str] = Counter()
+    for (at, _), times in turn.samples.items():
+        functions[at.function] += times
+    function, seen = functions.most_common(1)[0]
+    at, task = next(each for each, _ in turn.samples.most_common() if each[0].function == function)
+    return Block(at, task, now - turn.began, cpu_s - turn.cpu_s, functions.total(), seen, ended)
+
+
+@contextmanager
+def watching(threshold_ms: int, report: Callable[[Block], None] | None = None) -> Iterator[None]:
+    """Watch the running loop inside; 0: do not."""
+    if not threshold_ms:
+        yield
+        return
+    loop, thread_id = asyncio.get_running_loop(), threading.get_ident()
+    cpu_clock = time.pthread_getcpuclockid(thread_id)
+    watch = Watch(
+        threshold_ms / 1000,
+        report or Report(),
+        cpu=lambda: time.clock_gettime(cpu_clock),
+        seen=lambda: place(sys._current_frames().get(thread_id)),
+        task=lambda: _task(loop),
+        ask=loop.call_soon_threadsafe,
+    )
+    stopped = threading.Lock()
+    stopped.acquire()
+
+    def run() -> None:
+        while not stopped.acquire(timeout=watch.pause_s):
+            watch.look()
+
+    thread = threading.Thread(target=run, name="loop-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.release()
+        thread.join()
+
+
+def _task(loop: asyncio.AbstractEventLoop) -> str:
+    """The name of the coroutine that a loop's current task runs."""
+    task = asyncio.current_task(loop)
+    return getattr(task.get_coro(), "__qualname__", "") if task else ""

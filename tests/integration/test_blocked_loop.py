@@ -1,0 +1,31 @@
+"""A service process that blocks its event loop says in which function."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from urllib.request import urlopen
+
+from launcher.processes import ServiceProcess, ServiceSpec, free_port
+from tests.waiting import until
+
+
+async def test_a_service_names_the_function_that_blocks_it_in_its_log_and_its_metrics(tmp_path: Path) -> None:
+    address, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    settings = {
+        "HEDGEROW_VISION_ADDRESS": address,
+        "HEDGEROW_VISION_METRICS_ADDRESS": metrics,
+        "HEDGEROW_VISION_MODELS_DIR": str(tmp_path),
+    }
+    process = ServiceProcess(ServiceSpec("vision", "tests.integration.blocking_service", address, settings), tmp_path)
+    try:
+        await until(lambda: "event loop was blocked" in process.tail())
+        line = next(each for each in process.tail().splitlines() if "event loop was blocked" in each)
+        assert "WARNING vision" in line
+        assert "reads_a_slow_disk" in line
+        page = await asyncio.to_thread(lambda: urlopen(f"http://{metrics}/metrics", timeout=5).read().decode())
+        assert 'hedgerow_loop_blocked_seconds_count{function="__main__.reads_a_slow_disk"} 1.0' in page
+    finally:
+        process.signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 20) == 0

@@ -1,0 +1,232 @@
+"""What blocks an event loop is named: on real loops, and look by look on a clock that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+import uvloop
+from prometheus_client import REGISTRY
+
+from services.runtime.process.loop_watch import report as reporting
+from services.runtime.process.loop_watch.place import IN_C, Place
+from services.runtime.process.loop_watch.report import LINE_EVERY_S, MOST_FUNCTIONS, OTHER, Block, Report
+from services.runtime.process.loop_watch.watch import Watch, watching
+from tests.clock import PausedClock
+from tests.waiting import until
+
+_LONG_S = 0.4
+_LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
+
+
+def blocks_in_a_call() -> None:
+    """Waits without a core, as a read from a slow disk does."""
+    time.sleep(_LONG_S)
+
+
+def blocks_in_python() -> None:
+    until = time.monotonic() + _LONG_S
+    while time.monotonic() < until:
+        pass
+
+
+def blocks_in_c() -> None:
+    """Holds the interpreter's lock, so that no other thread runs."""
+    sum(range(20_000_000))
+
+
+@pytest.mark.parametrize("new_loop", _LOOPS)
+@pytest.mark.parametrize("blocks", [blocks_in_a_call, blocks_in_python, blocks_in_c])
+def test_a_function_that_blocks_the_loop_is_named_in_the_metric_and_in_the_log(
+    blocks: Callable[[], None], new_loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
+):
+    name = f"{__name__}.{blocks.__name__}"
+
+    async def asks_something_heavy() -> None:
+        blocks()
+
+    async def main() -> None:
+        with watching(50):
+            await asyncio.create_task(asks_something_heavy())
+            await until(lambda: _blocks(name) > before)
+
+    before = _blocks(name)
+    with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+    line = next(each for each in caplog.messages if name in each)
+    assert line.startswith("event loop was blocked: ")
+    assert f"task {asks_something_heavy.__qualname__}" in line
+
+
+def _blocks(function: str) -> float:
+    return REGISTRY.get_sample_value("hedgerow_loop_blocked_seconds_count", {"function": function}) or 0
+
+
+@pytest.mark.parametrize("new_loop", _LOOPS)
+def test_nothing_is_reported_of_a_loop_whose_callbacks_are_short(new_loop: Callable[[], asyncio.AbstractEventLoop]):
+    told: list[Block] = []
+
+    async def main() -> None:
+        with watching(2_000, told.append):  # no machine is as busy as that
+            for number in range(200):
+                hashlib.sha256(bytes(number)).digest()
+                await asyncio.sleep(0.001 * (number % 3))
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(main())
+    assert told == []
+
+
+async def test_a_threshold_of_zero_watches_nothing():
+    with watching(0, pytest.fail):  # type: ignore[arg-type]
+        assert "loop-watch" not in {thread.name for thread in threading.enumerate()}
+
+
+class Scripted:
+    """A watch of a loop that does what a test says."""
+
+    def __init__(self, threshold_s: float = 0.05):
+        self.clock, self.cpu, self.told = PausedClock(), PausedClock(), list[Block]()
+        self.at: Place | None = None
+        self.asked: list[Callable[[], None]] = []
+        self.watch = Watch(
+            threshold_s,
+            self.told.append,
+            cpu=self.cpu,
+            seen=lambda: self.at,
+            task=lambda: "Generate",
+            ask=self.asked.append,
+            clock=self.clock,
+        )
+
+    def run(self, at: Place | None, seconds: float, cpu_s: float | None = None) -> None:
+        """The loop is somewhere, for some time."""
+        self.at = at
+        self.clock.advance(seconds)
+        self.cpu.advance(seconds if cpu_s is None else cpu_s)
+
+    def answers(self) -> None:
+        self.asked.pop()()
+
+
+_FEED, _STORE = Place("services.x.feed", 7), Place("services.x.store", 9)
+
+
+def test_an_idle_loop_is_never_asked():
+    loop = Scripted()
+    for _ in range(100):
+        loop.run(None, 0.025, cpu_s=0)
+        loop.watch.look()
+    loop.run(None, 0.025, cpu_s=0.001)  # a short callback that is over
+    loop.watch.look()
+    assert not loop.asked
+
+
+def test_a_block_lasts_from_the_question_to_the_answer():
+    loop = Scripted()
+    for _ in range(4):
+        loop.run(_FEED, 0.025, cpu_s=0.01)
+        loop.watch.look()
+    loop.answers()
+    loop.run(None, 0.025, cpu_s=0)
+    loop.watch.look()
+    [block] = loop.told
+    assert (block.place, block.task, block.looks, block.seen) == (_FEED, "Generate", 4, 4)
+    assert (block.wall_s, block.cpu_s) == (pytest.approx(0.075), pytest.approx(0.03))
+    assert not loop.asked
+
+
+def test_what_does_not_last_beyond_the_threshold_is_not_told():
+    loop = Scripted()
+    loop.run(_FEED, 0.025)
+    loop.watch.look()
+    loop.run(_FEED, 0.02)
+    loop.answers()
+    loop.run(None, 0.005, cpu_s=0)
+    loop.watch.look()
+    assert loop.told == []
+
+
+def test_a_delay_of_the_watch_counts_as_far_as_the_loop_was_computing():
+    loop = Scripted()
+    loop.run(_FEED, 0.2, cpu_s=0.15)  # 0.175 s late
+    loop.watch.look()
+    loop.answers()
+    loop.run(None, 0.025, cpu_s=0)
+    loop.watch.look()
+    assert loop.told[0].wall_s == pytest.approx(0.15)
+
+
+def test_a_delay_of_the_watch_alone_is_no_block():
+    loop = Scripted()
+    loop.run(_FEED, 5, cpu_s=0.001)  # the machine stood still
+    loop.watch.look()
+    loop.answers()
+    loop.run(None, 0.025, cpu_s=0)
+    loop.watch.look()
+    assert loop.told == []
+
+
+def test_of_several_functions_the_one_that_most_samples_saw_is_named():
+    loop = Scripted()
+    for at in (_STORE, _FEED, _FEED, _STORE, Place("services.x.feed", 8)):
+        loop.run(at, 0.025)
+        loop.watch.look()
+    loop.answers()
+    loop.run(None, 0.025, cpu_s=0)
+    loop.watch.look()
+    assert (loop.told[0].place, loop.told[0].seen, loop.told[0].looks) == (_FEED, 3, 5)
+
+
+def test_c_code_that_the_loop_calls_itself_is_seen_by_its_cpu_time():
+    loop = Scripted()
+    loop.run(None, 0.3)
+    loop.watch.look()
+    loop.answers()
+    loop.run(None, 0.025, cpu_s=0)
+    loop.watch.look()
+    assert loop.told[0].place == IN_C
+
+
+def test_a_block_that_goes_on_is_told_of_before_it_ends():
+    loop = Scripted()
+    for _ in range(400):
+        loop.run(_FEED, 0.025, cpu_s=0)
+        loop.watch.look()
+    assert [block.ended for block in loop.told] == [False]
+    loop.answers()
+    loop.watch.look()
+    assert [block.ended for block in loop.told] == [False, True]
+
+
+def _lines(caplog: pytest.LogCaptureFixture, *blocks: Block, report: Report) -> list[str]:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, reporting.__name__):
+        for block in blocks:
+            report(block)
+    return list(caplog.messages)
+
+
+def test_a_storm_of_blocks_writes_a_line_a_minute(caplog: pytest.LogCaptureFixture):
+    clock, function = PausedClock(), "services.storm.feed"
+    report, block = Report(clock), Block(Place(function, 7, "re.sub"), "Generate", 0.187, 0.186)
+    assert _lines(caplog, *[block] * 500, report=report) == [
+        "event loop was blocked: 187 ms (186 ms of CPU time) in services.storm.feed:7 (in re.sub), task Generate"
+    ]
+    assert _blocks(function) == 500
+    clock.advance(LINE_EVERY_S)
+    [line] = _lines(caplog, block, report=report)
+    assert line.endswith("; 499 more blocks by this function since its last line")
+
+
+def test_labels_are_bounded(caplog: pytest.LogCaptureFixture):
+    report = Report(PausedClock())
+    blocks = [Block(Place(f"services.many.f{number}"), "", 0.1, 0.1) for number in range(MOST_FUNCTIONS + 10)]
+    before = _blocks(OTHER)
+    assert len(_lines(caplog, *blocks, report=report)) == MOST_FUNCTIONS + 1
+    assert _blocks(OTHER) == before + 10
