@@ -101,9 +101,9 @@ class Collections:
         if before.unchanged is not None:
             self.stats.unchanged += 1
             return Put(True, before.unchanged)
-        snippets = await self._write(partial(self._cut, document))
+        title, snippets = await self._write(partial(self._cut, document))
         vectors, embedded = await self._embed(tenant, snippets, before)
-        ready = Cut(document.source, title_of(document), digest, document.size, snippets, vectors)
+        ready = Cut(document.source, title, digest, document.size, snippets, vectors)
         await self._write(partial(self._writer.put, tenant, name, ready, description, before.collection))
         return Put(False, len(snippets), embedded)
 
@@ -164,14 +164,15 @@ class Collections:
             await self._write(partial(self._writer.renew, outdated, vectors))
         return outdated is not None
 
-    def _cut(self, document: Document) -> tuple[Snippet, ...]:
+    def _cut(self, document: Document) -> tuple[str, tuple[Snippet, ...]]:
+        """A document's title and its snippets. Raises `CollectionFull`."""
         most = self._limits.max_document_snippets
         snippets: list[Snippet] = []
         for snippet in cut(document, self._length, self._limits.snippet_tokens):
             snippets.append(snippet)
             if len(snippets) > most:
                 raise CollectionFull("document", f"at most {most} snippets", len(snippets))
-        return tuple(snippets)
+        return title_of(document), tuple(snippets)
 
     async def _embed(self, tenant: str, snippets: Sequence[Snippet], before: Before) -> tuple[tuple[Vector, ...], int]:
         """A vector for each snippet, and how many had to be made."""

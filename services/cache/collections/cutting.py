@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from services.cache.collections.documents import Document, Format, Snippet
+from services.cache.collections.headings import headings
 from services.cache.tokens import CHARACTERS_PER_TOKEN
 
 Length = Callable[[str], int]  # of a text, in the pieces that an embedder reads
@@ -21,6 +22,7 @@ Length = Callable[[str], int]  # of a text, in the pieces that an embedder reads
 BETWEEN = " › "  # headings
 _MARKS = 2  # pieces that the embedder adds to each text
 _TITLE_SHARE = 3  # a title has at most one of so many parts of the room
+_MOST_PARTS = 16  # of a title that are tried one by one
 # An embedder's pieces end at these, so the length of a whole is the sum of its parts'. Other white space it may drop.
 _SPACE = r"[ \t\r\n]"
 _BORDERS = tuple(
@@ -31,8 +33,6 @@ _BORDERS = tuple(
         rf"{_SPACE}+",
     )
 )
-_HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t\r\n]|$)")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def title_of(document: Document) -> str:
     """Its own title; else the first heading, where it has headings."""
     if document.title or document.format is Format.PLAIN:
         return document.title
-    return next((title for _, _, _, title in _headings(document.text)), "")
+    return next((heading.title for heading in headings(document.text)), "")
 
 
 def _cut(text: str, section: _Section, length: Length, max_tokens: int) -> Iterator[Snippet]:
@@ -77,12 +77,12 @@ def _cut(text: str, section: _Section, length: Length, max_tokens: int) -> Itera
 
 def _titled(title: str, length: Length, room: int) -> tuple[str, int]:
     """As many of a title's headings as there is room for, the innermost first, and the room that is left."""
-    headings = title.split(BETWEEN) if title else []
-    while headings:
-        told = f"{BETWEEN.join(headings)}\n"
+    parts = title.rsplit(BETWEEN, _MOST_PARTS - 1) if title else []
+    while parts:
+        told = f"{BETWEEN.join(parts)}\n"
         if (taken := _measured(told, length, room)) <= room // _TITLE_SHARE:
             return told, room - taken
-        headings = headings[1:]
+        parts = parts[1:]
     return "", room
 
 
@@ -156,29 +156,15 @@ def _sections(document: Document) -> Iterator[_Section]:
         return
     start = body = 0
     own: list[tuple[int, str]] = []
-    for at, after, level, title in _headings(text):
-        if text[body:at].strip():
-            yield _Section(_path(path, own), start, at)
-            start = at
-        own = [*(each for each in own if each[0] < level), (level, title)]
-        body = after
+    for heading in headings(text):
+        if text[body : heading.start].strip():
+            yield _Section(_path(path, own), start, heading.start)
+            start = heading.start
+        own = [*(each for each in own if each[0] < heading.level), (heading.level, heading.title)]
+        body = heading.end
     yield _Section(_path(path, own), start, len(text))
 
 
 def _path(outer: Sequence[str], own: Sequence[tuple[int, str]]) -> str:
     titles = [title for _, title in own if title]
     return BETWEEN.join([*(each for each in outer if each not in titles[:1]), *titles])
-
-
-def _headings(text: str) -> Iterator[tuple[int, int, int, str]]:
-    """(start of the line, its end, level, title) of each heading that is not in a fenced block of code."""
-    at, fence = 0, ""
-    for line in text.splitlines(keepends=True):
-        opened = _FENCE.match(line)
-        if fence:
-            fence = "" if opened and opened[1].startswith(fence) else fence
-        elif opened:
-            fence = opened[1]
-        elif found := _HEADING.match(line):
-            yield at, at + len(line), len(found[1]), line[found.end() :].strip().rstrip("#").rstrip()
-        at += len(line)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
+from services.cache.collections import collections as collections_module
 from services.cache.collections.collections import Collections, Put
-from services.cache.collections.documents import Ranking
+from services.cache.collections.documents import Document, Ranking
 from services.cache.collections.file import CollectionFile
 from services.cache.errors import CollectionFull, DatabaseRefused, Dropped, NoCollection
 from services.runtime.deadline import Deadline
@@ -106,6 +108,21 @@ async def test_what_has_not_changed_is_not_embedded_again(open_collections: Open
     assert "section number 7" not in str(
         await collections.search("acme", "docs", "7", 50, Ranking.BOTH, Deadline.never())
     )
+
+
+async def test_a_documents_title_is_looked_for_beside_the_event_loop(
+    open_collections: OpenCollections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def title_of(document: Document) -> str:
+        threads.append(threading.current_thread())
+        return "Title"
+
+    monkeypatch.setattr(collections_module, "title_of", title_of)
+    await open_collections().put("acme", "docs", document("ports.md", PORTS))
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_a_restart_loses_nothing_and_embeds_nothing(open_collections: OpenCollections, tmp_path: Path) -> None:

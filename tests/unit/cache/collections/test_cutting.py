@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from services.cache.collections.cutting import BETWEEN, cut, title_of
 from services.cache.collections.documents import Document, Format, Passage, Snippet
+from services.cache.collections.headings import LONGEST
 from services.cache.tokens import CHARACTERS_PER_TOKEN
 
 CAP = 32
@@ -160,3 +161,29 @@ def test_a_documents_title_is_its_own_or_its_first_heading(
 )
 def test_a_document_that_was_made_to_be_hard_is_cut_all_the_same(text: str) -> None:
     assert "".join("".join(snippet.text for snippet in cut_up(text)).split()) == "".join(text.split())
+
+
+def test_a_heading_of_any_length_has_a_short_title() -> None:
+    text = f"# {'word ' * 20_000}\n" + "## Next\n\ntext\n" * 500
+    snippets = cut_up(text)
+    assert max(len(snippet.title) for snippet in snippets) == LONGEST + len(BETWEEN) + len("Next")
+    assert len(title_of(document(text))) == LONGEST
+    assert title_of(document(text)).endswith("word…")
+
+
+def test_a_title_is_not_tried_in_more_parts_than_a_few() -> None:
+    tried = []
+
+    def counted(text: str) -> int:
+        tried.append(text)
+        return 1_000
+
+    title = BETWEEN.join(["x"] * 60)
+    list(cut(Document("a", title, "word", Format.PLAIN), counted, 4_096))
+    assert len([text for text in tried if BETWEEN in text]) < 20
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\v", "\x1c", "\x85", "\u2028"])
+def test_a_line_ends_where_python_ends_it(end: str) -> None:
+    text = end.join(["# One", "text", "   ## Two ##", "```", "# code", "```", "    # none", "#none", "# Three"])
+    assert [snippet.title for snippet in cut_up(text)] == ["One", "One › Two", "Three"]
