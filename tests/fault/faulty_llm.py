@@ -48,6 +48,7 @@ class Behaviour:
     secret: str = ""  # not empty: raises an exception with it in its text
     refuses: str = ""  # not empty: requests with it in their question are INVALID_ARGUMENT
     breaks_over: str = ""  # likewise, and they end in an exception
+    repeats: str = ""  # not empty: `<repeats> 10 900 4` is answered with 900 newlines (U+000A), 4 in each message
 
 
 HEALTHY = Behaviour()
@@ -95,6 +96,13 @@ class FaultyLlm:
     async def _answer(self, request: pb.GenerateRequest, how: Behaviour) -> AsyncIterator[pb.GenerateResponse]:
         await asyncio.sleep((how.first_ms + self.rng.uniform(-how.jitter_ms, how.jitter_ms)) / 1000)
         self._refuse(request, how)
+        asked = request.messages[-1].content
+        if how.repeats and asked.startswith(how.repeats):
+            sign, times, size = map(int, asked.split()[1:4])
+            for at in range(0, times, size):
+                yield _message(chr(sign) * min(size, times - at), 0)
+            yield _message("", 1)
+            return
         tokens = request.sampling.max_tokens or how.tokens
         for number in range(tokens):
             if number and how.each_ms:

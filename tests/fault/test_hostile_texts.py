@@ -1,0 +1,158 @@
+"""Texts that make a careless function slow, in requests and in answers, and what another tenant notices of them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import cycle
+from urllib.request import urlopen
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from launcher.processes import free_port
+from tests.fault.asking import Asked, Asker, Outcome, asking, p99_ms, question
+from tests.fault.faulty_llm import Behaviour, faulty_llm
+from tests.fault.mesh import processes
+from tests.fault.report import Report, Row
+from tests.fault.test_tenants import tenants
+from tests.forked import ServiceProcess
+from tests.marks import starts
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+_GUARD = {
+    **{"injection": "note", "secrets": "mask", "personal": "mask"},
+    **{"answer_secrets": "mask", "answer_personal": "mask", "denied_phrases": ["project titan"]},
+}
+_BLOCKED = re.compile(r'hedgerow_loop_blocked_seconds_bucket\{function="(.*)",le="(.*)"\} (\S+)')
+_BUDGET_MS = 20_000
+_SIGNS = '\n\t."[{( :'
+_MOST = 262_144  # characters; a request has as many bytes at most
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    served: Sequence[ServiceProcess]
+    a: Asker
+    b: Asker
+
+    async def blocks(self) -> dict[tuple[str, float], float]:
+        """How many blocks of each function there were, by their upper bounds in milliseconds."""
+        found: dict[tuple[str, float], float] = {}
+        for process in self.served:
+            name = process.spec.module.rpartition(".")[2].upper()
+            address = process.spec.environment[f"HEDGEROW_{name}_METRICS_ADDRESS"]
+            for function, bound, blocks in _BLOCKED.findall(await asyncio.to_thread(_page, address)):
+                found[function, float(bound) * 1000] = float(blocks)
+        return found
+
+
+def _page(address: str) -> str:
+    return str(urlopen(f"http://{address}/metrics", timeout=5).read().decode())
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@starts("mesh")
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    """A gateway that does all it can with tenant A's texts, a cache, and a model that repeats what it is told."""
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        starter, llm = await enter(processes(tmp_path_factory.mktemp("texts"))), await enter(faulty_llm())
+        cache = await starter.start("cache", metrics_address=f"127.0.0.1:{free_port()}")
+        given = tenants("a", "b")
+        given["a"] |= {"guard": _GUARD, "prompt": {"diet": "all"}}
+        gateway = await starter.gateway(
+            llm.address,
+            cache_address=cache.spec.address,
+            tenants=given,
+            metrics_address=f"127.0.0.1:{free_port()}",
+            stages={"guard": {"share": 0.9, "cap_ms": _BUDGET_MS}},
+        )
+        a, b = [await enter(asking(gateway.spec.address, f"key-{name}")) for name in "ab"]
+        llm.behaviour = Behaviour(first_ms=5, repeats="Repeat")
+        yield Scene((gateway, cache), a, b)
+
+
+async def _honest(b: Asker, seconds: float, beside: Sequence[Outcome] | None = None) -> list[Outcome]:
+    """B asks one short question after the other, until one of those `beside` has ended, too."""
+    outcomes, until = list[Outcome](), time.monotonic() + seconds
+    while time.monotonic() < until or (beside is not None and not beside):
+        outcomes.append(await b.ask(f"Honest {time.monotonic_ns()}?", budget_ms=_BUDGET_MS))
+        await asyncio.sleep(0.005)
+    return outcomes
+
+
+@asynccontextmanager
+async def _hostile(a: Asker, texts: Sequence[str]) -> AsyncIterator[list[Outcome]]:
+    """A asks one question after the other, each in other words."""
+    ended: list[Outcome] = []
+
+    async def ask() -> None:
+        for number, text in enumerate(cycle(texts)):
+            request = question(text.replace("#", f"{number}", 1), budget_ms=_BUDGET_MS, sentence_ends=True)
+            request.sampling.stop.append("</never>")
+            ended.append(await Asked(a.stub.Generate(request, timeout=60, metadata=a.metadata)).end())
+
+    asking_on = asyncio.create_task(ask())
+    try:
+        yield ended
+    finally:
+        asking_on.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking_on
+
+
+def _filled(sign: str) -> str:
+    return "# ".ljust(_MOST - 8, sign)
+
+
+def _marks(size: int) -> str:
+    """A letter with marks that are not in their order."""
+    half = (size - 64) // 4
+    return "# a" + "\u0301" * half + "\u0327" * half
+
+
+def _repeat(size: int, times: int) -> list[str]:
+    return [f"Repeat {ord(sign)} {times} {size} #?" for sign in _SIGNS]
+
+
+@pytest.mark.parametrize(
+    ("case", "fault", "texts"),
+    [
+        pytest.param(41, "tenant A asks in combining marks out of order", [_marks(131_072), _marks(_MOST)], id="marks"),
+        pytest.param(42, f"tenant A asks in {_MOST:,} equal signs", [_filled(sign) for sign in _SIGNS], id="asked"),
+        pytest.param(42, "answers of equal signs, one at a time", _repeat(1, 8_192), id="answers-by-1"),
+        pytest.param(42, "answers of equal signs, four at a time", _repeat(4, 32_768), id="answers-by-4"),
+        pytest.param(42, "answers of equal signs, 64 at a time", _repeat(64, _MOST), id="answers-by-64"),
+    ],
+)
+async def test_a_text_of_one_tenants_holds_up_no_other(
+    scene: Scene, report: Report, full_size: bool, case: int, fault: str, texts: Sequence[str]
+):
+    seconds = 20.0 if full_size else 3.0
+    await _honest(scene.b, 0.5)
+    before, blocked = await _honest(scene.b, min(seconds, 5.0)), await scene.blocks()
+    with report.case(case, fault) as row:
+        async with _hostile(scene.a, texts) as ended:
+            outcomes = await _honest(scene.b, seconds, beside=ended)
+        row.count(*outcomes)
+        assert all(outcome.whole for outcome in (*before, *outcomes)), [each for each in outcomes if not each.whole][:2]
+        assert {outcome.code for outcome in ended} == {grpc.StatusCode.OK}, ended[-1].details
+        row.measured("B's p99", p99_ms(outcomes) / p99_ms(before), 2, " ×")
+        _measure_blocks(row, blocked, await scene.blocks())
+
+
+def _measure_blocks(row: Row, before: dict[tuple[str, float], float], after: dict[tuple[str, float], float]) -> None:
+    """The longest block of an event loop since then, as the bucket's upper bound says it."""
+    new = {key: times - before.get(key, 0) for key, times in after.items()}
+    longest = 0.0
+    for function in {function for function, _ in new}:
+        bounds = sorted(bound for name, bound in new if name == function)
+        total = new[function, bounds[-1]]
+        longest = max(longest, next((bound for bound in bounds if total and new[function, bound] == total), 0.0))
+    row.measured("longest block of an event loop", longest, 50, slack=40)
