@@ -5,7 +5,8 @@ two reaches over a sentence's end: of a private key the text is held until its e
 is held behind a sentence as such a thing may reach. Where no sentence ends for long, text leaves at a blank.
 
 A long text that is held is looked through again only once an eighth more of it is there, so that all looks together
-take time in proportion to its length, whatever pieces it comes in.
+take time in proportion to its length, whatever pieces it comes in. Where neither a sentence ends nor a blank comes,
+rules go on where they were, so that the last look is no longer than the others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 
 from hedgerow._sentences import SentenceSplitter
 from services.gateway.guard.denied import Denied
+from services.runtime.security.growing import Growing
 from services.runtime.security.private_data import Finding, Names, Rule, find, masked, merged
 
 _BEHIND = 64  # characters that rules look back at
@@ -23,6 +25,7 @@ _MOST_HELD = 4_000  # characters without a sentence's end
 _MARGIN = 1_000  # held of those: more than any rule, or anything denied, reaches over a blank
 _SHORT = 256  # characters that are looked through again with each that comes
 _MORE = 8  # one part in so many of a long text that is held must be new before it is looked through again
+_MOST_NEW = 16_384  # characters that are new, at most, where rules go on where they were
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class Screen:
     _next: int = 0  # characters that must be held before the next look
     _from: int = 0  # where in it what is held begins
     _passed: int = 0  # characters released
+    _growing: Growing | None = None  # what was found in what is held, where that is long
     _sentences: SentenceSplitter = field(default_factory=SentenceSplitter)
     _ends: deque[int] = field(default_factory=deque)  # of sentences, that may be too near to the end of the text
     _settled: int = 0  # the last of those that are not
@@ -72,6 +76,10 @@ class Screen:
         held = self._length - self._from
         is_held = wanted <= 0 or released.length < wanted
         self._next = held + held // _MORE if is_held and held > _SHORT else 0
+        if wanted <= 0:
+            self._next = min(self._next, held + _MOST_NEW)
+            self._growing = self._growing or Growing(self.rules, self._from)
+            self._growing.look(self._text)
         return released
 
     def close(self) -> Released:
@@ -105,7 +113,8 @@ class Screen:
     def _release(self, limit: int, *, last: bool) -> Released:
         if limit <= self._from:
             return NOTHING
-        findings = find(self._text, self.rules, self._from)
+        growing = self._growing
+        findings = growing.find(self._text) if growing else find(self._text, self.rules, self._from)
         if self.denied:
             denied = self.denied.find(self._text, self._from)
             findings = merged(sorted([*findings, *denied], key=lambda each: (each.start, -each.end)))
@@ -121,6 +130,7 @@ class Screen:
         return released
 
     def _pass(self, limit: int) -> None:
+        self._growing = None
         self._passed += limit - self._from
         kept = max(0, limit - _BEHIND)
         self._text, self._from = self._text[kept:], limit - kept

@@ -46,10 +46,17 @@ class Rule:
 
     def find(self, text: str, start: int = 0) -> Iterator[Finding]:
         """What begins at `start` or later; what is before it is only looked back at."""
+        return (finding for _, finding in self.matches(text, start) if finding)
+
+    def matches(self, text: str, start: int) -> Iterator[tuple[re.Match[str], Finding | None]]:
+        """The same, with what the pattern matched; None where a match is not accepted."""
         group = "it" if "it" in self.pattern.groupindex else 0
         for found in self.pattern.finditer(text, start):
             if self.accept is None or self.accept(found):
-                yield Finding(self.name, self.kind, self.label, found.start(group), found.end(group), found.start())
+                span = found.start(group), found.end(group)
+                yield found, Finding(self.name, self.kind, self.label, *span, found.start())
+            else:
+                yield found, None
 
 
 def find(text: str, rules: Iterable[Rule], start: int = 0) -> list[Finding]:

@@ -59,6 +59,19 @@ PIECES = st.sampled_from(
         ),
     ]
 )
+JOINED = [  # nothing that a sentence or a word ends at
+    *("anna@example.com", "4111111111111111", "+4930123456", "DE89370400440532013000", "12345678Z", "://bob:s3cret@db"),
+    *(
+        "AKIAIOSFODNN7EXAMPLE",
+        "password:hunter2!x",
+        "sk-abcdefghijklmnopqrstuv",
+        "eyJ" + "a" * 1_900,
+        ".eyJ",
+        '"',
+        "(",
+        "/",
+    ),
+]
 TEXT = st.lists(PIECES, max_size=14).map("".join)
 CUTS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
@@ -104,6 +117,12 @@ def test_a_text_without_a_sentences_end_leaves_all_the_same(size: int):
     left = streamed(text, [size * 10], None)
     assert "".join(left) == text.replace("anna@example.com", "[email 1]")
     assert max(map(len, left)) < 6_000
+
+
+@given(st.lists(st.sampled_from([*JOINED, "x" * 900, "1" * 900, "-----BEGIN", ":" * 5_000]), max_size=20), CUTS)
+def test_a_long_text_without_blanks_leaves_as_a_whole_one_does(pieces: list[str], cuts: list[int]):
+    text = "".join(pieces)
+    assert "".join(streamed(text, [size * 40 for size in cuts], None)) == whole(text, None)
 
 
 def test_a_sentence_leaves_as_soon_as_the_next_begins():
