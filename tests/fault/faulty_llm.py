@@ -151,11 +151,15 @@ async def faulty_llm() -> AsyncIterator[FaultyLlm]:
 
 
 @asynccontextmanager
-async def serving(descriptor: ServiceDescriptor, servicer: boundary.Servicer) -> AsyncIterator[str]:
-    """Any servicer on a free port of this process, behind the real boundary; its address."""
+async def serving(
+    descriptor: ServiceDescriptor, servicer: boundary.Servicer, credentials: grpc.ServerCredentials | None = None
+) -> AsyncIterator[str]:
+    """Any servicer on a free port of this process, behind the real boundary, with `credentials` over TLS; its
+    address."""
     server = grpc.aio.server(options=serve.server_options(ServiceSettings()))
     server.add_generic_rpc_handlers((boundary.handlers(descriptor, {descriptor.full_name: servicer}),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    at = "127.0.0.1:0"
+    port = server.add_secure_port(at, credentials) if credentials else server.add_insecure_port(at)
     await server.start()
     yield f"127.0.0.1:{port}"
     await server.stop(0)

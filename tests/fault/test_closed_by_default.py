@@ -23,7 +23,7 @@ _KEYS = {"keys": [{"kty": "RSA", "kid": "1", "n": "AQAB", "e": "AQAB"}]}
 _ELSEWHERE = "gateway.example:50050"
 
 
-async def _refused(process: ServiceProcess) -> str:
+async def refused_start(process: ServiceProcess) -> str:
     """The one line in which a process said why it did not start."""
     async with asyncio.timeout(30):
         assert await process.wait() == _CANNOT_START, process.tail()
@@ -44,7 +44,7 @@ async def test_a_gateway_without_keys_does_not_start_beyond_loopback(
             for told in forgotten
         ]
         for process in launched:
-            said = await _refused(process)
+            said = await refused_start(process)
             row.tally(failed=1)
             assert "a key of a tenant (in `api_keys`, `tenants` or `tenants_file`)" in said
             assert "allow_anonymous" in said
@@ -59,7 +59,7 @@ async def test_tokens_without_an_audience_are_refused(starter: Processes, report
     }
     (file := tmp_path / "topology.yaml").write_text(json.dumps(topology))
     with report.case(35, "a topology whose tokens need no audience") as row:
-        said = await _refused(starter.launch("control", topology=str(file)))
+        said = await refused_start(starter.launch("control", topology=str(file)))
         row.tally(failed=1)
         assert "edge.jwt.audiences" in said
 

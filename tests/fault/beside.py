@@ -1,0 +1,48 @@
+"""Another tenant's calls beside a fault: all of them must be answered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.fault.asking import Asker, Outcome, p99_ms
+from tests.fault.report import Row
+
+_PAUSE_S = 0.01
+_BUDGET_MS = 30_000  # a busy machine may be slow: that is a figure, and no failure
+
+
+async def honest(caller: Asker, times: int) -> list[Outcome]:
+    """So many questions, one after the other."""
+    return [await _ask(caller) for _ in range(times)]
+
+
+@asynccontextmanager
+async def asking_beside(caller: Asker, least: int = 10) -> AsyncIterator[list[Outcome]]:
+    """The caller asks one question after the other inside, and `least` of them in any case; all have ended after it."""
+    outcomes, over = list[Outcome](), False
+
+    async def ask() -> None:
+        while not over or len(outcomes) < least:
+            outcomes.append(await _ask(caller))
+            await asyncio.sleep(_PAUSE_S)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask())
+        try:
+            yield outcomes
+        finally:
+            over = True
+
+
+def check(row: Row, before: list[Outcome], during: list[Outcome]) -> None:
+    """All were answered; how much longer they took goes into the row."""
+    row.count(*during)
+    assert [each for each in (*before, *during) if not each.whole] == []
+    row.measured("another tenant's p99", p99_ms(during) / p99_ms(before), 2, " ×", slack=50)
+
+
+async def _ask(caller: Asker) -> Outcome:
+    return await caller.ask(f"Honest {time.monotonic_ns()}?", budget_ms=_BUDGET_MS)
