@@ -237,6 +237,11 @@ class GuardSettings(_Group):
         description="The same for personal data: addresses of mail, telephone numbers, cards, bank accounts, national "
         "identity numbers.",
     )
+    also: tuple[Literal["system", "prefix", "tools"], ...] = Field(
+        (),
+        description="Where else that is looked for, as JSON: in `system` messages, in the `prefix` that an answer goes "
+        "on from, in the descriptions and parameters of `tools`. Without it they are the application's own words.",
+    )
     answer_secrets: Literal["off", "mask", "end"] = Field(
         "off", description="Keys, tokens and passwords in answers: `mask` them, or `end` the answer before them."
     )

@@ -8,6 +8,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer import booking
 from services.gateway.answer.draft import Draft
+from services.gateway.answer.hidden import in_tools
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.own_words import own_words
 from services.gateway.changes import Changed
@@ -24,16 +25,19 @@ from services.runtime.deadline import Deadline
 def question(draft: Draft, *changed: str) -> llm_pb2.GenerateRequest:
     """What a model is asked. `changed`: fields of the caller's own words that will be changed in it."""
     request = draft.question.request
-    tools, choice = _tools(draft)
+    given, choice = _tools(draft)
+    tools = in_tools(given, draft.hidden)
     if choice is None and request.HasField("tool_choice"):
         changed = (*changed, "tool_choice")
     if tools and not request.tools:
         changed = (*changed, "tools", "tool_choice")
+    if tools is not given:
+        changed = (*changed, "tools")
     return llm_pb2.GenerateRequest(
         messages=draft.for_model(),
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
-        prefix=request.prefix,
+        prefix=draft.hidden.get(request.prefix, request.prefix),
         cache_salt=draft.tenant.prefix_salt,
         tools=tools,
         tool_choice=choice,

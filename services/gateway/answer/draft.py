@@ -16,6 +16,7 @@ from services.gateway.admission.origin import origins
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked
 from services.gateway.answer.cache_question import cache_question
+from services.gateway.answer.hidden import in_messages
 from services.gateway.answer.judging import Judging
 from services.gateway.answer.l1_cache import L1Cache
 from services.gateway.answer.ledger import Ledger
@@ -273,7 +274,9 @@ class Draft:
         kept = self.backends.prompts.kept.get(request.prompt.system)
         system = f"{request.prompt.system}@{kept.version}" if kept else ""
         if self.hidden:
-            messages, context = self._without_private(messages), [self.hidden.get(line, line) for line in context]
+            in_system = self.checks is not None and "system" in self.checks.settings.also
+            messages = in_messages(messages, self.hidden, system=in_system)
+            context = [self.hidden.get(line, line) for line in context]
         return Asked(
             messages,
             tuple(context),
@@ -282,17 +285,3 @@ class Draft:
             system=system,
             results=tuple(self.results),
         )
-
-    def _without_private(self, messages: Sequence[chat_pb2.Message]) -> tuple[chat_pb2.Message, ...]:
-        return tuple(map(self._without, messages))
-
-    def _without(self, message: chat_pb2.Message) -> chat_pb2.Message:
-        texts = (message.content, *(call.arguments for call in message.tool_calls))
-        if message.role == chat_pb2.ROLE_SYSTEM or not any(text in self.hidden for text in texts):
-            return message
-        other = chat_pb2.Message()
-        other.CopyFrom(message)
-        other.content = self.hidden.get(message.content, message.content)
-        for call in other.tool_calls:
-            call.arguments = self.hidden.get(call.arguments, call.arguments)
-        return other

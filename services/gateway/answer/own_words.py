@@ -14,7 +14,7 @@ from services.gateway.answer.draft import Draft
 
 CONVERSATION = ("messages", "system", "input", "instructions")  # in every API's words
 _OF_CONVERSATION = re.compile(r"(messages|system|input)\[|instructions$")
-_OF_APPLICATION = re.compile(r"(tools|system)\[|instructions$")
+_OF_APPLICATION = {"tools": re.compile(r"tools\["), "system": re.compile(r"system\[|instructions$")}
 _SEALED = re.compile(r"\.(signature|data|encrypted_content)$")
 FORM = ("response_format", "structured_outputs", "output_config.format", "text.format")  # likewise
 
@@ -67,12 +67,14 @@ def _is_of_parts(text: str, parts: list[Any]) -> bool:
     return bool(said) and text not in said and all(piece in text for piece in said)
 
 
-def unread_texts(original: chat_pb2.Original) -> Iterator[tuple[str, str]]:
-    """The texts that a caller has written beside what was read, each with its field's place. Definitions of tools and
-    system messages are the application's own words, and what only a provider can decipher is nobody's."""
+def unread_texts(original: chat_pb2.Original, also: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """The texts that a caller has written beside what was read, each with its field's place. Definitions of `tools` and
+    `system` messages are the application's own words, unless they are among `also`, and what only a provider can
+    decipher is nobody's."""
+    own = [pattern for name, pattern in _OF_APPLICATION.items() if name not in also]
     for place, given in original.untranslated.items():
-        if not (_OF_APPLICATION.match(place) or _SEALED.search(place)):
-            for text in _texts(json.loads(given)):
+        if not (any(pattern.match(place) for pattern in own) or _SEALED.search(place)):
+            for text in texts_of(json.loads(given)):
                 yield place, text
 
 
@@ -81,7 +83,8 @@ def is_of_conversation(place: str) -> bool:
     return _OF_CONVERSATION.match(place) is not None
 
 
-def _texts(given: Any) -> Iterator[str]:
+def texts_of(given: Any) -> Iterator[str]:
+    """All texts in a value of JSON."""
     waiting = [given]
     while waiting:
         each = waiting.pop()

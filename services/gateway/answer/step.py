@@ -11,6 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer import asking, taking
 from services.gateway.answer.draft import Draft
+from services.gateway.answer.hidden import in_tools
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.own_words import FORM
 from services.gateway.answer.written import Written
@@ -64,7 +65,7 @@ class Step:
         draft, request = self._draft, self._draft.question.request
         asked = asking.question(draft, "messages", "tools", "tool_choice", *FORM)
         del asked.tools[:]
-        asked.tools.extend([*request.tools, *self._equipment.told()])
+        asked.tools.extend(in_tools([*request.tools, *self._equipment.told()], draft.hidden))
         asked.ClearField("response_format")
         asked.ClearField("tool_choice")
         if self._first and request.HasField("tool_choice"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Sequence
 from itertools import chain
 from typing import NoReturn
 
@@ -19,7 +19,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.looking import Late, Looking, Refused, told
-from services.gateway.answer.own_words import is_of_conversation, unread_texts
+from services.gateway.answer.own_words import is_of_conversation, texts_of, unread_texts
 from services.gateway.answer.screened import counted
 from services.gateway.answer.stages.stage import BesideStage, Needs
 from services.gateway.errors import GuardLate, GuardRefused
@@ -51,7 +51,7 @@ class GuardStage(BesideStage):
         stage = ledger.begin(self.name)
         deadline = Deadline.after(stage.budget_s, ledger.clock)
         looking = _Request(draft, self._checks, stage, deadline)
-        texts = chain(_texts(draft), unread_texts(draft.question.request.original))
+        texts = chain(_texts(draft), unread_texts(draft.question.request.original, self._checks.settings.also))
         long = sum(len(text) for _, text in texts) > _AT_ONCE
         if self._checks.hides and not long and not self._look_at_once(looking, stage):
             return
@@ -121,8 +121,8 @@ class _Request:
         for where, text in _texts(self._draft):
             shown = yield from self._without_private(where, text)
             if shown != text:
-                self._hidden[text] = shown if where != _ARGUMENTS else _as_json(text, shown)
-        for place, text in unread_texts(self._draft.question.request.original):
+                self._hidden[text] = shown if where not in _OF_JSON else _as_json(text, shown)
+        for place, text in unread_texts(self._draft.question.request.original, self._checks.settings.also):
             shown = yield from self._without_private(_FIELDS, text)
             if shown != text:
                 (self._hidden if is_of_conversation(place) else self._hidden_fields)[text] = shown
@@ -164,28 +164,60 @@ class _Request:
 
 
 _MESSAGES, _ARGUMENTS, _HEARD = "the messages", "the arguments of a call", "the recording"
-_FIELDS = "the other fields"
+_FIELDS, _PREFIX, _TOOLS, _PARAMETERS = "the other fields", "the prefix", "the tools", "the parameters of a tool"
+_OF_JSON = (_ARGUMENTS, _PARAMETERS)
 
 
 def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
-    """What may hold what is private, and what that is. System messages are the application's own words."""
+    """What may hold what is private, and what that is. System messages, a prefix and tools are the application's own
+    words where no setting says otherwise."""
+    also = _also(draft)
     for message in draft.asked.messages:
-        if message.role == chat_pb2.ROLE_SYSTEM:
+        if message.role == chat_pb2.ROLE_SYSTEM and "system" not in also:
             continue
         yield _MESSAGES, message.content
         for call in message.tool_calls:
             yield _ARGUMENTS, call.arguments
     for line in draft.asked.context:
         yield _HEARD, line
+    if "prefix" in also:
+        yield _PREFIX, draft.question.request.prefix
+    for tool in _tools(draft):
+        yield _TOOLS, tool.description
+        yield _PARAMETERS, tool.parameters
 
 
 def _said(draft: Draft) -> Iterator[str]:
-    """What might want to be obeyed. Of other fields and of parts that are left for a provider, texts of several words:
-    documents for the model, for example."""
-    original = draft.question.request.original
-    yield from (text for place, text in unread_texts(original) if " " in text and _may_instruct(place))
+    """What might want to be obeyed. Of other fields, of parts that are left for a provider and of a tool's parameters,
+    texts of several words: documents for the model, for example."""
+    original, also = draft.question.request.original, _also(draft)
+    for tool in _tools(draft):
+        yield from (text for text in _texts_in(tool.parameters) if " " in text)
+        yield tool.description
+    yield from (text for place, text in unread_texts(original, also) if " " in text and _may_instruct(place))
     yield from draft.asked.context
-    yield from (message.content for message in draft.asked.messages if message.role in _INSTRUCTING)
+    roles = (*_INSTRUCTING, chat_pb2.ROLE_SYSTEM) if "system" in also else _INSTRUCTING
+    yield from (message.content for message in draft.asked.messages if message.role in roles)
+    if "prefix" in also:
+        yield draft.question.request.prefix
+
+
+def _also(draft: Draft) -> Collection[str]:
+    return draft.checks.settings.also if draft.checks else ()
+
+
+def _tools(draft: Draft) -> Sequence[chat_pb2.Tool]:
+    """What the model may be offered, where that is looked through: the caller's, and those of the mesh."""
+    if "tools" not in _also(draft):
+        return ()
+    return [*draft.question.request.tools, *(draft.equipment.told() if draft.equipment else ())]
+
+
+def _texts_in(parameters: str) -> Iterator[str]:
+    try:
+        yield from texts_of(json.loads(parameters or "{}"))
+    except (ValueError, RecursionError):  # a source's own
+        yield parameters
 
 
 def _may_instruct(place: str) -> bool:
