@@ -503,7 +503,11 @@ class TenantSettings(_Group):
     weight: float = Field(1, gt=0, le=1_000, description="Its share when tenants compete.")
     requests_per_s: float = Field(0, ge=0, description="Requests a second.")
     requests_burst: float = Field(10, ge=1, description="Requests at once, saved up in quiet times.")
-    tokens_per_minute: float = Field(0, ge=0, description="Prompt and completion tokens a minute, also its burst.")
+    tokens_per_minute: float = Field(
+        0,
+        ge=0,
+        description="Prompt and completion tokens a minute, also its burst. A second of a recording by HTTP is 10.",
+    )
     concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")
     default_budget_ms: int = Field(

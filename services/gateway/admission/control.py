@@ -62,10 +62,13 @@ class AdmissionControl:
                 delay_s = refusal.retry_delay_s or 0.0
             await self._quotas.ended(tenant.name, min(max(delay_s, _LEAST_S), remaining))
 
-    async def hold(self, tenant: Tenant, trace_id: str, within_s: float, claim: Claim = CONVERSATION) -> Reservation:
-        """The place of a conversation, or of what costs no tokens, to be settled at its end. Raises `QuotaExceeded`."""
+    async def hold(
+        self, tenant: Tenant, trace_id: str, within_s: float, claim: Claim = CONVERSATION, tokens: int = 0
+    ) -> Reservation:
+        """The place of a conversation, or of what is no answer and costs about `tokens`, to be settled at its end.
+        Raises `QuotaExceeded`."""
         try:
-            return await self._reserve(tenant, 0, within_s, claim)
+            return await self._reserve(tenant, tokens, within_s, claim)
         except Exhausted as refusal:
             _explain(refusal, tenant, trace_id)
             raise

@@ -18,7 +18,7 @@ from services.gateway.http.order import Order, take_options
 from services.gateway.http.watch import Watch
 from services.gateway.upstream.stubs import whose
 from services.runtime import telemetry
-from services.runtime.errors import InvalidInput
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
 from services.runtime.telemetry import Metadata
 
 Beat = Callable[[], Coroutine[Any, Any, None]]
@@ -26,12 +26,17 @@ Beat = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(slots=True)
 class Admitted:
-    """`tokens` is what the tenant is charged in the end."""
+    """`tokens` is what the tenant is charged in the end, also where its client has left before."""
 
     tenant: str
     timeout_s: float
     metadata: Metadata
     tokens: int = 0
+
+    def failed(self, error: ServiceError) -> None:
+        """The service that is asked has refused, or is not there: that costs nothing. To have no time left does."""
+        if isinstance(error, (Unavailable, Exhausted, InvalidInput)):
+            self.tokens = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +48,14 @@ class Aside:
 
     @asynccontextmanager
     async def admitted(
-        self, exchange: Exchange, beat: Beat | None = None, longest_ms: int | None = None
+        self, exchange: Exchange, beat: Beat | None = None, longest_ms: int | None = None, tokens: int = 0
     ) -> AsyncIterator[Admitted]:
-        """Inside, the tenant has a place. `beat` keeps a stream alive. `longest_ms`: the budget of what names none, and
-        the most that can be named; None: as for any request. Raises `QuotaExceeded`, and `Left`."""
+        """Inside, the tenant has a place, and `tokens` are reserved. `beat` keeps a stream alive. `longest_ms`: the
+        budget of what names none, and the most that can be named; None: as for any request. Raises `QuotaExceeded`, and
+        `Left`."""
         tenant, timeout_s = exchange.credential.tenant, self._budget_s(exchange, longest_ms)
-        place = await self.admission.hold(tenant, exchange.trace_id, timeout_s, REQUEST)
-        admitted = Admitted(tenant.name, timeout_s, (*telemetry.propagate(exchange.span), whose(tenant.name)))
+        place = await self.admission.hold(tenant, exchange.trace_id, timeout_s, REQUEST, tokens)
+        admitted = Admitted(tenant.name, timeout_s, (*telemetry.propagate(exchange.span), whose(tenant.name)), tokens)
         try:
             with Watch(exchange.receive, 0, self.settings.http.heartbeat_ms / 1000, beat):
                 yield admitted

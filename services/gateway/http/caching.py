@@ -17,7 +17,7 @@ from services.gateway.http.exchange import Exchange
 from services.gateway.http.fields import Fields
 from services.gateway.http.sse import compact
 from services.gateway.upstream.stubs import Cache
-from services.runtime.errors import InvalidInput
+from services.runtime.errors import InvalidInput, ServiceError
 
 _MOST_TEXTS = 256  # the contract's
 _MOST_BYTES = MAX_MESSAGE_BYTES // 2  # which the cache takes in one message, whatever is around the texts
@@ -40,15 +40,19 @@ class Caching:
         size = sum(len(text.encode()) for text in texts)
         if size > (most := min(self._aside.settings.max_content_bytes, _MOST_BYTES)):
             raise InvalidInput("input", f"at most {most} bytes together", f"{size} bytes")
-        async with self._aside.admitted(exchange) as admitted:
+        tokens = size // _BYTES_PER_TOKEN
+        async with self._aside.admitted(exchange, tokens=tokens) as admitted:
             request = cache_pb2.EmbedRequest(texts=texts, tenant=admitted.tenant)
-            reply = await cache.embed(request, admitted.timeout_s, admitted.metadata)
+            try:
+                reply = await cache.embed(request, admitted.timeout_s, admitted.metadata)
+            except ServiceError as error:
+                admitted.failed(error)
+                raise
             if model not in (*_ANY, reply.model):
                 raise ModelUnknown(model, ", ".join((reply.model, *_ANY)))
             dimensions = len(reply.embeddings[0].values)
             if (wanted := body.whole("dimensions")) not in (None, dimensions):
                 raise InvalidInput("dimensions", f"{dimensions}", wanted)
-            admitted.tokens = tokens = size // _BYTES_PER_TOKEN
             await exchange.reply.whole(200, compact(_embeddings(reply, tokens, packed=packed)))
 
     async def stats(self, exchange: Exchange) -> None:

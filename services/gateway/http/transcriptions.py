@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -18,6 +19,8 @@ from services.runtime.errors import InvalidInput, ServiceError, TooLate
 
 _TEXT = b"text/plain; charset=utf-8"
 _FORMATS = {"json": "json", "text": "text", "verbose_json": "verbose_json"}
+_TOKENS_PER_S = 10  # of audio, as OpenAI counts what users say
+_PCM_BYTES_PER_S, _PACKED_BYTES_PER_S = 32_000, 4_000  # of 16 kHz in a WAV file, and of what is packed as speech is
 Heard = AsyncGenerator[audio_pb2.TranscribeResponse, None]
 
 
@@ -42,7 +45,10 @@ class Transcriptions:
             exchange.broken = lambda told: sse.event(told.openai())
         async with (
             self._aside.admitted(
-                exchange, beat if streamed else None, self._aside.settings.transcription_budget_ms
+                exchange,
+                beat if streamed else None,
+                self._aside.settings.transcription_budget_ms,
+                tokens=_estimated_tokens(form.file),
             ) as admitted,
             aclosing(_heard(self._hearing, form, options, admitted)) as heard,
         ):
@@ -61,24 +67,44 @@ def _wanted(fields: Fields) -> tuple[bool, str, audio_pb2.TranscribeOptions]:
     return streamed, how, audio_pb2.TranscribeOptions(language=fields.text("language") or "", words="word" in granular)
 
 
+def _estimated_tokens(file: bytes) -> int:
+    """What a recording costs as far as its length in bytes tells: what is reserved, and what it costs a client that
+    leaves before its length in seconds is known."""
+    per_s = _PCM_BYTES_PER_S if file.startswith(b"RIFF") else _PACKED_BYTES_PER_S
+    return math.ceil(len(file) / per_s * _TOKENS_PER_S)
+
+
+def _note_cost(reply: audio_pb2.TranscribeResponse, admitted: Admitted) -> None:
+    """A client that leaves has had at least what it was told of."""
+    if reply.HasField("summary"):
+        admitted.tokens = math.ceil(reply.summary.audio_s * _TOKENS_PER_S)
+    elif reply.HasField("segment"):
+        admitted.tokens = max(admitted.tokens, math.ceil(reply.segment.end_s * _TOKENS_PER_S))
+
+
 async def _heard(
     hearing: Hearing, form: Form, options: audio_pb2.TranscribeOptions, admitted: Admitted
 ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
     """What the audio service says, under its breaker."""
     permit = hearing.breaker.enter(admitted.tenant)
     if permit is None:
-        raise hearing.breaker.refusal(admitted.tenant)
+        refusal = hearing.breaker.refusal(admitted.tenant)
+        admitted.failed(refusal)
+        raise refusal
     answered = False
     try:
         replies = hearing.client.recording(form.file, options, admitted.timeout_s, admitted.metadata)
         async with aclosing(replies) as heard:
             async for reply in heard:
                 answered = True
+                _note_cost(reply, admitted)
                 yield reply
         permit.succeeded(None)  # the time that it took is the recording's and the client's
     except ServiceError as error:
         if not (answered and isinstance(error, TooLate)):  # else there was too little time for so long a recording
             permit.ended(error)
+        if not answered:
+            admitted.failed(error)
         raise
     finally:
         permit.withdrawn()  # unless it has reported

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,10 +26,11 @@ from services.gateway.http.transcriptions import Transcriptions, _heard
 from services.gateway.policies.usual import Usual
 from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Hearing
-from services.runtime.errors import ServiceError, TooLate, Unavailable
+from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.http.wire import Wire
 from tests.unit.gateway.test_answer import EVERYTHING
+from tests.waiting import until
 
 pytestmark = pytest.mark.paused
 
@@ -55,7 +57,16 @@ class ScriptedAudio:
 
 
 class ScriptedCache:
+    """Embeds after some seconds, or says what is wrong."""
+
+    def __init__(self, *script: float | ServiceError):
+        self.script = script
+
     async def embed(self, request: cache_pb2.EmbedRequest, *_: Any) -> cache_pb2.EmbedResponse:
+        for each in self.script:
+            if isinstance(each, ServiceError):
+                raise each
+            await asyncio.sleep(each)
         return cache_pb2.EmbedResponse(
             model="e", embeddings=[cache_pb2.Embedding(values=[1, 0]) for _ in request.texts]
         )
@@ -80,10 +91,10 @@ def wire(serve: Serve) -> Wire:
     return Wire(Endpoint("/", known, Told.openai, None, SETTINGS.http, False, False, True))
 
 
-def form(**fields: str) -> bytes:
+def form(recording: str = "RIFF", **fields: str) -> bytes:
     parts = [f'--b\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{text}\r\n' for name, text in fields.items()]
-    file = '--b\r\ncontent-disposition: form-data; name="file"; filename="a.wav"\r\n\r\nRIFF\r\n--b--\r\n'
-    return asked("".join(parts) + file, "multipart/form-data; boundary=b")
+    head = '--b\r\ncontent-disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
+    return asked("".join((*parts, head, recording, "\r\n--b--\r\n")), "multipart/form-data; boundary=b")
 
 
 def asked(body: str, kind: str = "application/json") -> bytes:
@@ -149,3 +160,97 @@ async def test_a_service_that_stays_silent_or_breaks_off_is_not_asked_for_a_whil
         with pytest.raises((TooLate, Unavailable)):
             await heard(listening)
     assert not listening.breaker.would_admit("other")
+
+
+# ---- what it costs ----
+
+
+@dataclass
+class Bill:
+    """A tenant's reservation: what was reserved, and what it came to."""
+
+    reserved: int
+    cost: int | None = None
+
+    def settle(self, tokens: int) -> None:
+        self.cost = tokens
+
+
+class Bills(AdmissionControl):
+    """Lets everybody in, and notes the bills."""
+
+    def __init__(self) -> None:
+        super().__init__(SETTINGS.shed, lambda: 0.0)
+        self.made: list[Bill] = []
+
+    async def hold(self, tenant: Any, trace_id: str, within_s: float, claim: Any, tokens: int = 0) -> Any:
+        self.made.append(Bill(tokens))
+        return self.made[-1]
+
+
+TEXT = "x" * 400  # 100 tokens
+HOUR = audio_pb2.TranscribeResponse(segment=audio_pb2.Segment(text="Hello.", end_s=3_600))
+
+
+async def charged(serve: Callable[[Aside], Serve], request: bytes, *, leaves: bool) -> Bill:
+    """What a request costs whose client stays to the end, or leaves after a while."""
+    bills = Bills()
+    sent = wire(serve(Aside(SETTINGS, bills)))
+    await sent.send(request)
+    if leaves:
+        await asyncio.sleep(1)
+    else:
+        await until(lambda: sent.statuses, 60)
+    await sent.end()
+    (bill,) = bills.made
+    return bill
+
+
+def embedding(*script: float | ServiceError) -> Callable[[Aside], Serve]:
+    return lambda aside: Caching(aside, ScriptedCache(*script)).embed
+
+
+def transcribing(*script: Said) -> Callable[[Aside], Serve]:
+    return lambda aside: Transcriptions(aside, hearing(*script))
+
+
+@pytest.mark.parametrize(
+    ("script", "leaves", "cost"),
+    [
+        ((), False, 100),
+        ((10.0,), True, 100),
+        ((TooLate("cache: late"),), False, 100),
+        ((Unavailable("cache: gone"),), False, 0),
+    ],
+    ids=["whole", "left", "late", "away"],
+)
+async def test_texts_are_charged_when_they_are_asked_for(
+    script: tuple[float | ServiceError, ...], leaves: bool, cost: int
+) -> None:
+    request = asked(json.dumps({"input": TEXT}))
+    assert await charged(embedding(*script), request, leaves=leaves) == Bill(100, cost)
+
+
+@pytest.mark.parametrize(
+    ("script", "leaves", "cost"),
+    [
+        ((SEGMENT, SUMMARY), False, 20),
+        ((10.0, SUMMARY), True, 1_000),
+        ((HOUR, 10.0, SUMMARY), True, 36_000),
+        ((TooLate("audio: late"),), False, 1_000),
+        ((HOUR, Unavailable("audio: gone")), False, 36_000),
+        ((Unavailable("audio: gone"),), False, 0),
+        ((Exhausted("audio: busy"),), False, 0),
+    ],
+    ids=["whole", "left", "left in the middle", "late", "broken off", "away", "busy"],
+)
+async def test_recordings_are_charged_by_their_bytes_until_their_seconds_are_known(
+    script: tuple[Said, ...], leaves: bool, cost: int
+) -> None:
+    request = form("Ogg".ljust(400_000, "x"))  # 100 s as speech is packed
+    assert await charged(transcribing(*script), request, leaves=leaves) == Bill(1_000, cost)
+
+
+async def test_what_is_not_packed_costs_less_for_each_byte() -> None:
+    request = form("RIFF".ljust(320_000, "x"))
+    assert await charged(transcribing(10.0), request, leaves=True) == Bill(100, 100)
