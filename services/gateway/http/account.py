@@ -14,6 +14,7 @@ from services.gateway.http.errors import Headers
 _SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (
     (b"x-hedgerow-model", lambda final: final.model),
     (b"x-hedgerow-cache", lambda final: VERDICTS[final.cache.verdict]),
+    (b"x-hedgerow-cache-reason", lambda final: final.cache.reason),
     (b"x-hedgerow-degraded", lambda final: ",".join(final.degraded)),
     (b"x-hedgerow-finish-reason", lambda final: REASONS[final.finish_reason]),
     (b"x-hedgerow-cut", lambda final: f"{final.cut.what}; by={final.cut.by}" if final.HasField("cut") else ""),

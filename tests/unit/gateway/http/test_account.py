@@ -1,0 +1,32 @@
+"""What an answer's headers tell of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from hedgerow.chat.v1 import chat_pb2
+from services.gateway.http.account import account, short
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish
+from tests.unit.gateway.test_answer import MISS, Scene
+
+pytestmark = pytest.mark.paused
+
+
+@pytest.mark.parametrize(
+    ("sampling", "verdict", "reason"),
+    [
+        ({}, "miss", ""),
+        ({"temperature": 0.0}, "miss", ""),
+        ({"temperature": 0.7}, "bypass", "sampled"),
+        ({"temperature": 0.7, "seed": 1}, "miss", "sampled"),  # looked up as this very question alone
+    ],
+)
+async def test_a_client_that_gets_no_stored_answer_is_told_why(
+    sampling: dict[str, float], verdict: str, reason: str
+) -> None:
+    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(finish("Paris.")))
+    final = await scene.final(sampling=chat_pb2.Sampling(**sampling))
+    headers = dict(short(final))
+    assert headers[b"x-hedgerow-cache"] == verdict.encode()
+    assert headers.get(b"x-hedgerow-cache-reason", b"") == reason.encode()
+    assert account(final)["cache"].get("reason", "") == reason
