@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import time
 from functools import cache
-from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from services.llm import vllm_plugin
@@ -17,9 +16,9 @@ from services.llm.engine import Progress
 from services.llm.errors import BadEngineSettings
 from services.llm.vllm_args import check_early, engine_args, environment, set_environment
 from services.llm.vllm_parsers import found
+from services.llm.vllm_sockets import Sockets
 
 _POLL_S = 0.05
-_LONGEST_FOLDER = 40  # bytes: the path of a socket has 107 at most
 
 
 async def load(settings: VllmSettings, stat_logger: Any, progress: Progress) -> Any:
@@ -85,10 +84,9 @@ def _in_one_process(parallel: Any, settings: VllmSettings) -> None:
 
 
 @cache
-def _sockets() -> TemporaryDirectory[str]:
-    """Where vLLM's processes meet, until this one ends. It never removes a socket, and would leave them in /tmp."""
-    short = None if len(gettempdir()) <= _LONGEST_FOLDER else "/tmp"  # made for its owner alone
-    return TemporaryDirectory(prefix="hedgerow-vllm-", dir=short, ignore_cleanup_errors=True)
+def _sockets() -> Sockets:
+    """Where vLLM's processes meet, until this one ends."""
+    return Sockets()
 
 
 async def _give_up(loading: asyncio.Task[Any]) -> None:
