@@ -11,6 +11,7 @@
     ├── TooLate          DEADLINE_EXCEEDED
     ├── NotSupported     UNIMPLEMENTED       this backend cannot; another may
     ├── Unavailable      UNAVAILABLE         broken: may be retried
+    │   └── Starting                         … and not ready yet, which is no failure
     └── Faulty           INTERNAL            broke over this request: never sent on
 
 Services derive leaves from these in their own `errors.py`. Anything else that is raised is a bug and reaches the caller
@@ -146,6 +147,12 @@ class Unavailable(ServiceError):
     code = code_pb2.UNAVAILABLE
     reason = "UNAVAILABLE"
     retryable = True
+
+
+class Starting(Unavailable):
+    """A service that is not ready yet, because its model loads. Another one may be; it is no failure."""
+
+    reason = "STARTING"
 
 
 class Faulty(ServiceError):

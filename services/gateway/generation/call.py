@@ -16,7 +16,16 @@ from services.gateway.generation.stream import Text
 from services.gateway.policies.limit import Sample
 from services.gateway.policies.shared_breaker import Blame
 from services.gateway.upstream.drill import Fault
-from services.runtime.errors import Exhausted, InvalidInput, NotSupported, ServiceError, ShareUsed, TooLate, Unavailable
+from services.runtime.errors import (
+    Exhausted,
+    InvalidInput,
+    NotSupported,
+    ServiceError,
+    ShareUsed,
+    Starting,
+    TooLate,
+    Unavailable,
+)
 
 _ATTEMPTS = Counter("hedgerow_attempts", "Calls to models.", ["model", "kind", "outcome"])
 _attempts = cache(_ATTEMPTS.labels)
@@ -110,7 +119,7 @@ class Call:
         match problem:
             case TooLate():
                 self._gave_up("late")
-            case InvalidInput() | NotSupported() | ShareUsed():  # not for it, or too much of one tenant's
+            case InvalidInput() | NotSupported() | ShareUsed() | Starting():  # not for it, not yet, or not so much
                 self._permit.withdrawn()
                 self._settle("refused", None)
             case Exhausted():

@@ -20,7 +20,7 @@ from prometheus_client import Counter
 
 from services.gateway.policies.breaker import Breaker, BreakerOpen, Permit, State
 from services.gateway.policies.usual import Usual
-from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Starting, TooLate
 
 _MOST_OWN = 1_000  # breakers of single tenants; beyond it those that are closed are forgotten, then the oldest
 _OPENED = Counter(
@@ -65,11 +65,12 @@ class SharedPermit:
         self.succeeded(None)
 
     def ended(self, problem: ServiceError) -> Blame:
-        """There is no reply. What is wrong with the request, or too much at once, is no failure of the backend."""
+        """There is no reply. What is wrong with the request, or too much at once, is no failure of the backend; nor is
+        it one that a backend is still starting."""
         match problem:
             case TooLate():
                 return self.abandoned()
-            case InvalidInput() | Exhausted():
+            case InvalidInput() | Exhausted() | Starting():
                 self.withdrawn()
                 return Blame.NOBODY
         return self.failed()

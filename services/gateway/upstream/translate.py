@@ -22,6 +22,7 @@ from services.runtime.errors import (
     NotSupported,
     ServiceError,
     ShareUsed,
+    Starting,
     TooLate,
     Unavailable,
 )
@@ -67,6 +68,8 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
         cls = Unavailable  # not our service at all
     if cls is Exhausted and info.reason == ShareUsed.reason:
         cls = ShareUsed
+    if cls is Unavailable and info.domain == DOMAIN and info.reason == Starting.reason:
+        cls = Starting
     if info.domain != DOMAIN or info.reason == CallerRefused.reason:
         if details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN:
             _log.info("%s: %s: %s", who, code.name, details)

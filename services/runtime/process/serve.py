@@ -34,7 +34,7 @@ from grpc_reflection.v1alpha import reflection
 
 from hedgerow.identities import SERVICES
 from services.runtime import telemetry
-from services.runtime.errors import Unavailable
+from services.runtime.errors import Starting
 from services.runtime.process import metrics, workers
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.health import Health
@@ -255,9 +255,9 @@ async def _drain(
 
 
 def _authorize(servicers: Mapping[str, boundary.Servicer], metadata: wrapped.Metadata, identity: str) -> None:
-    """Ask every servicer that wants to be asked. Raises what it raises, and Unavailable as long as there is none."""
+    """Ask every servicer that wants to be asked. Raises what it raises, and `Starting` as long as there is none."""
     if not servicers:  # who may see it is not known yet
-        raise Unavailable("the service is starting")
+        raise Starting("the service is starting")
     for servicer in servicers.values():
         if hasattr(servicer, "authorize"):
             servicer.authorize(metadata, identity)

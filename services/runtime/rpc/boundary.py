@@ -31,7 +31,7 @@ from prometheus_client import Histogram
 
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError, Unavailable
+from services.runtime.errors import InvalidInput, ServiceError, Starting
 from services.runtime.rpc import first_message
 from services.runtime.rpc.authorization import Admit, anyone
 from services.runtime.rpc.malformed import explain
@@ -153,7 +153,7 @@ class _Method:
         """The servicer's method, for a caller that may call it."""
         servicer = self._servicers.get(self._service)
         if servicer is None:
-            raise Unavailable(f"{self._service} is starting")
+            raise Starting(f"{self._service} is starting")
         if authorize := getattr(servicer, "authorize", None):
             authorize(call.metadata, call.peer)
         method: _Bound = getattr(servicer, self._name)

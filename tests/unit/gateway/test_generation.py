@@ -23,7 +23,16 @@ from services.gateway.policies.ticket import Shed, Ticket
 from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.runtime.deadline import Deadline
-from services.runtime.errors import Exhausted, Faulty, InvalidInput, ServiceError, ShareUsed, TooLate, Unavailable
+from services.runtime.errors import (
+    Exhausted,
+    Faulty,
+    InvalidInput,
+    ServiceError,
+    ShareUsed,
+    Starting,
+    TooLate,
+    Unavailable,
+)
 from tests.clock import loop_clock, on_paused_loop
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 
@@ -387,6 +396,14 @@ def test_nobody_is_asked_again_who_has_failed_while_it_was_the_second():
     dead = [ScriptedLlm(GONE), ScriptedLlm(GONE)]
     scene = play(warm_up=20, policies={"retry": RETRY}, m=dead)
     assert (scene.error.code, calls(*dead)) == (Unavailable.code, [1, 1])
+
+
+def test_a_model_that_is_starting_is_not_asked_now_and_has_not_failed():
+    loading = ScriptedLlm(Starting("m: starting"))
+    scene = play(policies={"breaker": ALWAYS_OPEN}, m=loading, other=says("other"))
+    assert scene.report.model == "other"
+    assert scene.fleet.pools["m"].replicas[0].breaker.state is State.CLOSED
+    assert [seen.model for seen in scene.observed] == ["other"]  # nothing is said of it to the router
 
 
 def test_what_a_model_refuses_is_refused_and_harms_no_breaker():

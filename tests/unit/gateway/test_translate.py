@@ -6,7 +6,16 @@ import grpc
 import pytest
 
 from services.gateway.upstream.translate import Refused, translate
-from services.runtime.errors import Exhausted, Faulty, InvalidInput, ServiceError, ShareUsed, TooLate, Unavailable
+from services.runtime.errors import (
+    Exhausted,
+    Faulty,
+    InvalidInput,
+    ServiceError,
+    ShareUsed,
+    Starting,
+    TooLate,
+    Unavailable,
+)
 from services.runtime.rpc import boundary
 
 
@@ -48,6 +57,11 @@ def test_a_tenant_that_had_its_share_is_told_apart_from_a_backend_that_is_busy()
         error = translate(failed(grpc.StatusCode.RESOURCE_EXHAUSTED, told=told), "llm")
         assert type(error) is type(told)
         assert error.retry_delay_s == 0.5
+
+
+def test_a_service_that_is_not_ready_yet_is_told_apart_from_one_that_is_broken():
+    for told in (Starting("llm is starting"), Unavailable("llm is broken")):
+        assert type(translate(failed(grpc.StatusCode.UNAVAILABLE, told=told), "llm")) is type(told)
 
 
 def test_a_refusal_keeps_its_words():

@@ -12,7 +12,7 @@ from services.gateway.policies import shared_breaker
 from services.gateway.policies.breaker import Breaker, State
 from services.gateway.policies.shared_breaker import Blame, SharedBreaker, SharedPermit
 from services.gateway.policies.usual import Usual
-from services.runtime.errors import Exhausted, InvalidInput, TooLate, Unavailable
+from services.runtime.errors import Exhausted, InvalidInput, Starting, TooLate, Unavailable
 from tests.clock import PausedClock
 from tests.unit.policy.test_breaker import SETTINGS
 
@@ -51,6 +51,12 @@ def test_where_one_tenant_is_all_there_is_its_failures_are_the_backends(breaker)
     assert fail(breaker, "a", 5) == [Blame.BACKEND] * 5
     assert breaker.state is State.OPEN
     assert not breaker.would_admit("b")
+
+
+def test_a_backend_that_is_still_starting_has_not_failed(breaker):
+    for _ in range(20):
+        assert admitted(breaker, "a").ended(Starting("starting")) is Blame.NOBODY
+    assert breaker.state is State.CLOSED
 
 
 def test_what_one_tenant_meets_while_others_are_answered_keeps_it_alone_away(breaker):
