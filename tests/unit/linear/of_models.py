@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from services.llm import context, provider_events, relayed_usage
+from services.llm import context, omitting, openai_engine, provider_events, relayed_usage
 from services.llm.forced_calls import ListedCalls
 from services.llm.transport.sse import EventParser
 from tests.unit.linear.reader import Reader, whole
@@ -23,8 +23,15 @@ def _events(pieces: Sequence[str]) -> None:
         parser.feed(piece.encode(errors="replace"))
 
 
+def _omitted(text: str) -> None:
+    omitting._TUNES.fullmatch(text)
+    omitting._INDEX.sub("[]", text)
+
+
 WHOLE: Mapping[str, Reader] = {
     "context that is too long": whole(lambda text: context.refused({}, text, 400, "")),
+    "fields left out": whole(_omitted),
+    "names of models": whole(openai_engine._REASONS.match),
     "events of providers": whole(lambda text: provider_events.parsed(json.dumps(text))),
     "usage that is relayed": whole(relayed_usage.without_cache),
 }
