@@ -439,6 +439,17 @@ class HttpSettings(_Group):
     """What a caller by HTTP may take: bytes, time, connections."""
 
     max_body_bytes: int = Field(limits.HTTP_BODY_BYTES, ge=1_024, description="Of a request's body.")
+    max_json_values: int = Field(
+        limits.JSON_VALUES,
+        ge=1_000,
+        description="Of a JSON body, altogether, without the names in its objects: counted before any is made.",
+    )
+    max_json_items: int = Field(
+        limits.JSON_ITEMS,
+        ge=100,
+        description="Elements of one array, or members of one object, of a JSON body. Of `messages` and `input` four "
+        "times `max_messages`, where that is more.",
+    )
     max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's path and headers, without blanks.")
     max_connections: int = Field(
         4_096,

@@ -18,6 +18,9 @@ LONG_CONTENT_BYTES, LONG_MESSAGES = 16 * 1024 * 1024, 100_000
 # that nothing here reads, once more, escaped to ASCII (three times as long at most).
 MODEL_MESSAGE_BYTES = 128 * 1024 * 1024
 HTTP_BODY_BYTES = 27_262_976  # a recording of 25 MiB with what is around it
+# Of a JSON body: all its values (100,000 messages in parts have 600,000), and the elements of one array or the members
+# of one object, the conversation's own array apart.
+JSON_VALUES, JSON_ITEMS = 1_000_000, 10_000
 PICTURES_BYTES = 4_000_000  # of all pictures of a request together; with the rest they fit one message
 PICTURE_PIXELS = 16_000_000  # of one, which takes up to 16 bytes for each while it is decoded
 STOPS, STOP_CHARACTERS = 8, 64  # the contract's

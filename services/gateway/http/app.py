@@ -32,6 +32,7 @@ from services.gateway.http.openai_completions import CompletionWriter, read_comp
 from services.gateway.http.openai_responses import ResponseWriter
 from services.gateway.http.responses_request import read_response
 from services.gateway.http.server import HttpServer
+from services.gateway.http.structure import Limits
 from services.gateway.http.transcriptions import Transcriptions
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.media import Hearing
@@ -83,7 +84,8 @@ class _App:
     """Routes, and OpenAI's errors for what is no route."""
 
     def __init__(self, parts: Parts):
-        self._parts = parts
+        self._parts, http = parts, parts.settings.http
+        self._limits = Limits(http.max_json_values, http.max_json_items, parts.settings.max_messages)
         self._router = Router(list(self._routes()), redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,7 +128,7 @@ class _App:
     def _endpoint(self, route: str, serve: Serve, shape: Shape = Told.openai, *, open_: bool = False) -> Endpoint:
         settings = self._parts.settings
         mutual, loopback = settings.tls_dir is not None, is_loopback(settings.http_address)
-        return Endpoint(route, serve, shape, self._parts.servicer, settings.http, mutual, loopback, open_)
+        return Endpoint(route, serve, shape, self._parts.servicer, settings.http, mutual, loopback, open_, self._limits)
 
     async def _health(self, exchange: Exchange) -> None:
         leaving = self._parts.server.leaving

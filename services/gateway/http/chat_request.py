@@ -12,6 +12,7 @@ from services.gateway.http.parts import put_content
 from services.gateway.http.sse import compact
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
+from services.runtime.limits import LONG_MESSAGES, STOPS, TOOL_CALLS, TOOLS
 
 ROLES = {
     "system": chat_pb2.ROLE_SYSTEM,
@@ -28,9 +29,12 @@ MODES = {
 _STRUCTURED = ("json", "json_object", "regex", "choice", "grammar")
 _REFUSED = ("functions", "function_call")
 _MOST_CHOICES = 128  # as OpenAI has it
+_TOKEN_DIGITS = 10  # Python turns no more than 4,300 into a number
 
 
-def read_chat(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
+def read_chat(
+    body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
+) -> Order:
     """The order of a chat completion. Raises `InvalidInput` and `ModelUnknown`."""
     order = Order(pb.GenerateRequest())
     take_model(order, body, known)
@@ -38,7 +42,7 @@ def read_chat(body: Fields, headers: Mapping[str, str], known: Collection[str]) 
     _leave_several(body)
     take_stream(order, body)
     request = order.request
-    for given in body.objects("messages"):
+    for given in body.objects("messages", most_messages):
         _put_message(request.messages.add(), given)
     take_sampling(request, body)
     _take_logprobs(request, body)
@@ -83,7 +87,7 @@ def take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
             sampling.max_tokens = most
             break
     if "stop" in body:
-        sampling.stop.extend(body.texts("stop"))
+        sampling.stop.extend(body.texts("stop", STOPS))
     if (seed := body.long("seed")) is not None:
         sampling.seed = seed
     if (penalty := body.number("frequency_penalty")) is not None:
@@ -115,7 +119,7 @@ def _take_vllm_sampling(sampling: chat_pb2.Sampling, body: Fields) -> None:
 
 def _take_bias(sampling: chat_pb2.Sampling, bias: Fields) -> None:
     for token in bias:
-        if not (token.isdecimal() and int(token) < 2**31):
+        if not (token.isdecimal() and len(token) <= _TOKEN_DIGITS and int(token) < 2**31):
             raise InvalidInput(bias.at(token[:16]), "a token's number", token)
         sampling.logit_bias.add(token=int(token), bias=bias.number(token) or 0.0)
 
@@ -132,7 +136,7 @@ def take_tools(request: pb.GenerateRequest, body: Fields) -> None:
     """Tools, which of them, and whether several at once."""
     for given in body.objects("tools"):
         if given.needed("type") == "function":
-            put_tool(request.tools.add(), _function(given), "parameters")
+            put_tool(request, _function(given), "parameters")
         else:
             given.leave()
     _take_choice_of_tools(request, body)
@@ -164,8 +168,11 @@ def leave_choice_of_left(request: pb.GenerateRequest, body: Fields) -> None:
         body.leave("tool_choice")
 
 
-def put_tool(tool: chat_pb2.Tool, given: Fields, schema: str) -> None:
-    """A tool; `schema` is the field that has its arguments'."""
+def put_tool(request: pb.GenerateRequest, given: Fields, schema: str) -> None:
+    """A tool more; `schema` is the field that has its arguments'."""
+    if len(request.tools) >= TOOLS:
+        raise InvalidInput("tools", f"at most {TOOLS}", "more")
+    tool = request.tools.add()
     tool.name, tool.description = given.needed("name"), given.text("description") or ""
     tool.strict = bool(given.flag("strict"))
     parameters = given.raw(schema)
@@ -254,7 +261,7 @@ def _put_message(message: chat_pb2.Message, given: Fields) -> None:
         raise given.wrong("role", f"one of {', '.join(ROLES)}")
     given.refuse("function_call")
     put_content(message, given)
-    for call in given.objects("tool_calls"):
+    for call in given.objects("tool_calls", TOOL_CALLS):
         if call.needed("type") == "custom":
             _put_custom_call(message, call)
             continue

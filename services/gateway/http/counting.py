@@ -19,7 +19,8 @@ class Counting:
         self._aside, self._fleet = aside, fleet
 
     async def __call__(self, exchange: Exchange) -> None:
-        request = read_prompt(await exchange.fields(), self._aside.settings.llm_addresses).request
+        settings = self._aside.settings
+        request = read_prompt(await exchange.fields(), settings.llm_addresses, settings.max_messages).request
         self._check(request)
         async with self._aside.admitted(exchange) as admitted:
             tokens = await self._count(request, admitted)

@@ -7,6 +7,7 @@ bytes of an answer and not before, so that whatever ends a request earlier still
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -29,6 +30,7 @@ from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJso
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.original import FOR_PROVIDERS
 from services.gateway.http.sse import CONTENT_TYPE, compact
+from services.gateway.http.structure import USUAL, Limits
 from services.gateway.http.watch import Left
 from services.runtime import telemetry
 from services.runtime.errors import CallerRefused, Unavailable
@@ -94,8 +96,9 @@ class Exchange:
     credential: Credential
     broken: Callable[[Told], bytes] | None = None  # the last words of the stream that has begun
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, limits: HttpSettings):
-        self.scope, self.receive, self.reply, self._limits = scope, receive, Reply(send), limits
+    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: HttpSettings, limits: Limits = USUAL):
+        self.scope, self.receive, self.reply = scope, receive, Reply(send)
+        self._settings, self.limits = settings, limits
         self.headers = _by_name(scope["headers"])
         self.peer: str = scope.get(PEER, "")  # empty in plain text
         self._read = not {"content-length", "transfer-encoding"} & self.headers.keys()
@@ -133,18 +136,18 @@ class Exchange:
 
     async def body(self) -> bytes:
         """The whole body. Raises `BodyTooLarge`, `BodyLate` and `Left`."""
-        most = self._limits.max_body_bytes
+        most = self._settings.max_body_bytes
         if (length := self.headers.get("content-length", "0")).isdecimal() and int(length) > most:
             raise BodyTooLarge("body", f"at most {most} bytes", f"{length} bytes")
         try:
-            async with asyncio.timeout(self._limits.body_ms / 1000):
+            async with asyncio.timeout(self._settings.body_ms / 1000):
                 return await self._all(most)
         except TimeoutError:
-            raise BodyLate(f"body: within {self._limits.body_ms} ms, got less") from None
+            raise BodyLate(f"body: within {self._settings.body_ms} ms, got less") from None
 
     async def fields(self) -> Fields:
         """The object that a JSON body is."""
-        return parse(await self.json())
+        return parse(await self.json(), self.limits)
 
     async def json(self) -> bytes:
         """A body that says it is JSON."""
@@ -154,19 +157,22 @@ class Exchange:
         return await self.body()
 
     async def _all(self, most: int, *, keep: bool = True) -> bytes:
-        pieces, size, more, self._waits = list[bytes](), 0, True, False
+        whole, size, more, self._waits = io.BytesIO(), 0, True, False
         while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise Left
             piece, more = message.get("body", b""), message.get("more_body", False)
             size += len(piece)
-            if keep:
-                pieces.append(piece)
             if size > most:
                 raise BodyTooLarge("body", f"at most {most} bytes", f"{size} bytes or more")
+            if keep:
+                if not more and size == len(piece):
+                    whole = io.BytesIO(piece)  # which shares it
+                else:
+                    whole.write(piece)
         self._read = True
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return whole.getvalue()
 
     async def _skim(self) -> bool:
         """Whether a body that nobody wants is over soon. To close before it is takes the answer from its client."""
@@ -203,9 +209,10 @@ class Endpoint:
     mutual: bool  # whether callers prove who they are
     loopback: bool  # whether this machine alone can connect
     open_: bool = False
+    json: Limits = USUAL
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange, started = Exchange(scope, receive, send, self.limits), time.perf_counter()
+        exchange, started = Exchange(scope, receive, send, self.limits, self.json), time.perf_counter()
         with telemetry.server_span(f"http {self.route}", exchange.metadata) as span:
             exchange.span = span
             exchange.name()

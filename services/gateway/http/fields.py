@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+from services.gateway.http import structure
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
 _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1
+_ANY = sys.maxsize  # elements: as many as a body may have
 _NAMES = {dict: "an object", list: "an array", str: "a string", bool: "true or false", type(None): "null"}
 # What is read here is read again, here and in other services, where the stack may be deeper, and by Python as well,
 # which takes two frames for each level. So few levels are no trouble anywhere.
@@ -128,17 +131,20 @@ class Fields:
         given = self._of(name, dict)
         return None if given is None else self._part(given, self.at(name))
 
-    def objects(self, name: str) -> list[Fields]:
-        """Those of an array; none where it is not there."""
-        return [self._object(name, index, each) for index, each in enumerate(self.array(name))]
+    def objects(self, name: str, most: int = _ANY) -> list[Fields]:
+        """Those of an array, of `most` elements; none where it is not there."""
+        return [self._object(name, index, each) for index, each in enumerate(self.array(name, most))]
 
-    def array(self, name: str) -> list[Any]:
-        return self._of(name, list) or []
+    def array(self, name: str, most: int = _ANY) -> list[Any]:
+        found = self._of(name, list) or []
+        if len(found) > most:
+            raise InvalidInput(self.at(name), f"at most {most}", len(found))
+        return found
 
-    def texts(self, name: str) -> list[str]:
-        """Of an array, or one alone."""
+    def texts(self, name: str, most: int = _ANY) -> list[str]:
+        """Of an array, of `most` elements, or one alone."""
         given = self.raw(name)
-        found = [given] if isinstance(given, str) else self.array(name)
+        found = [given] if isinstance(given, str) else self.array(name, most)
         for index, each in enumerate(found):
             if not isinstance(each, str):
                 raise InvalidInput(f"{self.at(name)}[{index}]", "a string", _kind(each))
@@ -188,8 +194,9 @@ class Fields:
         raise self.wrong(name, _NAMES[kind])
 
 
-def parse(body: bytes) -> Fields:
-    """The object that a body is."""
+def parse(body: bytes, limits: structure.Limits = structure.USUAL) -> Fields:
+    """The object that a body is. Raises `InvalidInput`, for too many values before any is made."""
+    structure.check(body, limits)
     try:
         nested = body.count(b"[") + body.count(b"{") > _FLAT
         given = _with_less_stack(_KEPT_FRAMES, body.decode()) if nested else strict_json.loads(body.decode())

@@ -29,9 +29,11 @@ _TEXTS = frozenset({"delta", "tool_call", "reasoning", "relayed"})
 
 
 class Read(Protocol):
-    """Reads a body; `known` are the models' names."""
+    """Reads a body; `known` are the models' names, `most_messages` the most that its conversation may have."""
 
-    def __call__(self, body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order: ...
+    def __call__(
+        self, body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = ..., /
+    ) -> Order: ...
 
 
 class Writer(Protocol):
@@ -79,8 +81,8 @@ class Generating:
 
     async def __call__(self, exchange: Exchange) -> None:
         data = await exchange.json()
-        body = parse(data)
-        order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses)
+        body = parse(data, exchange.limits)
+        order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses, self.settings.max_messages)
         if api := self.dialect.api:
             order.request.original.CopyFrom(original(api, data, body, exchange.headers))
         for place in () if api else body.left():

@@ -12,6 +12,7 @@ from services.gateway.http.order import Order, take_model, take_options
 from services.gateway.http.parts import left
 from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
+from services.runtime.limits import LONG_MESSAGES, STOPS
 
 _ROLES = {"user": chat_pb2.ROLE_USER, "assistant": chat_pb2.ROLE_ASSISTANT, "system": chat_pb2.ROLE_SYSTEM}
 _ROLE_NAMES = {role: name for name, role in _ROLES.items()}
@@ -30,11 +31,13 @@ _FAILED = "Error: "
 _THOUGHTS = ("thinking", "redacted_thinking")  # not for the next model to read
 
 
-def read_messages(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
+def read_messages(
+    body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
+) -> Order:
     """The order of a message. Raises `InvalidInput` and `ModelUnknown`."""
     if "thread" in body:  # what a provider keeps of one tenant, another could go on with
         raise InvalidInput("thread", "none: each request brings its whole conversation", "one")
-    order = read_prompt(body, known)
+    order = read_prompt(body, known, most_messages)
     request, sampling = order.request, order.request.sampling
     order.stream = bool(body.flag("stream"))
     most = body.whole("max_tokens")
@@ -48,7 +51,7 @@ def read_messages(body: Fields, headers: Mapping[str, str], known: Collection[st
     if (top_k := body.whole("top_k")) is not None:
         sampling.top_k = top_k
     if "stop_sequences" in body:
-        sampling.stop.extend(body.texts("stop_sequences"))
+        sampling.stop.extend(body.texts("stop_sequences", STOPS))
     _take_beginning(request, body)
     output = body.object("output_config")
     take_form(request, body, output and output.object("format"))
@@ -68,7 +71,7 @@ def _take_beginning(request: pb.GenerateRequest, body: Fields) -> None:
         request.prefix = request.messages.pop().content
 
 
-def read_prompt(body: Fields, known: Collection[str]) -> Order:
+def read_prompt(body: Fields, known: Collection[str], most_messages: int = LONG_MESSAGES) -> Order:
     """What a model reads: also what is counted."""
     order = Order(pb.GenerateRequest())
     take_model(order, body, known)
@@ -77,7 +80,7 @@ def read_prompt(body: Fields, known: Collection[str]) -> Order:
         text = _text_alone(body, "system")
         if text:
             request.messages.add(role=chat_pb2.ROLE_SYSTEM, content=text)
-    for given in body.objects("messages"):
+    for given in body.objects("messages", most_messages):
         _take_message(request, given)
     _take_tools(request, body)
     return order
@@ -149,7 +152,7 @@ def _text_alone(given: Fields, name: str) -> str:
 def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
     for given in body.objects("tools"):
         if (given.text("type") or "custom") == "custom":
-            put_tool(request.tools.add(), given, "input_schema")
+            put_tool(request, given, "input_schema")
         else:
             given.leave()
     choice = body.object("tool_choice")

@@ -24,8 +24,8 @@ _OF_NO_EFFECT = frozenset({"metadata", "prompt_cache_key", "safety_identifier", 
 _EMPTY: tuple[Any, ...] = ("", [], {})
 
 
-def read_completion(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
-    """The order of a completion. Raises `InvalidInput` and `ModelUnknown`."""
+def read_completion(body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = 1) -> Order:
+    """The order of a completion, which is one message. Raises `InvalidInput` and `ModelUnknown`."""
     order = Order(pb.GenerateRequest())
     take_model(order, body, known)
     refuse_several(body)

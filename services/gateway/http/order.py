@@ -54,6 +54,7 @@ _OPTIONS = frozenset(
 _NUMBERS = ("_ms", "_usd", "_per_s", "_similarity", "tool_steps", "tool_calls")
 _LISTS = ("mesh_tools", "cache_allow")
 _MOST_CHARS_PER_S = 1_000_000
+_MOST_ATTEMPTS, _ATTEMPT_DIGITS = 1_000, 18  # Python turns no more than 4,300 digits into a number
 _MESH_TOOL = ("name", "source", "arguments", "offered")
 _FLAGS = ("single_attempt", "whole", "cascade_at_once", "repair", "findings")
 _VERIFIERS = {
@@ -119,7 +120,7 @@ def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None
         _take(order, _Headers({name: _parsed(name, value) for name, value in told.items()}))
     order.request.idempotency_key = headers.get("idempotency-key", "")
     if (attempt := headers.get("x-stainless-retry-count", "")).isdecimal():
-        order.request.attempt = min(int(attempt), 1_000)
+        order.request.attempt = min(int(attempt[:_ATTEMPT_DIGITS]), _MOST_ATTEMPTS)
 
 
 def settle_replacing(order: Order, *, checks: bool) -> None:

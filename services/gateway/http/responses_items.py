@@ -10,6 +10,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.chat_request import ROLES
 from services.gateway.http.fields import Fields
 from services.gateway.http.parts import read_part
+from services.runtime.errors import InvalidInput
 
 _TEXTS = ("input_text", "output_text", "text", "refusal")
 _REASONING = "reasoning"
@@ -34,8 +35,8 @@ _NOT_WORDS = frozenset(
 _MOST_WITHOUT_BLANK = 1_024  # characters: what is longer is data
 
 
-def take_input(request: pb.GenerateRequest, body: Fields) -> None:
-    """Add the messages that `input` says. Raises `InvalidInput`."""
+def take_input(request: pb.GenerateRequest, body: Fields, most_messages: int) -> None:
+    """Add the messages that `input` says, `most_messages` at most. Raises `InvalidInput`."""
     if isinstance(body.seen("input"), str):
         request.messages.add(role=chat_pb2.ROLE_USER, content=body.needed("input"))
         return
@@ -45,6 +46,8 @@ def take_input(request: pb.GenerateRequest, body: Fields) -> None:
     asking = [index for index, item in enumerate(items) if item.seen("type") != _REASONING]
     called = set[str]()
     for index, item in enumerate(items):
+        if len(request.messages) > most_messages:
+            raise InvalidInput("messages", f"at most {most_messages}", f"{len(items)} items")
         last = bool(asking) and index == asking[-1]
         if not _take_item(request, item, called, last=last):
             _stand_in(request, item)

@@ -16,6 +16,7 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.order import TRUNCATIONS, Order, take_model, take_options
 from services.gateway.http.responses_items import take_input
 from services.runtime.errors import InvalidInput
+from services.runtime.limits import LONG_MESSAGES
 
 _KEPT = ("previous_response_id", "conversation", "background")  # what one provider alone knows, or goes on with
 # What the answer repeats of the request, and what clients want to read where it says nothing.
@@ -46,7 +47,9 @@ _TOOL: Mapping[str, Any] = {"description": None, "parameters": None, "strict": F
 _LOGPROBS = "message.output_text.logprobs"
 
 
-def read_response(body: Fields, headers: Mapping[str, str], known: Collection[str]) -> Order:
+def read_response(
+    body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
+) -> Order:
     """The order of a response. Raises `InvalidInput` and `ModelUnknown`."""
     order = Order(pb.GenerateRequest())
     request = order.request
@@ -55,7 +58,7 @@ def read_response(body: Fields, headers: Mapping[str, str], known: Collection[st
     body.object("stream_options")
     if instructions := body.text("instructions"):
         request.messages.add(role=chat_pb2.ROLE_SYSTEM, content=instructions)
-    take_input(request, body)
+    take_input(request, body, most_messages)
     _take_sampling(request, body)
     _take_tools(request, body)
     request.prompt.truncation = body.one_of("truncation", TRUNCATIONS) or pb.TRUNCATION_UNSPECIFIED
@@ -98,7 +101,7 @@ def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
             raise given.wrong("type", "a string")
         if kind == "function":
             given.needed("type")
-            put_tool(request.tools.add(), given, "parameters")
+            put_tool(request, given, "parameters")
     _take_choice(request, body)
     if not request.tools:
         if not isinstance(body.seen("parallel_tool_calls"), bool | None):

@@ -307,3 +307,20 @@ def test_what_the_cache_may_do_is_an_option() -> None:
     assert read(header, **body).request.cache == stronger
     told = refused({"x-hedgerow-cache-allow": "all"})
     assert told == "x-hedgerow-cache-allow: some of sampled, time_bound, personal, got all"
+
+
+def test_a_number_of_5000_digits_is_refused_wherever_it_stands() -> None:
+    digits = "1" * 5_000
+    assert refused(logit_bias={digits: 1}).startswith("logit_bias.1111111111111111: a token's number")
+    assert read({"x-stainless-retry-count": digits}).request.attempt == 1_000
+    with pytest.raises(InvalidInput, match="4300 digits"):
+        parse(b'{"seed":' + digits.encode() + b"}")
+
+
+def test_no_more_is_read_of_a_long_array_than_its_limit() -> None:
+    tool = {"type": "function", "function": {"name": "t"}}
+    assert refused(tools=[tool] * 129) == "tools: at most 128, got more"
+    assert refused(stop=["x"] * 9) == "stop: at most 8, got 9"
+    given = parse(json.dumps({"model": "m", "messages": ASKED * 3}).encode())
+    with pytest.raises(InvalidInput, match="messages: at most 2, got 3"):
+        read_chat(given, {}, ["m"], 2)
