@@ -27,8 +27,8 @@ from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal, Tombstones
 from services.cache.vectors import Vector
 from services.cache.verdict.records import RECORDS
-from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.deadline import Deadline
+from services.runtime.policy.waiting_bytes import WaitingBytes
 
 _log = logging.getLogger(__name__)
 _LOADED_AT_ONCE = 10_000  # entries

@@ -13,8 +13,8 @@ from services.cache.conversion import MODEL
 from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.tombstones import Removal
 from services.cache.verdict.traffic import Traffic
-from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.errors import InvalidInput
+from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.rpc.boundary import Call
 
 _VERDICTS = {

@@ -438,7 +438,21 @@ class ConstraintSettings(_Group):
 class HttpSettings(_Group):
     """What a caller by HTTP may take: bytes, time, connections."""
 
-    max_body_bytes: int = Field(limits.HTTP_BODY_BYTES, ge=1_024, description="Of a request's body.")
+    max_body_bytes: int = Field(
+        limits.HTTP_BODY_BYTES, ge=1_024, description="Of a request's body, where it may hold pictures or recordings."
+    )
+    max_text_body_bytes: int = Field(
+        limits.HTTP_TEXT_BODY_BYTES,
+        ge=1_024,
+        description="Of other bodies: embeddings, reports of wrong answers.",
+    )
+    max_waiting_bytes: int = Field(
+        limits.HTTP_WAITING_BYTES,
+        ge=2_048,
+        description="Of all bodies that are being read and not admitted yet, of all tenants, in each worker. A tenant "
+        "may hold as much as is free, so one alone half of it; more is a 503 with `retry-after`. At least twice "
+        "`max_body_bytes`.",
+    )
     max_json_values: int = Field(
         limits.JSON_VALUES,
         ge=1_000,
@@ -491,6 +505,12 @@ class HttpSettings(_Group):
         description="Serve `/metrics` and `/v1/cache/stats`, which tell of all tenants, to whoever has a key. Without "
         "keys they always are.",
     )
+
+    @model_validator(mode="after")
+    def _room_for_a_body(self) -> Self:
+        if self.max_waiting_bytes < (least := 2 * self.max_body_bytes):
+            raise ValueError(f"max_waiting_bytes: at least twice max_body_bytes, {least}, got {self.max_waiting_bytes}")
+        return self
 
 
 class TenantPromptSettings(_Group):

@@ -7,8 +7,8 @@ from services.cache.collections import validation
 from services.cache.collections.collections import Collections, Found
 from services.cache.collections.documents import Ranking
 from services.cache.collections.settings import CollectionSettings
-from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.errors import InvalidInput
+from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.rpc.boundary import Call
 
 _RANKINGS = {

@@ -60,7 +60,7 @@ class Claim(NamedTuple):
     places: int  # of the tenant's concurrency
 
 
-REQUEST, CONVERSATION, TURN = Claim(1, 1), Claim(0, 1), Claim(1, 0)
+REQUEST, CONVERSATION, TURN, NOTHING = Claim(1, 1), Claim(0, 1), Claim(1, 0), Claim(0, 0)
 
 
 @dataclass(slots=True)
@@ -151,6 +151,14 @@ class Quotas:
         if account.tokens and (wait_s := account.tokens.wait_s(min(tokens, allowance.tokens_per_minute))) > NOW_S:
             raise refusal(tenant, allowance, "tokens", wait_s, account.tokens.level(), tokens)
         return _booked(account, tokens, claim, then, local)
+
+    def expect(self, tenant: str, allowance: Allowance, claim: Claim) -> Reservation:
+        """A `claim` for a request that is still being read; raises `QuotaExceeded` where one more request is over its
+        quota already."""
+        account = self._account(tenant, allowance)
+        if account.requests and (wait_s := account.requests.wait_s(1)) > NOW_S:
+            raise refusal(tenant, allowance, "requests", wait_s, 0, 0)
+        return self.reserve(tenant, allowance, 0, claim)
 
     def book(
         self, tenant: str, allowance: Allowance, tokens: int, claim: Claim, then: Callable[[int], None]

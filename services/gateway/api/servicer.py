@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -86,21 +86,27 @@ class GatewayServicer:
             async for message in messages:
                 yield message
 
-    async def answer(self, request: pb.GenerateRequest, call: Call) -> AsyncGenerator[pb.GenerateResponse, None]:
-        """The same, for the routes by HTTP: they have read `original`, and the request says what it says."""
+    async def answer(
+        self, request: pb.GenerateRequest, call: Call, admitted: Callable[[], None] = lambda: None
+    ) -> AsyncGenerator[pb.GenerateResponse, None]:
+        """The same, for the routes by HTTP: they have read `original`, and the request says what it says. `admitted` is
+        called when it is."""
         credential = self.authorize(call.metadata, call.peer)
-        async with aclosing(await self._messages(request, credential.tenant, call)) as messages:
+        async with aclosing(await self._messages(request, credential.tenant, call, admitted)) as messages:
             async for message in messages:
                 credential.check()
                 yield message
 
-    async def _messages(self, request: pb.GenerateRequest, tenant: Tenant, call: Call) -> Messages:
+    async def _messages(
+        self, request: pb.GenerateRequest, tenant: Tenant, call: Call, admitted: Callable[[], None]
+    ) -> Messages:
         if request.idempotency_key or request.events_seen:
             begin = partial(self._answer, request, tenant, call.deadline)
             admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
             messages = self._kept.follow(request, tenant.name, begin, admit, call.deadline.remaining())
         else:
             messages = await self._answer(request, tenant, call.deadline, call.span)
+        admitted()
         if request.HasField("heartbeat_ms"):
             messages = with_heartbeats(messages, request.heartbeat_ms / 1000)
         return messages

@@ -25,6 +25,7 @@ from services.gateway.http.counting import Counting
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
 from services.gateway.http.exchange import Endpoint, Exchange, Serve, Shape
 from services.gateway.http.generating import Dialect, Generating
+from services.gateway.http.intake import Intake
 from services.gateway.http.messages_request import read_messages
 from services.gateway.http.models import Models
 from services.gateway.http.openai_chat import ChatWriter
@@ -39,6 +40,7 @@ from services.gateway.upstream.media import Hearing
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache
 from services.runtime.errors import ServiceError
+from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.process.config import is_loopback
 
 ANTHROPIC = anthropic_messages.error
@@ -49,6 +51,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }
 _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
+_TEXT_ALONE = frozenset({"/v1/embeddings", "/v1/cache/wrong"})  # without pictures, recordings and conversations
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -85,7 +88,8 @@ class _App:
 
     def __init__(self, parts: Parts):
         self._parts, http = parts, parts.settings.http
-        self._limits = Limits(http.max_json_values, http.max_json_items, parts.settings.max_messages)
+        self._json = Limits(http.max_json_values, http.max_json_items, parts.settings.max_messages)
+        self._intake = Intake(WaitingBytes(http.max_waiting_bytes), parts.admission)
         self._router = Router(list(self._routes()), redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,7 +132,8 @@ class _App:
     def _endpoint(self, route: str, serve: Serve, shape: Shape = Told.openai, *, open_: bool = False) -> Endpoint:
         settings = self._parts.settings
         mutual, loopback = settings.tls_dir is not None, is_loopback(settings.http_address)
-        return Endpoint(route, serve, shape, self._parts.servicer, settings.http, mutual, loopback, open_, self._limits)
+        shared = (self._parts.servicer, settings.http, mutual, loopback, open_, self._intake, self._json)
+        return Endpoint(route, serve, shape, *shared, route not in _TEXT_ALONE)
 
     async def _health(self, exchange: Exchange) -> None:
         leaving = self._parts.server.leaving

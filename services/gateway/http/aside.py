@@ -55,6 +55,7 @@ class Aside:
         `Left`."""
         tenant, timeout_s = exchange.credential.tenant, self._budget_s(exchange, longest_ms)
         place = await self.admission.hold(tenant, exchange.trace_id, timeout_s, REQUEST, tokens)
+        exchange.admitted()
         admitted = Admitted(tenant.name, timeout_s, (*telemetry.propagate(exchange.span), whose(tenant.name)), tokens)
         try:
             with Watch(exchange.receive, 0, self.settings.http.heartbeat_ms / 1000, beat):

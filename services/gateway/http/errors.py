@@ -96,6 +96,12 @@ class BodyTooLarge(InvalidInput):
     reason = "BODY_TOO_LARGE"
 
 
+class BodiesWaiting(Unavailable):
+    """No room for one more body, of those that are being read."""
+
+    reason = "BODIES_WAITING"
+
+
 class BodyLate(TooLate):
     """A body that did not arrive in time."""
 

@@ -28,6 +28,7 @@ from services.gateway.http import browsers
 from services.gateway.http.connection import PEER, PROVEN
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told, tell
 from services.gateway.http.fields import Fields, parse
+from services.gateway.http.intake import Held, Intake
 from services.gateway.http.original import FOR_PROVIDERS
 from services.gateway.http.sse import CONTENT_TYPE, compact
 from services.gateway.http.structure import USUAL, Limits
@@ -89,6 +90,16 @@ class Reply:
         await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of a body: its bytes, the time it may take to arrive, its values, and the room that it shares with others."""
+
+    most_bytes: int
+    within_ms: int
+    json: Limits
+    intake: Intake | None
+
+
 class Exchange:
     """A request and its reply. `span` is set while it is served, `credential` where the route wants one."""
 
@@ -96,9 +107,9 @@ class Exchange:
     credential: Credential
     broken: Callable[[Told], bytes] | None = None  # the last words of the stream that has begun
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, settings: HttpSettings, limits: Limits = USUAL):
-        self.scope, self.receive, self.reply = scope, receive, Reply(send)
-        self._settings, self.limits = settings, limits
+    def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: Bounds):
+        self.scope, self.receive, self.reply, self.bounds = scope, receive, Reply(send), bounds
+        self._held: Held | None = None  # of the room for bodies
         self.headers = _by_name(scope["headers"])
         self.peer: str = scope.get(PEER, "")  # empty in plain text
         self._read = not {"content-length", "transfer-encoding"} & self.headers.keys()
@@ -135,19 +146,28 @@ class Exchange:
         ]
 
     async def body(self) -> bytes:
-        """The whole body. Raises `BodyTooLarge`, `BodyLate` and `Left`."""
-        most = self._settings.max_body_bytes
+        """The whole body. Raises `BodyTooLarge`, `QuotaExceeded`, `BodiesWaiting`, `BodyLate` and `Left`."""
+        most, within_ms, intake = self.bounds.most_bytes, self.bounds.within_ms, self.bounds.intake
         if (length := self.headers.get("content-length", "0")).isdecimal() and int(length) > most:
             raise BodyTooLarge("body", f"at most {most} bytes", f"{length} bytes")
         try:
-            async with asyncio.timeout(self._settings.body_ms / 1000):
-                return await self._all(most)
+            async with asyncio.timeout(within_ms / 1000):
+                if intake is None:
+                    return await self._all(most)
+                keyed = bool(self.headers.get("idempotency-key"))
+                with intake.reading(self.credential.tenant, self.trace_id, keyed=keyed) as self._held:
+                    return await self._all(most, self._held)
         except TimeoutError:
-            raise BodyLate(f"body: within {self._settings.body_ms} ms, got less") from None
+            raise BodyLate(f"body: within {within_ms} ms, got less") from None
+
+    def admitted(self) -> None:
+        """The request is admitted, or over: its body takes no more of the room for those that are not."""
+        if self._held:
+            self._held.give_back()
 
     async def fields(self) -> Fields:
         """The object that a JSON body is."""
-        return parse(await self.json(), self.limits)
+        return parse(await self.json(), self.bounds.json)
 
     async def json(self) -> bytes:
         """A body that says it is JSON."""
@@ -156,22 +176,24 @@ class Exchange:
             raise NotJson("content-type", "application/json", kind or "none")
         return await self.body()
 
-    async def _all(self, most: int, *, keep: bool = True) -> bytes:
+    async def _all(self, most: int, held: Held | None = None, *, keep: bool = True) -> bytes:
         whole, size, more, self._waits = io.BytesIO(), 0, True, False
         while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise Left
             piece, more = message.get("body", b""), message.get("more_body", False)
+            self._read = not more
             size += len(piece)
             if size > most:
                 raise BodyTooLarge("body", f"at most {most} bytes", f"{size} bytes or more")
+            if held:
+                held.take(len(piece))
             if keep:
                 if not more and size == len(piece):
                     whole = io.BytesIO(piece)  # which shares it
                 else:
                     whole.write(piece)
-        self._read = True
         return whole.getvalue()
 
     async def _skim(self) -> bool:
@@ -209,10 +231,14 @@ class Endpoint:
     mutual: bool  # whether callers prove who they are
     loopback: bool  # whether this machine alone can connect
     open_: bool = False
+    intake: Intake | None = None
     json: Limits = USUAL
+    media: bool = True  # whether its bodies may hold pictures, recordings and long conversations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange, started = Exchange(scope, receive, send, self.limits, self.json), time.perf_counter()
+        most_bytes = self.limits.max_body_bytes if self.media else self.limits.max_text_body_bytes
+        bounds = Bounds(most_bytes, self.limits.body_ms, self.json, None if self.open_ else self.intake)
+        exchange, started = Exchange(scope, receive, send, bounds), time.perf_counter()
         with telemetry.server_span(f"http {self.route}", exchange.metadata) as span:
             exchange.span = span
             exchange.name()
@@ -228,6 +254,7 @@ class Endpoint:
                 with suppress(Left):
                     status = await self._fail(exchange, error)
             finally:
+                exchange.admitted()
                 if status >= 400:
                     span.set_status(StatusCode.ERROR, str(status))
                 _SECONDS.labels(self.route, str(status)).observe(time.perf_counter() - started)

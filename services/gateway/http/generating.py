@@ -81,7 +81,7 @@ class Generating:
 
     async def __call__(self, exchange: Exchange) -> None:
         data = await exchange.json()
-        body = parse(data, exchange.limits)
+        body = parse(data, exchange.bounds.json)
         order = self.dialect.read(body, exchange.headers, self.settings.llm_addresses, self.settings.max_messages)
         if api := self.dialect.api:
             order.request.original.CopyFrom(original(api, data, body, exchange.headers))
@@ -95,7 +95,7 @@ class Generating:
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
             try:
-                async with aclosing(self.servicer.answer(order.request, call)) as messages:
+                async with aclosing(self.servicer.answer(order.request, call, exchange.admitted)) as messages:
                     if order.stream:
                         await self._stream(exchange, order, writer, messages, watch)
                     else:

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from services.cache.waiting_bytes import WaitingBytes
 from services.runtime.errors import Exhausted
+from services.runtime.policy.waiting_bytes import WaitingBytes
 
 
 def test_a_flood_of_one_tenant_leaves_room_for_another() -> None:

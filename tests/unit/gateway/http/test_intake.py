@@ -1,0 +1,134 @@
+"""Bodies share the room that there is for them, and what their headers say is decided before they are read."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.quota import Allowance
+from services.gateway.config import HttpSettings, ShedSettings
+from services.gateway.http.errors import Told
+from services.gateway.http.exchange import Endpoint, Exchange, Serve
+from services.gateway.http.intake import Intake
+from services.runtime.policy.waiting_bytes import WaitingBytes
+from tests.unit.gateway.http.wire import Wire
+
+pytestmark = pytest.mark.paused
+
+LIMITS = HttpSettings(max_body_bytes=1_024, max_text_body_bytes=1_024, max_waiting_bytes=2_048, body_ms=5_000)
+SKIMMED_S = 1.1  # a client that is refused has so long to send the rest
+
+
+def head(length: int, key: str, *headers: str) -> bytes:
+    lines = ("POST / HTTP/1.1", "host: g", "content-type: application/json", f"content-length: {length}")
+    return "\r\n".join((*lines, f"authorization: {key}", *headers, "", "")).encode()
+
+
+class Scene:
+    """A route, and connections to it by tenant."""
+
+    def __init__(self, serve: Serve | None = None, **allowance: float):
+        self.allowance, self.wires = Allowance(**allowance), list[Wire]()  # type: ignore[arg-type]
+        self.admission = AdmissionControl(ShedSettings(), lambda: 0.0)
+        self.intake = Intake(WaitingBytes(LIMITS.max_waiting_bytes), self.admission)
+        servicer: Any = SimpleNamespace(authorize=self._authorize)
+        ways = (Told.openai, servicer, LIMITS, False, False, False, self.intake)
+        self.endpoint = Endpoint("/", serve or self._read, *ways)
+        self.read = 0
+
+    def _authorize(self, metadata: tuple[tuple[str, str], ...], peer: str) -> Any:
+        name = dict(metadata)["authorization"]
+        return SimpleNamespace(tenant=Tenant(name, False, 1.0, self.allowance, 0))
+
+    async def _read(self, exchange: Exchange) -> None:
+        await exchange.body()
+        self.read += 1
+        await exchange.reply.whole(200, b"{}")
+
+    async def send(self, key: str, length: int, sent: int, *headers: str) -> Wire:
+        """A request of which the first `sent` bytes of a body come."""
+        self.wires.append(wire := Wire(self.endpoint, LIMITS))
+        await wire.send(head(length, key, *headers), *([b"x" * sent] if sent else []))
+        return wire
+
+    async def end(self) -> None:
+        for wire in self.wires:
+            await wire.end()
+
+
+async def test_bodies_that_are_being_read_share_their_room_and_one_tenant_has_half_of_it() -> None:
+    scene = Scene()
+    held = [await scene.send("a", 1_000, 500), await scene.send("a", 1_000, 500)]
+    late = await scene.send("a", 1_000, 500)
+    await asyncio.sleep(SKIMMED_S)
+    assert late.statuses == [503]
+    assert b"retry-after: 1\r\n" in late.transport.written
+    assert b'"code":"bodies_waiting"' in late.transport.written
+    other = await scene.send("b", 500, 500)
+    assert other.statuses == [200]
+    await held[0].end()
+    await held[1].send(b"x" * 500)
+    assert held[1].statuses == [200]
+    await scene.end()
+
+
+async def test_a_body_gives_its_room_back_when_it_is_refused_left_late_or_admitted() -> None:
+    scene = Scene()
+    await (await scene.send("a", 1_000, 900)).end()  # the client leaves
+    late = await scene.send("a", 1_000, 900)
+    await asyncio.sleep(LIMITS.body_ms / 1000 + SKIMMED_S)
+    assert late.statuses == [408]
+    refused = await scene.send("a", 1_020, 0, "transfer-encoding: chunked")  # which is no request
+    assert refused.statuses == [400]
+    for _ in range(3):
+        assert (await scene.send("a", 1_000, 1_000)).statuses == [200]
+    assert not scene.intake.waiting._held
+    await scene.end()
+
+
+async def test_a_body_takes_no_room_any_more_once_its_request_is_admitted() -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.body()
+        if exchange.headers.get("x-admitted"):
+            exchange.admitted()
+        await asyncio.sleep(60)
+
+    scene = Scene(answer)
+    for _ in range(4):
+        assert (await scene.send("a", 1_000, 1_000, "x-admitted: 1")).statuses == []
+    assert (await scene.send("a", 1_000, 1_000)).statuses == []
+    assert (await scene.send("a", 1_000, 1_000)).statuses == [503]
+    await scene.end()
+
+
+async def test_a_tenant_over_its_quota_is_refused_by_the_headers() -> None:
+    scene = Scene(concurrency=1)
+    reading = await scene.send("a", 1_000, 10)
+    over = await scene.send("a", 1_000, 0, "expect: 100-continue")
+    assert over.statuses == [429]
+    assert b'"code":"rate_limit_exceeded"' in over.transport.written
+    assert (await scene.send("a", 10, 10, "idempotency-key: k")).statuses == [200]  # its answer may have a place
+    assert (await scene.send("b", 10, 10)).statuses == [200]
+    await reading.send(b"x" * 990)
+    assert (await scene.send("a", 10, 10)).statuses == [200]
+    await scene.end()
+
+
+async def test_a_tenant_over_its_rate_is_refused_by_the_headers() -> None:
+    scene = Scene(requests_per_s=1, requests_burst=1)
+    assert (await scene.send("a", 10, 10)).statuses == [200]  # to read a body takes nothing of it
+    scene.admission._quotas.reserve("a", scene.allowance, 0)
+    over = await scene.send("a", 1_000, 0, "expect: 100-continue")
+    assert over.statuses == [429]
+    assert b"x-ratelimit-remaining-requests: 0" in over.transport.written
+    await scene.end()
+
+
+def test_there_is_room_for_at_least_one_body_of_the_largest_size() -> None:
+    with pytest.raises(ValueError, match="at least twice max_body_bytes, 4000000, got 2048"):
+        HttpSettings(max_body_bytes=2_000_000, max_waiting_bytes=2_048)
