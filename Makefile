@@ -6,19 +6,23 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 STAMP := .venv/.installed
 
-# torch's CPU build is not on PyPI. A machine that keeps its own wheels says where (pip's PIP_FIND_LINKS); the open
-# internet has PyTorch's index.
+# torch's CPU build is not on PyPI. A machine that keeps its own wheels says where (pip's PIP_FIND_LINKS). Elsewhere the
+# page of PyTorch's index that lists torch alone is read, so that every other package has one source, the package index.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 LINKS := $(or $(UV_FIND_LINKS),$(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
-TORCH := $(if $(LINKS),$(foreach link,$(LINKS),--find-links $(link)),--extra-index-url https://download.pytorch.org/whl/cpu --index-strategy unsafe-best-match)
+TORCH := $(foreach link,$(or $(LINKS),$(TORCH_INDEX)/torch/),--find-links $(link))
+# The same for `make lock`: uv takes no hashes from such a page, but from an index that it reads for torch alone.
+LOCKED_TORCH := $(if $(LINKS),$(TORCH),--torch-backend cpu)
 
 UV := $(BIN)/uv
-UV_VERSION := 0.13.8
+# The lines of requirements.lock for some packages, with their hashes: $(call locked,one|another).
+locked = sed -nE '/^($(1))==/,/[^\\]$$/p' requirements.lock
 # Workers of the test run; tests/marks.py says what stays together. The fault tests that measure are run last, in lanes.
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BUF := npx --yes --loglevel=error @bufbuild/buf@1.75.0
 
-.PHONY: help setup demo up unit test faults images mutants lint check format proto sync docs lock clean
+.PHONY: help setup demo up unit test faults images mutants lint check format proto sync docs lock pin sbom clean
 
 help:  ## This list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -26,12 +30,14 @@ help:  ## This list
 setup: $(STAMP)  ## Make .venv with the locked versions
 
 $(STAMP): requirements.lock pyproject.toml
-	@test -x $(UV) || (echo "setup: making .venv" && $(PYTHON) -m venv .venv && $(BIN)/python -m pip install -q uv==$(UV_VERSION))
+	@test -x $(UV) || (echo "setup: making .venv" && $(PYTHON) -m venv .venv \
+	  && $(call locked,uv) | $(BIN)/python -m pip install -q --require-hashes -r /dev/stdin)
 	@echo "setup: installing $$(grep -c == requirements.lock) packages (about 4 GB; one to some minutes)"
-	@$(UV) pip sync -q --compile-bytecode --python $(BIN)/python $(TORCH) requirements.lock
+	@$(UV) pip sync -q --require-hashes --no-build --compile-bytecode --python $(BIN)/python $(TORCH) requirements.lock
 	@# xds-protos brings older copies of files that belong to these two; theirs must be the ones that stay.
-	@$(UV) pip install -q --python $(BIN)/python --no-deps --reinstall $$(grep -E '^(googleapis-common-protos|opentelemetry-proto)==' requirements.lock)
-	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@$(call locked,googleapis-common-protos|opentelemetry-proto) \
+	  | $(UV) pip install -q --require-hashes --python $(BIN)/python --no-deps --reinstall -r -
+	@$(UV) pip install -q --python $(BIN)/python --no-deps --build-constraint requirements.lock -e .
 	@touch $@
 
 demo: setup  ## Start the mesh, ask it questions, stop it
@@ -85,12 +91,20 @@ docs: setup  ## Write docs/settings.md and the tables of labels, of the mesh fil
 	$(BIN)/python -m docs.pairs
 
 lock: setup  ## Resolve requirements.lock anew, and the clients of tests/clients/
-	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(TORCH) --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links -o requirements.lock
+	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(LOCKED_TORCH) --no-header \
+	  --no-annotate --generate-hashes --no-emit-index-url --no-emit-find-links -o requirements.lock
 	for wanted in tests/clients/*.in; do $(UV) pip compile -q --universal --python-version 3.11 --no-header \
 	  --no-annotate --no-emit-index-url --no-emit-find-links $$wanted -o $${wanted%.in}.txt; done
 	for folder in tests/clients tests/clients/mcp; do \
 	  (cd $$folder && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved); done
 
+pin:  ## Pin the Dockerfiles' base images by digest; needs Docker with buildx and the images' registry
+	@for tag in $$(sed -nE 's/^FROM ([^ @]+:[^ @]+)( .*)?$$/\1/p' deploy/docker/*.Dockerfile | sort -u); do \
+	  digest=$$(docker buildx imagetools inspect "$$tag" --format '{{.Manifest.Digest}}') || exit 1; \
+	  sed -i -E "s|^FROM $$tag( .*)?\$$|FROM $$tag@$$digest\1|" deploy/docker/*.Dockerfile; echo "$$tag@$$digest"; done
+
+sbom: setup  ## Write build/sbom.cdx.json: every package of requirements.lock with licence and hashes (CycloneDX)
+	@$(BIN)/python -m scripts.sbom
+
 clean:  ## Remove what was made
-	rm -rf .venv .hedgerow .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .hedgerow build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

