@@ -11,6 +11,7 @@ import pytest
 
 from hedgerow import AsyncClient
 from tests.conftest import Start
+from tests.fault.mesh import PATIENT_LOOKUPS
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
 from tests.integration.scripted_llm import ScriptedLlm, end, words
 from tests.keys import digest
@@ -32,7 +33,8 @@ async def start_all(
     llm.script = [*words("Paris."), end()]
     cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
     tenants = json.dumps(TENANTS)
-    gateway = await start_http_gateway(start, llm, cache_address=cache.spec.address, tenants=tenants, **settings)
+    settings |= {"cache_address": cache.spec.address, "tenants": tenants, "stages": json.dumps(PATIENT_LOOKUPS)}
+    gateway = await start_http_gateway(start, llm, **settings)
     return gateway, [cache.spec.address]
 
 
