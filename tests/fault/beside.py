@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from tests.fault.asking import Asker, Outcome, p99_ms
 from tests.fault.report import Row
 
 _PAUSE_S = 0.01
-_BUDGET_MS = 30_000  # a busy machine may be slow: that is a figure, and no failure
+_BUDGET_MS = 20_000  # a busy machine may be slow: that is a figure, and no failure
 
 
 async def honest(caller: Asker, times: int) -> list[Outcome]:
     """So many questions, one after the other."""
     return [await _ask(caller) for _ in range(times)]
+
+
+async def honest_for(caller: Asker, seconds: float, beside: Sequence[Outcome] | None = None) -> list[Outcome]:
+    """One question after the other for so long, and until one of the calls `beside` has ended."""
+    outcomes, until = list[Outcome](), time.monotonic() + seconds
+    while time.monotonic() < until or (beside is not None and not beside):
+        outcomes.append(await _ask(caller))
+        await asyncio.sleep(_PAUSE_S)
+    return outcomes
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import pytest_asyncio
 import yaml
 
 from launcher.processes import free_port
-from tests.fault.asking import MODEL, Asker, Outcome, asking
+from tests.fault.asking import MODEL, Asker, asking
+from tests.fault.beside import asking_beside
 from tests.fault.faulty_llm import faulty_llm
 from tests.fault.memory import forget_peak, peak_mib
 from tests.fault.mesh import UNLIMITED, processes
@@ -31,6 +32,7 @@ _COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 _MIB = 1 << 20
 _CHAT = "/v1/chat/completions"
 _HOSTILE = 24  # tenants
+_LEAST_BESIDE = 20  # calls of B
 _HEAD = f'{{"model":"{MODEL}","messages":[{{"role":"user","content":"Hello"}}],'.encode()
 _DIGITS = b"1" * 5_000
 
@@ -40,25 +42,6 @@ class Scene:
     gateway: ServiceProcess
     port: int
     b: Asker
-
-    async def answers(self, until: asyncio.Event) -> list[Outcome]:
-        """B asks one question after the other, until there have been enough and `until` is set."""
-        outcomes = list[Outcome]()
-        while len(outcomes) < 20 or not until.is_set():
-            outcomes.append(await self.b.ask(f"Honest {time.monotonic_ns()}?", budget_ms=20_000))
-            await asyncio.sleep(0.01)
-        return outcomes
-
-    @asynccontextmanager
-    async def asked_beside(self) -> AsyncIterator[list[Outcome]]:
-        """What B has asked meanwhile is there at the end."""
-        over, outcomes = asyncio.Event(), list[Outcome]()
-        asks = asyncio.create_task(self.answers(over))
-        try:
-            yield outcomes
-        finally:
-            over.set()
-            outcomes += await asks
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -117,7 +100,7 @@ async def test_a_body_of_too_many_values_is_refused_before_it_becomes_objects(
             await http.post(_CHAT, content=_HEAD[:-1] + b"}", headers=headers)
             forget_peak(scene.gateway)
             before = peak_mib(scene.gateway)
-            async with scene.asked_beside() as outcomes:
+            async with asking_beside(scene.b, _LEAST_BESIDE) as outcomes:
                 began = time.perf_counter()
                 refused = await http.post(_CHAT, content=body, headers=headers)
                 seconds = time.perf_counter() - began
@@ -175,7 +158,7 @@ async def test_bodies_that_are_one_byte_short_share_one_room(scene: Scene, repor
     many, length = 100 if full_size else 48, 25 * _MIB + 2
     with report.case(44, f"{many} bodies of 25 MiB, each one byte short, of {_HOSTILE} tenants at once") as row:
         forget_peak(scene.gateway)
-        async with scene.asked_beside() as outcomes:
+        async with asking_beside(scene.b, _LEAST_BESIDE) as outcomes:
             ended: Sequence[int] = await asyncio.gather(
                 *(_short(scene.port, f"key-a{number % _HOSTILE}", length) for number in range(many))
             )

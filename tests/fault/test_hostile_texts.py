@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pytest_asyncio
 
 from launcher.processes import free_port
 from tests.fault.asking import Asked, Asker, Outcome, asking, p99_ms, question
+from tests.fault.beside import honest_for
 from tests.fault.faulty_llm import Behaviour, faulty_llm
 from tests.fault.mesh import processes
 from tests.fault.report import Report, Row
@@ -78,15 +78,6 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
         yield Scene((gateway, cache), a, b)
 
 
-async def _honest(b: Asker, seconds: float, beside: Sequence[Outcome] | None = None) -> list[Outcome]:
-    """B asks one short question after the other, until one of those `beside` has ended, too."""
-    outcomes, until = list[Outcome](), time.monotonic() + seconds
-    while time.monotonic() < until or (beside is not None and not beside):
-        outcomes.append(await b.ask(f"Honest {time.monotonic_ns()}?", budget_ms=_BUDGET_MS))
-        await asyncio.sleep(0.005)
-    return outcomes
-
-
 @asynccontextmanager
 async def _hostile(a: Asker, texts: Sequence[str]) -> AsyncIterator[list[Outcome]]:
     """A asks one question after the other, each in other words."""
@@ -135,11 +126,11 @@ async def test_a_text_of_one_tenants_holds_up_no_other(
     scene: Scene, report: Report, full_size: bool, case: int, fault: str, texts: Sequence[str]
 ):
     seconds = 20.0 if full_size else 3.0
-    await _honest(scene.b, 0.5)
-    before, blocked = await _honest(scene.b, min(seconds, 5.0)), await scene.blocks()
+    await honest_for(scene.b, 0.5)
+    before, blocked = await honest_for(scene.b, min(seconds, 5.0)), await scene.blocks()
     with report.case(case, fault) as row:
         async with _hostile(scene.a, texts) as ended:
-            outcomes = await _honest(scene.b, seconds, beside=ended)
+            outcomes = await honest_for(scene.b, seconds, beside=ended)
         row.count(*outcomes)
         assert all(outcome.whole for outcome in (*before, *outcomes)), [each for each in outcomes if not each.whole][:2]
         assert {outcome.code for outcome in ended} == {grpc.StatusCode.OK}, ended[-1].details
