@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
 from cyclonedx.contrib.license.factories import LicenseFactory
 from cyclonedx.model import HashAlgorithm, HashType
@@ -69,9 +70,9 @@ def sbom(text: str) -> str:
     return JsonV1Dot6(bom).output_as_string(indent=2)
 
 
-def _requirements(project: dict[str, object]) -> Iterator[str]:
-    yield from project["dependencies"]  # type: ignore[misc]
-    for extra in project["optional-dependencies"].values():  # type: ignore[attr-defined]
+def _requirements(project: dict[str, Any]) -> Iterator[str]:
+    yield from project["dependencies"]
+    for extra in project["optional-dependencies"].values():
         yield from extra
 
 

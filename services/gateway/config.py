@@ -239,8 +239,9 @@ class GuardSettings(_Group):
     )
     also: tuple[Literal["system", "prefix", "tools"], ...] = Field(
         (),
-        description="Where else that is looked for, as JSON: in `system` messages, in the `prefix` that an answer goes "
-        "on from, in the descriptions and parameters of `tools`. Without it they are the application's own words.",
+        description="Which other texts the guard looks through, as JSON: `system` messages, the `prefix` that an "
+        "answer continues, the descriptions and parameters of `tools`. Without it they count as the "
+        "application's own words.",
     )
     answer_secrets: Literal["off", "mask", "end"] = Field(
         "off", description="Keys, tokens and passwords in answers: `mask` them, or `end` the answer before them."

@@ -1,7 +1,7 @@
 """The folder in which the processes of one vLLM meet. vLLM never removes a socket, and would leave them in /tmp.
 
-The folder goes with its process. One that was killed cannot remove it, so whoever starts next does: a folder has a lock
-file that its process holds for as long as it runs.
+The folder goes with its process. A process that was killed cannot remove its folder, so the next process that starts
+does: a folder has a lock file, which its process holds for as long as it runs.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 LONGEST = 200  # characters of a heading that are its title: each snippet below it carries that
 _MARKS = re.compile(r"[#`~](?:(?<=#)#*|(?<=`)`*|(?<=~)~*)")  # of headings and of fenced blocks of code
 _MOST_MARKS, _MOST_INDENT, _LEAST_FENCE = 6, 3, 3
-_LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")  # as `str.splitlines` has them
-_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # of lines, as `str.splitlines` has them
+_LINE_END = re.compile(rf"\r\n|[{_ENDS}]")
 
 
 @dataclass(frozen=True, slots=True)

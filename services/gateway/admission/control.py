@@ -65,7 +65,7 @@ class AdmissionControl:
     async def hold(
         self, tenant: Tenant, trace_id: str, within_s: float, claim: Claim = CONVERSATION, tokens: int = 0
     ) -> Reservation:
-        """The place of a conversation, or of what is no answer and costs about `tokens`, to be settled at its end.
+        """Reserve the place of a conversation, or of another call that costs about `tokens`, to be settled at its end.
         Raises `QuotaExceeded`."""
         try:
             return await self._reserve(tenant, tokens, within_s, claim)

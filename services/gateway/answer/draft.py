@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hedgerow.cache.v1 import cache_pb2
@@ -151,6 +151,11 @@ class Draft:
         return omits(self.question.request, self.tenant, by_default=self.backends.omits)
 
     @property
+    def looked_at_also(self) -> Collection[str]:
+        """Which of the application's own words the guard looks through: `system`, `prefix`, `tools`."""
+        return self.checks.settings.also if self.checks else ()
+
+    @property
     def has_news(self) -> bool:
         """Whether a message would tell anything."""
         return bool(self.outbox) or not self.announced
@@ -274,8 +279,7 @@ class Draft:
         kept = self.backends.prompts.kept.get(request.prompt.system)
         system = f"{request.prompt.system}@{kept.version}" if kept else ""
         if self.hidden:
-            in_system = self.checks is not None and "system" in self.checks.settings.also
-            messages = in_messages(messages, self.hidden, system=in_system)
+            messages = in_messages(messages, self.hidden, system="system" in self.looked_at_also)
             context = [self.hidden.get(line, line) for line in context]
         return Asked(
             messages,

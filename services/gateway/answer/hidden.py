@@ -1,4 +1,4 @@
-"""What models read in the place of texts that hold what is private: the same, with names for it."""
+"""Texts for a model, in which names stand in the place of secrets and personal data."""
 
 from __future__ import annotations
 

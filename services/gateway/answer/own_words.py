@@ -69,8 +69,8 @@ def _is_of_parts(text: str, parts: list[Any]) -> bool:
 
 def unread_texts(original: chat_pb2.Original, also: Collection[str] = ()) -> Iterator[tuple[str, str]]:
     """The texts that a caller has written beside what was read, each with its field's place. Definitions of `tools` and
-    `system` messages are the application's own words, unless they are among `also`, and what only a provider can
-    decipher is nobody's."""
+    `system` messages are the application's own words, unless they are among `also`. Fields that only the provider
+    can decipher are left out."""
     own = [pattern for name, pattern in _OF_APPLICATION.items() if name not in also]
     for place, given in original.untranslated.items():
         if not (any(pattern.match(place) for pattern in own) or _SEALED.search(place)):

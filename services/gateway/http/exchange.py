@@ -11,7 +11,7 @@ import io
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -152,10 +152,9 @@ class Exchange:
             raise BodyTooLarge("body", f"at most {most} bytes", f"{length} bytes")
         try:
             async with asyncio.timeout(within_ms / 1000):
-                if intake is None:
-                    return await self._all(most)
                 keyed = bool(self.headers.get("idempotency-key"))
-                with intake.reading(self.credential.tenant, self.trace_id, keyed=keyed) as self._held:
+                place = intake.reading(self.credential.tenant, self.trace_id, keyed=keyed) if intake else nullcontext()
+                with place as self._held:
                     return await self._all(most, self._held)
         except TimeoutError:
             raise BodyLate(f"body: within {within_ms} ms, got less") from None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from itertools import chain
 from typing import NoReturn
 
@@ -51,7 +51,7 @@ class GuardStage(BesideStage):
         stage = ledger.begin(self.name)
         deadline = Deadline.after(stage.budget_s, ledger.clock)
         looking = _Request(draft, self._checks, stage, deadline)
-        texts = chain(_texts(draft), unread_texts(draft.question.request.original, self._checks.settings.also))
+        texts = chain(_texts(draft), unread_texts(draft.question.request.original, draft.looked_at_also))
         long = sum(len(text) for _, text in texts) > _AT_ONCE
         if self._checks.hides and not long and not self._look_at_once(looking, stage):
             return
@@ -122,7 +122,7 @@ class _Request:
             shown = yield from self._without_private(where, text)
             if shown != text:
                 self._hidden[text] = shown if where not in _OF_JSON else _as_json(text, shown)
-        for place, text in unread_texts(self._draft.question.request.original, self._checks.settings.also):
+        for place, text in unread_texts(self._draft.question.request.original, self._draft.looked_at_also):
             shown = yield from self._without_private(_FIELDS, text)
             if shown != text:
                 (self._hidden if is_of_conversation(place) else self._hidden_fields)[text] = shown
@@ -171,7 +171,7 @@ _OF_JSON = (_ARGUMENTS, _PARAMETERS)
 def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
     """What may hold what is private, and what that is. System messages, a prefix and tools are the application's own
     words where no setting says otherwise."""
-    also = _also(draft)
+    also = draft.looked_at_also
     for message in draft.asked.messages:
         if message.role == chat_pb2.ROLE_SYSTEM and "system" not in also:
             continue
@@ -190,7 +190,7 @@ def _texts(draft: Draft) -> Iterator[tuple[str, str]]:
 def _said(draft: Draft) -> Iterator[str]:
     """What might want to be obeyed. Of other fields, of parts that are left for a provider and of a tool's parameters,
     texts of several words: documents for the model, for example."""
-    original, also = draft.question.request.original, _also(draft)
+    original, also = draft.question.request.original, draft.looked_at_also
     for tool in _tools(draft):
         yield from (text for text in _texts_in(tool.parameters) if " " in text)
         yield tool.description
@@ -202,13 +202,9 @@ def _said(draft: Draft) -> Iterator[str]:
         yield draft.question.request.prefix
 
 
-def _also(draft: Draft) -> Collection[str]:
-    return draft.checks.settings.also if draft.checks else ()
-
-
 def _tools(draft: Draft) -> Sequence[chat_pb2.Tool]:
     """What the model may be offered, where that is looked through: the caller's, and those of the mesh."""
-    if "tools" not in _also(draft):
+    if "tools" not in draft.looked_at_also:
         return ()
     return [*draft.question.request.tools, *(draft.equipment.told() if draft.equipment else ())]
 
