@@ -40,6 +40,11 @@ class Outcome:
     retry_delay_s: float | None = None
 
     @property
+    def began(self) -> float:
+        """time.monotonic()"""
+        return self.ended - self.seconds
+
+    @property
     def typed(self) -> bool:
         """Whether it says how it ended: a last event with a reason, or a status that the contract knows."""
         if self.code is grpc.StatusCode.OK:
@@ -173,7 +178,11 @@ async def asking(address: str, key: str = "", prewarm: bool = True) -> AsyncIter
         yield Asker(channel, key)
 
 
-def p99_ms(outcomes: Sequence[Outcome]) -> float:
-    """Of their times, by nearest rank."""
-    times = sorted(outcome.seconds for outcome in outcomes)
-    return times[min(len(times) - 1, int(len(times) * 0.99))] * 1000
+def times_s(outcomes: Sequence[Outcome]) -> list[float]:
+    """Of each."""
+    return [outcome.seconds for outcome in outcomes]
+
+
+def p99_ms(times: Sequence[float]) -> float:
+    """Of times in seconds, by nearest rank."""
+    return sorted(times)[min(len(times) - 1, int(len(times) * 0.99))] * 1000

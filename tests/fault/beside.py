@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from tests.fault.asking import Asker, Outcome, p99_ms
+from tests.fault.asking import Asker, Outcome, times_s
 from tests.fault.report import Row
 
 _PAUSE_S = 0.01
@@ -50,7 +50,7 @@ def check(row: Row, before: list[Outcome], during: list[Outcome]) -> None:
     """All were answered; how much longer they took goes into the row."""
     row.count(*during)
     assert [each for each in (*before, *during) if not each.whole] == []
-    row.measured("another tenant's p99", p99_ms(during) / p99_ms(before), 2, " ×", slack=50)
+    row.slowed("another tenant's p99", times_s(before), times_s(during))
 
 
 async def _ask(caller: Asker) -> Outcome:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -120,6 +122,13 @@ class Mesh:
     async def cache_stats(self) -> cache_pb2.GetStatsResponse:
         """Asked of the cache itself, past the proxy."""
         return await stats(self.cache.spec.address)
+
+
+async def killed(process: ServiceProcess) -> float:
+    """Kill it; time.monotonic() when it is gone. A call that began before may have gone to it, a later one has not."""
+    process.signal(signal.SIGKILL)
+    await process.wait(poll_s=0.005)
+    return time.monotonic()
 
 
 async def stats(address: str) -> cache_pb2.GetStatsResponse:

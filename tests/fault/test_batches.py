@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from tests.fault.asking import Asker, Outcome, asking, p99_ms, question
+from tests.fault.asking import Asker, Outcome, asking, question, times_s
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
@@ -50,13 +50,13 @@ async def batch(caller: Asker, name: str, number: int = _ITEMS) -> list[Item]:
 
 
 def count(row: Row, *batches: Sequence[Item]) -> None:
-    """All of them must have been answered, each once and within its budget."""
+    """All of them must have been answered, each once; a late one is no answer."""
     for each in batches:
         ok = sum(item.ok for item in each)
         row.tally(ok=ok, failed=len(each) - ok)
         assert sorted(item.result.index for item in each) == list(range(_ITEMS))
         assert ok == _ITEMS, [str(item.result.error) for item in each if not item.ok][:3]
-        assert max(item.seconds for item in each) < _BUDGET_MS / 1000 + _LATE_S
+        row.measured("the last item", max(item.seconds for item in each), _BUDGET_MS / 1000 + _LATE_S, " s")
 
 
 async def test_all_of_a_batch_on_an_idle_mesh_is_answered(starter: Processes, llm: FaultyLlm, report: Report):
@@ -83,7 +83,7 @@ async def test_two_batches_share_what_others_can_spare(
             count(row, *done)
             row.count(*beside)
             assert all(outcome.ok for outcome in beside)
-            row.measured("interactive p99", p99_ms(beside) / p99_ms(before), 2, " ×")
+            row.slowed("interactive p99", times_s(before), times_s(beside))
             ends = sorted(each[-1].seconds for each in done)
             assert ends[0] > ends[1] / 2, "one batch went first"
 

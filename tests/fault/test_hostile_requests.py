@@ -27,7 +27,7 @@ from launcher.processes import free_port
 from services.gateway.config import GatewaySettings
 from services.runtime.rpc.boundary import Call
 from tests import hostile
-from tests.fault.asking import MODEL, Asker, Outcome, asking, p99_ms
+from tests.fault.asking import MODEL, Asker, Outcome, asking, times_s
 from tests.fault.faulty_llm import Behaviour, faulty_llm, serving
 from tests.fault.mesh import processes
 from tests.fault.report import Report
@@ -257,4 +257,4 @@ async def test_what_one_tenant_asks_costs_another_nothing(
         assert not any(outcome.decided("breaker") for outcome in outcomes), await scene.opened()
         assert await scene.opened() == opened
         row.measured("the model's failures in the router's table", await scene.failure_rate(), 0.05, "", slack=4)
-        row.measured("B's p99", p99_ms(outcomes) / p99_ms(before), 2, " ×")
+        row.slowed("B's p99", times_s(before), times_s(outcomes))

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from launcher.processes import free_port
-from tests.fault.asking import Asked, Asker, Outcome, asking, p99_ms, question
+from tests.fault.asking import Asked, Asker, Outcome, asking, question, times_s
 from tests.fault.beside import honest_for
 from tests.fault.faulty_llm import Behaviour, faulty_llm
 from tests.fault.mesh import processes
@@ -134,7 +134,7 @@ async def test_a_text_of_one_tenants_holds_up_no_other(
         row.count(*outcomes)
         assert all(outcome.whole for outcome in (*before, *outcomes)), [each for each in outcomes if not each.whole][:2]
         assert {outcome.code for outcome in ended} == {grpc.StatusCode.OK}, ended[-1].details
-        row.measured("B's p99", p99_ms(outcomes) / p99_ms(before), 2, " ×")
+        row.slowed("B's p99", times_s(before), times_s(outcomes))
         _measure_blocks(row, blocked, await scene.blocks())
 
 

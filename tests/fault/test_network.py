@@ -11,7 +11,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.config import TEMPLATE
-from tests.fault.asking import Outcome, asking, p99_ms
+from tests.fault.asking import Outcome, asking, times_s
 from tests.fault.faulty_llm import WORD, Behaviour
 from tests.fault.mesh import Mesh
 from tests.fault.proxy import FaultProxy, Latency, LimitData, Slicer, Timeout
@@ -114,7 +114,7 @@ async def test_a_slow_cache_is_cut_off_and_nothing_else_suffers(mesh: Mesh, repo
         assert all(sibling.ok for sibling in siblings)
         _check_late([*outcomes, *siblings], 500, row)
         _check_cache_slice(outcomes, row)
-        row.measured("p99 of siblings", p99_ms(siblings) / p99_ms(before), 2, " ×")
+        row.slowed("p99 of siblings", times_s(before), times_s(siblings))
 
 
 async def test_a_slow_cache_and_a_slow_model_together_end_at_the_budget(mesh: Mesh, report: Report):

@@ -18,7 +18,7 @@ import pytest
 from bench import overload
 from bench.jagged.latency import Mixture, Profile
 from bench.load import Outcome as Came
-from tests.fault.asking import Asker, Outcome, asking, p99_ms
+from tests.fault.asking import Asker, Outcome, asking, times_s
 from tests.fault.flood import flooding
 from tests.fault.mesh import Mesh, Processes
 from tests.fault.replicated import start_edge
@@ -44,7 +44,7 @@ async def _compare(caller: Asker, before: list[Outcome], row: Row) -> None:
     outcomes = await _healthy(caller)
     row.count(*outcomes)
     assert all(outcome.ok for outcome in outcomes)
-    row.measured("p99", p99_ms(outcomes) / p99_ms(before), 2, " ×")
+    row.slowed("p99", times_s(before), times_s(outcomes))
 
 
 async def test_a_flood_of_cancelled_calls_leaves_a_healthy_caller_alone(starter: Processes, report: Report):

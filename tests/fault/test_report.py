@@ -19,9 +19,20 @@ def test_a_figure_past_its_limit_is_missed_and_one_far_past_it_fails():
         *("1", "fault", "3", "2", "0", "1", "60 ms (≤ 50)", "–"),
         *("success 99.9 % (≥ 99.5)", "missed: detection"),
     ]
-    with pytest.raises(AssertionError, match="recovery 5,000 ms"), report.case(2, "hangs") as row:
-        row.recovered(5, limit_s=0.1)
+    with pytest.raises(AssertionError, match="recovery 5,200 ms"), report.case(2, "hangs") as row:
+        row.recovered(5.2, limit_s=0.1)
     assert row.cells()[-1] == "**no**"
+    with pytest.raises(AssertionError, match="attempts 11"), report.case(2, "no time") as row:
+        row.measured("attempts", 11, 1, "")
+
+
+def test_a_machine_that_stood_still_misses_a_limit_and_fails_no_test():
+    with Report().case(1, "fault") as row:
+        row.recovered(3, limit_s=0.1)
+        row.slowed("others", [0.1] * 40, [0.1] * 39 + [3.0])
+    assert (row.cells()[-2], row.cells()[-1]) == ("others 30 × (≤ 2)", "missed: recovery, others")
+    with pytest.raises(AssertionError, match="others, median 30 ×"), Report().case(1, "fault") as row:
+        row.slowed("others", [0.1] * 40, [3.0] * 40)
 
 
 def test_a_case_whose_behaviour_is_wrong_is_not_met():

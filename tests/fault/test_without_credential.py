@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow.channel import open_channel
 from launcher.processes import check_health
-from tests.fault.asking import Asker, Outcome, asking, p99_ms
+from tests.fault.asking import Asker, Outcome, asking, times_s
 from tests.fault.faulty_llm import faulty_llm
 from tests.fault.mesh import processes
 from tests.fault.replicated import start_edge
@@ -63,7 +63,7 @@ async def test_strangers_take_nothing_from_callers(doors: Doors, report: Report,
                 during = await _ask(caller, full_size)
                 assert await check_health(doors.closed, 5) == "SERVING"
         row.count(*during)
-        row.measured("p99", p99_ms(during) / p99_ms(before), 2, " ×")
+        row.slowed("p99", times_s(before), times_s(during))
         assert [each for each in during if not each.ok] == []
 
 

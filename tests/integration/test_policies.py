@@ -95,4 +95,3 @@ async def test_a_late_first_text_is_a_fixed_text_where_that_is_wanted(start: Sta
     async with hedgerow.AsyncClient(gateway.spec.address) as client:
         answer = await client.ask(QUESTION, first_token_budget_ms=50)
     assert (answer.text, answer.degraded) == ("Ask again.", ("llm:template",))
-    assert answer.total_ms < 700
