@@ -28,6 +28,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from services.gateway.admission.quota import Allowance
 from services.gateway.config import KEY_WANTED, UNGUARDED, GuardSettings, TenantPromptSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
+from services.gateway.guard.checks import prepare
 from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
 from services.gateway.permissions import PERMISSIONS
 from services.runtime import yaml_file
@@ -219,7 +220,12 @@ class Identity:
         )
 
     def _load(self) -> Mapping[str, TenantSettings]:
-        """All tenants that have settings, those of the file included."""
+        """All tenants that have settings, those of the file included, with their guards' patterns compiled."""
+        settings = self._read()
+        prepare([self._guard, *(_but_for(self._guard, own.guard) for own in settings.values())])
+        return settings
+
+    def _read(self) -> Mapping[str, TenantSettings]:
         if self._file is None:
             return self._settings
         read = _parse(self._file)
