@@ -34,6 +34,7 @@ class Service(NamedTuple):
 
 
 GATEWAY, CONTROL, EDGE, OPERATOR = "gateway", "control", "edge", "operator"  # OPERATOR: people and their tools
+REDIS = "redis"  # it calls no service; its certificate is for those that connect to it
 _INNER = frozenset({GATEWAY, OPERATOR})
 # The one list of services: who may call whom, certificates, settings and commands go by it.
 SERVICES: Mapping[str, Service] = {
@@ -48,4 +49,4 @@ SERVICES: Mapping[str, Service] = {
         Service(CONTROL, 50060, frozenset({GATEWAY, "cache", "router", "llm", "vision", "audio", EDGE, OPERATOR})),
     )
 }
-IDENTITIES = (*SERVICES, EDGE, OPERATOR)
+IDENTITIES = (*SERVICES, EDGE, OPERATOR, REDIS)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from hedgerow.identities import server_name_of, uri_of
+from hedgerow.identities import REDIS, server_name_of, uri_of
 
 # The identities of a mesh. `edge` is what comes in from outside, `operator` people and probes.
 _CA_NAME = "Hedgerow development CA"
@@ -115,20 +115,21 @@ def read_authority(folder: Path) -> Authority | None:
 def write_authority(folder: Path, authority: Authority) -> None:
     """Put the CA into `folder`, for `read_authority`; its key is for the owner's eyes alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "ca.key", _key_pem(authority.key), 0o600)
-    _write(folder / "ca.crt", authority.pem())
+    write_file(folder / "ca.key", _key_pem(authority.key), 0o600)
+    write_file(folder / "ca.crt", authority.pem())
 
 
 def write_identity(folder: Path, ca: bytes, issued: Issued) -> None:
     """Put the three files into `folder`. Each is replaced at once; the certificate comes last, because it is what a
-    reader looks for."""
+    reader looks for. The key is its owner's alone; Redis' is also its group's, because Redis runs as another user."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "ca.crt", ca)
-    _write(folder / "tls.key", issued.key, 0o600)
-    _write(folder / "tls.crt", issued.certificate)
+    write_file(folder / "ca.crt", ca)
+    write_file(folder / "tls.key", issued.key, 0o640 if issued.uri == uri_of(REDIS) else 0o600)
+    write_file(folder / "tls.crt", issued.certificate)
 
 
-def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
+def write_file(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Put a file there, or a new one in the place of the old one, at once."""
     unfinished = path.with_name(f".{path.name}.new")
     unfinished.unlink(missing_ok=True)  # with the mode that it had
     with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

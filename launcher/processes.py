@@ -158,7 +158,8 @@ async def check(protocol: Protocol, address: str, timeout_s: float, tls: Tls | N
 
 
 async def check_redis(address: str, timeout_s: float) -> str:
-    """SERVING when it answers PING, NOT_SERVING when it says anything else (it loads its data), or UNREACHABLE."""
+    """SERVING when it answers PING or wants a password first, NOT_SERVING when it says anything else (it loads its
+    data), or UNREACHABLE."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(timeout_s):
@@ -168,7 +169,7 @@ async def check_redis(address: str, timeout_s: float) -> str:
                 answer = await reader.readline()
     except (OSError, TimeoutError):
         return "UNREACHABLE"
-    return "SERVING" if answer == b"+PONG\r\n" else "NOT_SERVING"
+    return "SERVING" if answer == b"+PONG\r\n" or answer.startswith(b"-NOAUTH ") else "NOT_SERVING"
 
 
 async def check_health(address: str, timeout_s: float, tls: Tls | None = None) -> str:

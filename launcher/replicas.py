@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from hedgerow import Tls
-from hedgerow.identities import IDENTITIES
+from hedgerow.identities import IDENTITIES, REDIS
 from launcher import envoy
 from launcher.certificate_authority import (
     ForeignAuthority,
@@ -28,6 +28,7 @@ from launcher.certificate_authority import (
 from launcher.demo import SERVICES, DemoModels, demo_settings, found_at
 from launcher.mesh import MeshError, service_spec
 from launcher.processes import ServiceSpec
+from launcher.redis_secrets import CONFIG, SETTINGS, SHARING, write_redis_secrets
 
 TOPOLOGY_FILE = "topology.yaml"
 CERTIFICATES = "certs"  # of the state folder
@@ -36,7 +37,6 @@ REGION = "local"
 LAME_DUCK_MS = 300  # how long a replica that stops still takes calls, while its callers hear of it
 ENVOY_DRAIN_S = 5.0  # for answers in flight when the mesh is stopped
 REPLICATED = ("cache", "router", "llm-fast", "llm-quality", "gateway")
-SHARING = ("cache", "router", "gateway")  # their replicas share state on Redis
 # By offset from the base port: `hedgerow ask`, `classify`, `transcribe` and `mesh status` find theirs by default.
 OFFSETS = {"envoy": 0, "redis": 1, "envoy-admin": 2, "vision": 5, "audio": 6, "control": 10}
 FIRST_REPLICA = 11  # the offset from which replicas have theirs
@@ -66,7 +66,7 @@ class ReplicatedMesh:
     models: DemoModels
     replicas: int = 2
     otlp_endpoint: str = ""
-    tls: bool = False  # certificates of its own, and nobody talks to anybody (but Redis) without
+    tls: bool = False  # certificates of its own, and nobody talks to anybody (but Redis, with a password) without
 
     def specs(self) -> list[ServiceSpec]:
         """Its processes, Envoy last. Raises `MeshError` where Envoy or Redis is missing."""
@@ -75,7 +75,8 @@ class ReplicatedMesh:
     def write_files(self) -> None:
         """What they read. A topology that was edited is kept as `topology.yaml.old`. Raises `MeshError`."""
         self._write_topology()
-        (self.state_dir / "redis").mkdir(exist_ok=True)
+        self._redis_data.mkdir(exist_ok=True)
+        write_redis_secrets(self._secrets, f"redis://{self._at('redis')}/0")
         if self.tls:
             _write_certificates(self._certificates)
         envoy.write_bootstrap(
@@ -120,7 +121,7 @@ class ReplicatedMesh:
             for name in names_of(service, self.replicas):
                 more = {"LAME_DUCK_MS": str(LAME_DUCK_MS)}
                 if service in SHARING:
-                    more["REDIS_URL"] = f"redis://{self._at('redis')}/0"
+                    more["CONFIG"] = str(self._secrets / service / SETTINGS)
                 if service == "cache":
                     more["COLLECTIONS_DATABASE"] = str(self.state_dir / f"collections-{name}.db")
                 if port := self._http_port(name):
@@ -140,8 +141,9 @@ class ReplicatedMesh:
         return replace(spec, tls=self._asked_as_operator(identity))
 
     def _redis(self) -> ServiceSpec:
-        place = ("--bind", "127.0.0.1", "--port", str(self.ports["redis"]), "--dir", str(self.state_dir / "redis"))
-        command = (redis_binary(), *place, "--appendonly", "yes", "--save", "")
+        password = str(self._secrets / REDIS / CONFIG)  # on a command line all users of the machine could read it
+        place = ("--bind", "127.0.0.1", "--port", str(self.ports["redis"]), "--dir", str(self._redis_data))
+        command = (redis_binary(), password, *place, "--appendonly", "yes", "--save", "")
         return ServiceSpec("redis", "", self._at("redis"), command=command, speaks="redis")
 
     def _envoy(self) -> ServiceSpec:
@@ -175,6 +177,15 @@ class ReplicatedMesh:
     @property
     def _certificates(self) -> Path:
         return self.state_dir / CERTIFICATES
+
+    @property
+    def _redis_data(self) -> Path:
+        return self.state_dir / "redis"
+
+    @property
+    def _secrets(self) -> Path:
+        """Of Redis and of those who ask it."""
+        return self.state_dir / "secrets"
 
     @property
     def _envoy_folder(self) -> Path:

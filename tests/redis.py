@@ -42,7 +42,7 @@ class RedisProcess:
         place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         with (self.folder / "redis.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                _executable(), *place, "--save", "", *durability, stdout=log, stderr=log
+                executable(), *place, "--save", "", *durability, stdout=log, stderr=log
             )
         async with asyncio.timeout(_READY_WITHIN_S), self.client() as client:
             while not await _answers(client):
@@ -97,7 +97,8 @@ async def _answers(client: Any) -> bool:
         return False
 
 
-def _executable() -> str:
+def executable() -> str:
+    """The path of `redis-server`."""
     beside = Path(sys.executable).with_name("redis-server")
     found = shutil.which("redis-server") or (str(beside) if beside.exists() else None)
     assert found, "redis-server is neither in PATH nor beside the Python that runs the tests"

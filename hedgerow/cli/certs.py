@@ -31,6 +31,13 @@ def certs(
     renew: Annotated[
         bool, typer.Option("--renew", help="Only with the CA that is there; without one, fail instead of making it.")
     ] = False,
+    redis: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="Also a password for the Redis at this URL, and a key that encrypts what the cache keeps.",
+        ),
+    ] = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Make the certificates with which the services of a mesh prove to each other who they are.
@@ -43,11 +50,15 @@ def certs(
     Again with the same DIR, all certificates are made anew under the same CA; running services take them up without
     a restart. A CA that this command has not made is never touched.
 
+    With --redis, DIR keeps a password and a key, made once: redis.password and cache.key. redis/redis.conf has the
+    password for redis-server; redis.yaml in the folders of cache, router and gateway is for HEDGEROW_<SERVICE>_CONFIG.
+
     \b
     Examples:
       hedgerow certs --dir certs
       hedgerow certs --dir certs --renew --identity gateway
       hedgerow certs --dir certs --identity edge --dns mesh.example --ip 192.0.2.7
+      hedgerow certs --dir certs --redis "rediss://redis.hedgerow:6379/0?ssl_ca_certs=/tls/ca.crt"
       HEDGEROW_ROUTER_TLS_DIR=certs/router python -m services.router
       hedgerow status --tls-dir certs/operator
     """
@@ -58,20 +69,25 @@ def certs(
     with needs("launcher", as_json):
         from hedgerow.identities import IDENTITIES
         from launcher.certificate_authority import ForeignAuthority
+        from launcher.redis_secrets import write_redis_secrets
 
     wanted = identity or list(IDENTITIES)
-    _refuse_wrong_use(days, wanted, ip or [])
+    _refuse_wrong_use(days, wanted, ip or [], redis)
     try:
         authority, is_new = _authority(folder, renew)
         made = [_make(authority, folder, name, days, [*(dns or []), *(ip or [])]) for name in wanted]
+        shared = [str(file) for file in write_redis_secrets(folder, redis)] if redis else []
     except (ForeignAuthority, OSError) as error:
         _fail(str(error), as_json)
     if as_json:
-        print(json.dumps({"ca": {"certificate": str(folder / "ca.crt"), "new": is_new}, "identities": made}))
+        ca = {"certificate": str(folder / "ca.crt"), "new": is_new}
+        print(json.dumps({"ca": ca, "identities": made, "secrets": shared}))
         return
     print(f"{'made' if is_new else 'kept'}  {folder / 'ca.crt'}")
     for each in made:
         print(f"made  {each['folder']}  {each['uri']}  until {each['until']}")
+    for file in shared:
+        print(f"made  {file}")
 
 
 def _fail(message: str, as_json: bool) -> NoReturn:
@@ -85,10 +101,11 @@ def _fail(message: str, as_json: bool) -> NoReturn:
     raise typer.Exit(1)
 
 
-def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str]) -> None:
+def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str], redis: str) -> None:
     from ipaddress import ip_address
 
     from hedgerow.identities import IDENTITIES
+    from launcher.redis_secrets import url_with
 
     if not 0 < days <= 3_650:
         raise typer.BadParameter(f"more than 0, at most 3650, got {days:g}", param_hint="--days")
@@ -100,6 +117,10 @@ def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str]) -> N
             ip_address(address)
         except ValueError:
             raise typer.BadParameter(f"an IP address, got {address}", param_hint="--ip") from None
+    try:
+        url_with("", redis or "redis://none")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--redis") from None
 
 
 def _authority(folder: Path, renew: bool) -> tuple[Authority, bool]:

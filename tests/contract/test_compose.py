@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from docs.settings import settings_classes
+from hedgerow.cli.app import app
 from hedgerow.identities import IDENTITIES, server_name_of
 from launcher.demo import PULLED, demo_settings, public_models
 from services.control import topology
@@ -62,9 +64,19 @@ def folder(fields: dict[str, Any]) -> str:
     return dockerfile(fields).name.removesuffix(".Dockerfile").removesuffix("-cuda")
 
 
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of identities, as the mesh's `certs` makes them: with what Redis needs."""
+    folder = tmp_path_factory.mktemp("certs")
+    told = [str(folder) if each == "/certs" else each for each in MESHES["mesh"]["certs"]["command"]]
+    done = CliRunner().invoke(app, told)
+    assert done.exit_code == 0, done.output
+    return folder
+
+
 @each_built
 def test_the_environment_is_settings_that_the_service_takes(
-    fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    fields: dict[str, Any], secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in os.environ:
         if name.startswith("HEDGEROW_"):
@@ -73,8 +85,9 @@ def test_the_environment_is_settings_that_the_service_takes(
     cls = CLASSES[folder(fields)]
     assert all(name.startswith(cls.model_config.get("env_prefix", "-")) for name in ours)
     ours |= dict(re.findall(r"(HEDGEROW_\w+_ADDRESS)=(\S+)", dockerfile(fields).read_text()))
+    places = {"/etc/hedgerow/topology.yaml": TOPOLOGY, "/tls/redis.yaml": secrets / folder(fields) / "redis.yaml"}
     for name, value in ours.items():
-        monkeypatch.setenv(name, str(TOPOLOGY) if value == "/etc/hedgerow/topology.yaml" else value)
+        monkeypatch.setenv(name, str(places.get(value, value)))
     load(cls, [], prog="service")
 
 
@@ -170,11 +183,11 @@ mesh = MESHES["mesh"]
 
 def identity(name: str) -> str:
     """Who a service of the mesh is to the others."""
-    return "edge" if name == "edge" else folder(mesh[name])
+    return name if name in ("edge", "redis") else folder(mesh[name])
 
 
 def test_each_service_of_the_mesh_sees_its_own_certificate_alone() -> None:
-    holders = [name for name in mesh if name not in (*ONE_SHOT, "redis", "jaeger")]
+    holders = [name for name in mesh if name not in (*ONE_SHOT, "jaeger")]
     for name in holders:
         (volume,) = [each for each in mesh[name]["volumes"] if isinstance(each, dict)]
         own = {"type": "volume", "source": "certs", "target": "/tls", "read_only": True}
@@ -190,6 +203,34 @@ def test_each_service_of_the_mesh_speaks_tls_to_the_others() -> None:
             assert fields["environment"][f"{prefix}TLS_DIR"] == "/tls"
             assert fields["environment"].get(f"{prefix}PLAINTEXT", "false") == "false"
     assert topology.read(TOPOLOGY).mtls
+
+
+def test_redis_in_the_mesh_wants_a_password_and_tls_and_those_who_ask_it_have_both(secrets: Path) -> None:
+    program, config, *options = mesh["redis"]["command"]
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    assert (program, config, given["--port"]) == ("redis-server", "/tls/redis.conf", "0")
+    assert {each: given[f"--tls-{each}"] for each in ("cert-file", "key-file", "ca-cert-file")} == {
+        "cert-file": "/tls/tls.crt",
+        "key-file": "/tls/tls.key",
+        "ca-cert-file": "/tls/ca.crt",
+    }
+    (password,) = re.findall(r"^requirepass (\w{64})$", (secrets / "redis/redis.conf").read_text(), re.M)
+    assert mesh["redis"]["networks"]["default"]["aliases"] == ["redis.hedgerow"]
+    url = f"rediss://:{password}@redis.hedgerow:{given['--tls-port']}/0?ssl_ca_certs=/tls/ca.crt"
+    asking = {name: folder(mesh[name]) for name in ("cache", "router", "gateway", "gateway-2")}
+    for name, service in asking.items():
+        environment = mesh[name]["environment"]
+        assert environment[f"HEDGEROW_{service.upper()}_CONFIG"] == "/tls/redis.yaml"
+        assert not any("REDIS" in variable for variable in environment)
+        told = yaml.safe_load((secrets / service / "redis.yaml").read_text())
+        assert told.pop("redis_url") == url
+        assert told.keys() == ({"encryption_key"} if service == "cache" else set())
+
+
+def test_what_redis_reads_in_the_mesh_is_for_the_group_that_it_runs_in(secrets: Path) -> None:
+    _, _, group = mesh["certs"]["user"].partition(":")
+    assert mesh["redis"]["user"].partition(":")[2] == group
+    assert all(file.stat().st_mode & 0o040 for file in (secrets / "redis").iterdir())
 
 
 def test_the_topology_of_the_mesh_names_its_services() -> None:

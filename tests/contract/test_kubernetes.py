@@ -327,14 +327,39 @@ def test_redis_is_for_those_who_keep_something_there(variant: Variant) -> None:
     assert told == {identity(each) for each in variant.workloads.values() if selects(peer["podSelector"], labels(each))}
 
 
+def test_redis_wants_a_password_and_tls_and_its_certificate_is_read_again(variant: Variant) -> None:
+    redis = container(variant.workloads["redis"])
+    told = dict(argument.removeprefix("--").split(maxsplit=1) for argument in redis["args"])
+    (port,) = redis["ports"]
+    assert (told["port"], told["tls-port"]) == ("0", str(port["containerPort"]))
+    assert told["requirepass"] == "$(REDIS_PASSWORD)"
+    files = {name: told[name] for name in ("tls-cert-file", "tls-key-file")}
+    assert files == {"tls-cert-file": "/tls/tls.crt", "tls-key-file": "/tls/tls.key"}
+    (*_, again) = redis["livenessProbe"]["exec"]["command"]
+    assert f"config set {' '.join(f'{name} {file}' for name, file in files.items())}" in again
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert "redis-cli --tls --cacert /tls/ca.crt " in redis[probe]["exec"]["command"][-1]
+    assert 'url="rediss://:$password@redis.hedgerow:6379/0?ssl_ca_certs=/tls/ca.crt"' in OPERATIONS
+
+
+def test_what_the_cache_keeps_in_redis_is_encrypted_with_a_key_that_it_alone_has(variant: Variant) -> None:
+    for workload in variant.workloads.values():
+        secrets = [
+            each["valueFrom"]["secretKeyRef"]
+            for each in container(workload).get("env", ())
+            if "valueFrom" in each and "secretKeyRef" in each["valueFrom"]
+        ]
+        assert ({"name": "cache-encryption", "key": "key"} in secrets) is (identity(workload) == "cache")
+
+
 def test_every_identity_has_a_certificate_that_says_so(complete: Variant) -> None:
     made = {each["spec"]["secretName"]: each["spec"] for each in complete.kind("Certificate").values()}
-    for workload in [*complete.ours.values(), complete.workloads["edge"]]:
+    for workload in [*complete.ours.values(), complete.workloads["edge"], complete.workloads["redis"]]:
         (volume,) = [each for each in pod(workload)["volumes"] if each["name"] == "tls"]
         given, who = made[volume["secret"]["secretName"]], identity(workload)
         assert given["uris"] == [f"spiffe://hedgerow/{who}"]
         assert f"{who}.hedgerow" in given["dnsNames"]
-        assert {"server auth", "client auth"} <= set(given["usages"])
+        assert {"server auth", *(["client auth"] if who != "redis" else [])} <= set(given["usages"])
         assert given["issuerRef"] == {"kind": "Issuer", "name": "mesh"}
 
 

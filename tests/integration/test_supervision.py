@@ -128,9 +128,11 @@ async def test_files_are_written_once_the_folder_is_ours_and_before_anything_sta
 
 
 @pytest.mark.redis
-async def test_what_is_not_ours_is_kept_running_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("password", [False, True])
+async def test_what_is_not_ours_is_kept_running_too(tmp_path: Path, password: bool) -> None:
     [port] = free_ports(1)
-    command = (redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", "")
+    place = ("--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", "")
+    command = (redis_binary(), *place, *(("--requirepass", "x") if password else ()))
     spec = ServiceSpec("redis", "", f"127.0.0.1:{port}", command=command, speaks="redis")
     changes = Changes()
     async with Mesh([spec], tmp_path, changes) as mesh:

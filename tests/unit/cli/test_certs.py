@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import stat
+from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from typer.testing import CliRunner
@@ -72,7 +74,31 @@ def test_every_identity_gets_a_folder_as_services_read_them(tmp_path: Path) -> N
 def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
     certs(tmp_path)
     certs(tmp_path)  # also when they are replaced
-    assert {mode(path) for path in (tmp_path / "ca.key", *tmp_path.glob("*/tls.key"))} == {0o600}
+    redis = tmp_path / "redis" / "tls.key"
+    assert {mode(path) for path in (tmp_path / "ca.key", *tmp_path.glob("*/tls.key")) if path != redis} == {0o600}
+    assert mode(redis) == 0o640  # its group's, too: it runs as another user
+
+
+def test_redis_gets_a_password_and_the_cache_a_key_which_are_made_once(tmp_path: Path) -> None:
+    assert certs(tmp_path)["secrets"] == []
+    url = "rediss://redis.hedgerow:6379/0?ssl_ca_certs=/tls/ca.crt"
+    files = {name: tmp_path / name for name in ("cache/redis.yaml", "router/redis.yaml", "gateway/redis.yaml")}
+    said = certs(tmp_path, "--redis", url)
+    config = tmp_path / "redis" / "redis.conf"
+    assert said["secrets"] == [str(file) for file in (config, *files.values())]
+    password = config.read_text().removeprefix("requirepass ").strip()
+    told = {name: yaml.safe_load(file.read_text()) for name, file in files.items()}
+    assert len(password) == 64
+    assert {each["redis_url"] for each in told.values()} == {url.replace("//", f"//:{password}@")}
+    assert len(b64decode(told["cache/redis.yaml"].pop("encryption_key"))) == 32
+    assert all(each.keys() == {"redis_url"} for each in told.values())
+    assert (mode(config), {mode(file) for file in files.values()}) == (0o640, {0o600})
+    assert {mode(tmp_path / name) for name in ("redis.password", "cache.key")} == {0o600}
+    before = [file.read_text() for file in (config, *files.values())]
+    certs(tmp_path, "--redis", url)
+    assert [file.read_text() for file in (config, *files.values())] == before
+    certs(tmp_path / "other", "--redis", url)
+    assert (tmp_path / "other" / "redis" / "redis.conf").read_text() != before[0]
 
 
 def test_a_certificate_says_who_and_where_and_for_what() -> None:
@@ -171,7 +197,16 @@ def test_an_authority_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--days", "0"), ("--days", "4000"), ("--identity", "root"), ("--ip", "mesh.example"), ("--dns",)]
+    "arguments",
+    [
+        ("--days", "0"),
+        ("--days", "4000"),
+        ("--identity", "root"),
+        ("--ip", "mesh.example"),
+        ("--dns",),
+        ("--redis", "redis.hedgerow:6379"),
+        ("--redis", "redis://:secret@redis.hedgerow:6379"),
+    ],
 )
 def test_wrong_use_exits_with_2_and_makes_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, ["certs", "--dir", str(tmp_path / "certs"), *arguments])

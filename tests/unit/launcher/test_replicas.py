@@ -60,10 +60,30 @@ def test_gateways_find_everything_by_name_and_know_their_control_plane(planned: 
 
 def test_what_has_state_shares_it_on_redis_and_keeps_no_file_beside_it(planned: ReplicatedMesh) -> None:
     specs = by_name(planned)
-    url = f"redis://{specs['redis'].address}/0"
-    told = {name for name, spec in specs.items() if url in spec.environment.values()}
-    assert told == {"cache-1", "cache-2", "router-1", "router-2", "gateway-1", "gateway-2"}
+    planned.write_files()
+    told = {
+        name: yaml.safe_load(Path(value).read_text())
+        for name, spec in specs.items()
+        for value in spec.environment.values()
+        if value.endswith("redis.yaml")
+    }
+    assert told.keys() == {"cache-1", "cache-2", "router-1", "router-2", "gateway-1", "gateway-2"}
+    [url] = {each["redis_url"] for each in told.values()}
+    assert url.partition("@")[2] == f"{specs['redis'].address}/0"
+    assert {name for name, each in told.items() if "encryption_key" in each} == {"cache-1", "cache-2"}
     assert not any("HEDGEROW_CACHE_DATABASE" in spec.environment for spec in specs.values())
+
+
+def test_redis_has_its_password_from_a_file_and_no_command_line_has_one(planned: ReplicatedMesh) -> None:
+    planned.write_files()
+    command = by_name(planned)["redis"].command
+    password = Path(command[1]).read_text().removeprefix("requirepass ").strip()
+    written = yaml.safe_load(Path(by_name(planned)["cache-1"].environment["HEDGEROW_CACHE_CONFIG"]).read_text())
+    assert f"redis://:{password}@" in written["redis_url"]
+    for spec in planned.specs():
+        assert password not in " ".join([*spec.command, *spec.environment.values()])
+    planned.write_files()
+    assert password in Path(command[1]).read_text(), "what is kept is read again after a restart"
 
 
 def test_a_replica_that_stops_goes_on_until_its_callers_have_heard(planned: ReplicatedMesh) -> None:

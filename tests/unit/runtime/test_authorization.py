@@ -28,7 +28,7 @@ def call(identity: str) -> Context:
 
 
 def test_the_identities_that_certificates_are_made_for_are_those_of_the_table() -> None:
-    assert set(IDENTITIES) == SERVICES.keys() | {"edge", "operator"}
+    assert set(IDENTITIES) == SERVICES.keys() | {"edge", "operator", "redis"}
     assert set().union(*(each.callers for each in SERVICES.values())) <= set(IDENTITIES)
 
 
