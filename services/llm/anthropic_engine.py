@@ -11,7 +11,7 @@ from services.llm.anthropic_wire import HAS_NOT, to_body, to_conversation, to_to
 from services.llm.config import LlmSettings
 from services.llm.counterparts import EFFORTS
 from services.llm.engine import Message, Original, Progress, Request, Tool
-from services.llm.forwarding import forwarded
+from services.llm.forwarding import conversation, forwarded
 from services.llm.provider_engine import ProviderEngine
 from services.llm.transport.wire import Wire
 from services.runtime.deadline import Deadline
@@ -65,7 +65,7 @@ def _of_changed(body: dict[str, Any], request: Request) -> dict[str, Any]:
     """With the beginning of the answer, where a policy has changed the conversation before it; and without thinking in
     the middle of a turn, whose signed thoughts such a conversation has lost: the API would refuse it."""
     if request.prefix:
-        body = {**body, "messages": [*body["messages"], {"role": "assistant", "content": request.prefix}]}
+        body = {**body, "messages": [*conversation(body), {"role": "assistant", "content": request.prefix}]}
     in_turn = request.messages[-1].role == "tool"
     return {name: given for name, given in body.items() if not (in_turn and name == "thinking")}
 

@@ -1,4 +1,8 @@
-"""A caller's own words for a provider behind the same API: what policies decide is changed in them, nothing else is."""
+"""A caller's own words for a provider behind the same API: what policies decide is changed in them, nothing else is.
+
+A body is a dictionary of its fields. The long ones stay bytes as the caller wrote them (`msgspec.Raw`): no object is made
+of what is in them, and they arrive as they were written.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,35 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from services.llm.engine import Original, Request
 from services.runtime.errors import InvalidInput, shorten
 
 _OURS = ("hedgerow", "model", "stream")
-_OPTIONS = "stream_options"
 # What a policy may have put in the place of the caller's.
 _OF_POLICIES = ("messages", "system", "tools", "tool_choice", "logprobs", "top_logprobs")
 _CONVERSATION = ("input", "instructions")
+_AS_WRITTEN = frozenset({"messages", "system", "input", "tools"})
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _OF_INPUT = re.compile(r"input\[\d+\](\.(content|output)\[\d+\])?")  # an item, or a part of one, as a whole
 
 
+def encode(body: Mapping[str, Any]) -> bytes:
+    """JSON of a body's fields."""
+    return msgspec.json.encode(body)
+
+
+def conversation(body: Mapping[str, Any]) -> list[Any]:
+    """Its messages, which may be those that the caller wrote."""
+    messages: Any = body["messages"]
+    return list(json.loads(bytes(messages)) if isinstance(messages, msgspec.Raw) else messages)
+
+
 def forwarded(request: Request, original: Original, translate: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """The fields of what is posted, without the model and how it is streamed. `translate` makes a body of the request,
-    whose fields stand for those that the caller's words lack. Raises InvalidInput for what is no object."""
-    own = {name: given for name, given in _object(original.body).items() if name not in (*_OURS, _OPTIONS)}
+    """The fields of what is posted, without the model and `stream`. `translate` makes a body of the request, whose fields
+    stand for those that the caller's words lack. Raises InvalidInput for what is no object."""
+    own = {name: given for name, given in _object(original.body).items() if name not in _OURS}
     if "messages" not in own or _lacks(own, request):
         translated = translate()
         own = {**{name: translated[name] for name in _OF_POLICIES if name in translated}, **own}
@@ -54,11 +72,6 @@ def _check_input(untranslated: Mapping[str, str]) -> None:
             raise InvalidInput(place, limit, shorten(given))
 
 
-def asked_of_stream(original: Original) -> dict[str, Any]:
-    """Its `stream_options`."""
-    return _object(original.body).get("stream_options") or {}
-
-
 def _lacks(own: Mapping[str, Any], request: Request) -> bool:
     """Whether the request says what the caller's words do not."""
     return (
@@ -70,9 +83,7 @@ def _lacks(own: Mapping[str, Any], request: Request) -> bool:
 
 def _object(body: bytes) -> dict[str, Any]:
     try:
-        given = json.loads(body)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        raise InvalidInput("original.body", "a JSON object", f"{len(body)} bytes")
-    return given
+        fields = _FIELDS.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidInput("original.body", "a JSON object", f"{len(body)} bytes") from None
+    return {name: given if name in _AS_WRITTEN else json.loads(bytes(given)) for name, given in fields.items()}

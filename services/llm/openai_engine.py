@@ -13,7 +13,7 @@ from services.llm.answer import Answer
 from services.llm.config import LlmSettings
 from services.llm.counterparts import EFFORTS
 from services.llm.engine import Message, Original, Progress, Request, Tool
-from services.llm.forwarding import asked_of_stream, forwarded, forwarded_response
+from services.llm.forwarding import conversation, forwarded, forwarded_response
 from services.llm.openai_answer import OpenAIAnswer
 from services.llm.openai_wire import DIALECTS, GO_ON, to_body, to_messages, to_tools
 from services.llm.provider_config import OpenAIApi
@@ -83,13 +83,13 @@ class OpenAIEngine(ProviderEngine):
         body = forwarded(request, own, lambda: self._translated(replace(request, prefix="")))
         if request.prefix:
             body = self._rest(body, request)
-        options = {**asked_of_stream(own), "include_usage": True}
+        options = {**(body.get("stream_options") or {}), "include_usage": True}
         return {**self._capped(request, body), "model": self._own.model, "stream": True, "stream_options": options}
 
     def _rest(self, body: dict[str, Any], request: Request) -> dict[str, Any]:
         """What is left of an answer: from its beginning on, and of its limits what the beginning has left."""
         begun = {"role": "assistant", "content": request.prefix}
-        body = {**body, "messages": [*body["messages"], begun], **GO_ON}
+        body = {**body, "messages": [*conversation(body), begun], **GO_ON}
         if request.sampling.max_tokens:
             body = {name: given for name, given in body.items() if name not in LIMITS}
             body[self._limit] = request.sampling.max_tokens

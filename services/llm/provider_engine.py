@@ -18,6 +18,7 @@ from services.llm.arrivals import portions, together
 from services.llm.config import LlmSettings
 from services.llm.engine import Chunk, Load, Message, Model, Original, Progress, Request, Tool
 from services.llm.errors import BadEngineSettings, EngineDown
+from services.llm.forwarding import encode
 from services.llm.provider_config import ProviderSettings
 from services.llm.provider_errors import in_stream_status, to_error
 from services.llm.transport.client import ProviderClient
@@ -99,7 +100,7 @@ class ProviderEngine(ABC):
         if (limit := self._model.context_tokens) and not self._cuts(request):
             context.check(request, limit)
         own = request.original if self._model.reads(request) else None
-        body = _with(self._forwarded(request, own) if own else self._translated(request), self._extra)
+        body = self._posted(request, own)
         answer = self._answer(request)
         answer.relays = own is not None
         self._running += 1
@@ -205,15 +206,20 @@ class ProviderEngine(ABC):
         }
         return {**own, **extra, **tried}
 
+    def _posted(self, request: Request, own: Original | None) -> bytes:
+        if own:
+            return encode(_with(self._forwarded(request, own), self._extra))
+        return _encode(_with(self._translated(request), self._extra))
+
     def _translated(self, request: Request) -> dict[str, Any]:
         asked, most = request.sampling.max_tokens or self._default_max_tokens, self._most_tokens
         return self._body(request, min(asked or most, most) if most else asked)
 
     async def _events(
-        self, url: str, body: Mapping[str, object], answer: Answer, deadline: Deadline, own: Mapping[str, str]
+        self, url: str, body: bytes, answer: Answer, deadline: Deadline, own: Mapping[str, str]
     ) -> AsyncIterator[str]:
         headers = {**own, "content-type": _JSON, "accept": "text/event-stream"}
-        async with self._client.request("POST", url, deadline, _encode(body), **headers) as reply:
+        async with self._client.request("POST", url, deadline, body, **headers) as reply:
             if reply.status != 200:
                 raise to_error(reply.status, reply.headers, await reply.text(_MAX_ERROR_BYTES), self._key)
             async with aclosing(reply.events()) as events:

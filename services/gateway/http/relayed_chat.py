@@ -43,7 +43,7 @@ class RelayedChat:
         """Those that a client gets now."""
         data = b""
         for event in events:
-            said = json.loads(event)
+            said = json.loads(event.decode())  # of bytes, it would guess the encoding first
             if not self.same.get("id"):  # Azure's first chunk is about the prompt alone, and leaves these empty
                 self.same = {name: said[name] for name in _SAME if name in said}
             if self._waits(said):

@@ -9,7 +9,7 @@ import pytest
 
 from services.llm import untranslated
 from services.llm.engine import Message, Model, Original, Request, Tool, ToolChoice
-from services.llm.forwarding import forwarded
+from services.llm.forwarding import encode, forwarded
 from services.runtime.errors import InvalidInput
 
 MODEL = Model("m", "vllm", 0, 0, "", False)
@@ -26,7 +26,15 @@ def test_nothing_is_translated_where_nothing_was_changed() -> None:
 
     own = words(model="m", stream=False, messages=[{"role": "user", "content": "Hi"}], temperature=0.3, hedgerow={})
     sent = forwarded(Request(ASKED), own, translate)
-    assert sent == {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.3}
+    assert json.loads(encode(sent)) == {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.3}
+
+
+@pytest.mark.parametrize("field", ["messages", "input", "tools", "system"])
+def test_a_long_field_arrives_as_it_was_written(field: str) -> None:
+    written = b'[{"b" : 1e2, "a":"\\u00e9 \xc3\xa9 \\/", "n": 0.30, "big": 123456789012345678901234567890}]'
+    own = Original("chat_completions", b'{"messages": [], "x": 0.3, "%s": %s }' % (field.encode(), written))
+    sent = encode(forwarded(Request(ASKED), own, dict))
+    assert b'"%s":%s' % (field.encode(), written) in sent
 
 
 def test_what_a_policy_has_changed_is_translated_and_the_rest_stays() -> None:
