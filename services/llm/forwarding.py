@@ -1,7 +1,7 @@
 """A caller's own words for a provider behind the same API: what policies decide is changed in them, nothing else is.
 
-A body is a dictionary of its fields. The long ones stay bytes as the caller wrote them (`msgspec.Raw`): no object is made
-of what is in them, and they arrive as they were written.
+A body is a dictionary of its fields. The long ones stay bytes as the caller wrote them (`msgspec.Raw`): no object is
+made of what is in them, and they arrive as they were written.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def conversation(body: Mapping[str, Any]) -> list[Any]:
 
 
 def forwarded(request: Request, original: Original, translate: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """The fields of what is posted, without the model and `stream`. `translate` makes a body of the request, whose fields
-    stand for those that the caller's words lack. Raises InvalidInput for what is no object."""
+    """The fields of what is posted, without the model and `stream`. `translate` makes a body of the request, whose
+    fields stand for those that the caller's words lack. Raises InvalidInput for what is no object."""
     own = {name: given for name, given in _object(original.body).items() if name not in _OURS}
     if "messages" not in own or _lacks(own, request):
         translated = translate()
