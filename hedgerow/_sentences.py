@@ -13,7 +13,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_START = re.compile(r"[.!?…。！？\n]")
+# A mark with white space, another mark or a closing sign behind it, or at the end of what is there: no other ends a
+# sentence.
+_START = re.compile(r"""[.!?…](?=[.!?…"'”’»)\]\s]|\Z)|[。！？\n]""")
+_FOLLOWED = re.compile(r"""([.!?…]*+["'”’»)\]]*+)[^\S\n]++([^\n])""")
 _MARKS = re.compile(r"[.!?…]*+")
 _CLOSERS = re.compile(r"""["'”’»)\]]*+""")
 _WIDE_CLOSERS = re.compile(r"""["'”’」』）]*+""")
@@ -69,7 +72,8 @@ class SentenceSplitter:
 
     def _take(self) -> list[str]:
         sentence = "".join(self._pieces).strip()
-        self._pieces, self._last, self._marks, self._mark = [], "", 0, None
+        self._pieces.clear()
+        self._last, self._marks, self._mark = "", 0, None
         return [sentence] if sentence else []
 
     def _find(self, text: str, begin: int, at: int) -> tuple[int, bool]:
@@ -81,12 +85,22 @@ class SentenceSplitter:
             end = start.end() if start[0] == "\n" else _end(_WIDE_CLOSERS, text, start.end())
             self.settled = self._fed + end
             return end, True
+        followed = _FOLLOWED.match(text, start.end())
+        if followed is None:
+            self._mark = self._marked(text, begin, start)
+            return start.end(), False
+        following, point = followed[2], start[0] == "." and not followed[1]
+        if following.islower() or (point and _goes_on(self._marked(text, begin, start), following)):
+            return followed.start(2), False
+        self.settled = self._fed + followed.end(1)
+        return followed.start(2), True
+
+    def _marked(self, text: str, begin: int, start: re.Match[str]) -> _Mark:
         at = start.start()
         before = (self._last + text[max(begin, at - _LONGEST_WORD) : at])[-_LONGEST_WORD:]
         numbers = not self._marks and bool(_LIST_MARKER.fullmatch("".join((*self._pieces, text[begin:at]))))
         self._marks += 1
-        self._mark = _Mark(before, numbers, start[0] == ".", end=self._fed + start.end())
-        return start.end(), False
+        return _Mark(before, numbers, start[0] == ".", end=self._fed + start.end())
 
     def _decide(self, mark: _Mark, text: str, at: int) -> tuple[int, bool]:
         """Where to go on after the characters that belong to a mark, and whether the sentence is over."""
@@ -106,6 +120,17 @@ class SentenceSplitter:
             return end, False
         self.settled = mark.end
         return end, True
+
+
+def parts(text: str, size: int) -> list[str]:
+    """`text` in parts of `size` characters, or of a few more: a splitter finds the same sentences in them as in the
+    whole, because none begins with a sign that belongs to the sentence before it."""
+    found, begin = list[str](), 0
+    while begin < len(text):
+        end = _end(_WIDE_CLOSERS, text, begin + size)
+        found.append(text[begin:end])
+        begin = end
+    return found
 
 
 def _end(characters: re.Pattern[str], text: str, at: int) -> int:

@@ -79,7 +79,10 @@ class Answer:
         while not self._ledger.finish_reason:
             if startable := next((each for each in waiting if done.issuperset(each.stage.after)), None):
                 waiting.remove(startable)
-                if not self._start(startable.stage.name).waits:
+                started = self._start(startable.stage.name)
+                if at_once := started.answers_at_once:
+                    yield started
+                if at_once or not started.waits:
                     done.add(startable.stage.name)
                 continue
             running = [name for name in self._started if name not in done]

@@ -256,15 +256,15 @@ class Draft:
         self.missed, self._asked = True, None
         self.ledger.degrade(reason)
 
-    def take_whole(self, text: str, model: str, reason: chat_pb2.FinishReason) -> None:
+    async def take_whole(self, text: str, model: str, reason: chat_pb2.FinishReason) -> None:
         """A text that is there from the start. The answer is whole with it."""
         self.ledger.model = model
-        self.voice.say(text)
-        self.voice.finish(reason)
+        await self.voice.say(text)
+        await self.voice.finish(reason)
 
-    def take_template(self, stage: str, why: str) -> None:
+    async def take_template(self, stage: str, why: str) -> None:
         """The fixed text in the place of what `stage` would have brought."""
-        self.take_whole(self.backends.fallbacks.template, "", chat_pb2.FINISH_REASON_BUDGET)
+        await self.take_whole(self.backends.fallbacks.template, "", chat_pb2.FINISH_REASON_BUDGET)
         self.ledger.degrade(Degraded.LLM_TEMPLATE)
         self.ledger.decide(Act.FALLBACK_TEMPLATE, stage, why)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hedgerow._sentences import parts
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.answer.ledger import Ledger
 from services.gateway.guard.checks import Checks
@@ -13,6 +15,8 @@ from services.gateway.guard.denied import TooSlow
 from services.gateway.guard.screen import Released, Screen
 from services.gateway.labels import Act, Degraded
 from services.runtime.security.private_data import Names
+
+AT_ONCE = 2_048  # characters that are looked through before other work of the event loop has its turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +58,30 @@ class Screened:
     def __post_init__(self) -> None:
         self._screen = Screen(self.checks.answers, self.checks.denied, self.names)
 
-    def feed(self, text: str, tokens: int = 0, logprobs: Sequence[chat_pb2.TokenLogprob] = ()) -> Piece | None:
-        """What may leave now; None where that is nothing."""
+    async def feed(self, text: str, tokens: int = 0, logprobs: Sequence[chat_pb2.TokenLogprob] = ()) -> Piece | None:
+        """What may leave now; None where that is nothing. The event loop runs between the parts of a long text."""
         piece = Piece(text, tokens, logprobs)
         if self._unseen:
             return piece
         self._came += len(text)
         self._waiting.append(_Waiting(self._came, piece))
-        return self._seen(text)
+        if len(text) <= AT_ONCE:
+            return self._seen(text)
+        return await self._seen_in_parts(text)
 
     def close(self) -> Piece | None:
         """The rest, when no more comes."""
         return None if self._unseen or self.cut or not self._waiting else self._seen(None)
+
+    async def _seen_in_parts(self, text: str) -> Piece | None:
+        left = list[Piece]()
+        for part in parts(text, AT_ONCE):
+            if self.cut:
+                break
+            released = Piece(part) if self._unseen else self._seen(part)
+            left += [released] if released else []
+            await asyncio.sleep(0)
+        return _joined(left)
 
     def _seen(self, text: str | None) -> Piece | None:
         try:
@@ -113,6 +129,14 @@ class Screened:
         self._unseen, self.cut = is_open, not is_open
         tokens, logprobs = self._what_came(everything=True)
         return Piece(self._screen.open(), tokens, logprobs) if is_open else Piece("", tokens)
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece | None:
+    """As one; None where there is none."""
+    if not pieces:
+        return None
+    logprobs = [each for piece in pieces for each in piece.logprobs]
+    return Piece("".join(piece.text for piece in pieces), sum(piece.tokens for piece in pieces), logprobs)
 
 
 def counted(rules: Counter[str]) -> str:

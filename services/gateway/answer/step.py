@@ -49,12 +49,12 @@ class Step:
                     yield
                 if not (items := await self._next(reading)):
                     raise TooLate("it ended without saying why")
-                self._take(items, reading)
+                await self._take(items, reading)
                 if self._wants_none:
                     return
         finally:
             asking.settle(draft, reading)
-        self._end(reading)
+        await self._end(reading)
 
     @property
     def _wants_none(self) -> bool:
@@ -87,7 +87,7 @@ class Step:
         except TimeoutError:
             raise TooLate(f"no call within {self._stage.name}'s time") from None
 
-    def _take(self, items: Iterable[llm_pb2.GenerateResponse], reading: Reading) -> None:
+    async def _take(self, items: Iterable[llm_pb2.GenerateResponse], reading: Reading) -> None:
         for item in items:
             if item.text:
                 self._written.add_text(item.text, item.tokens)
@@ -96,11 +96,11 @@ class Step:
             if item.HasField("finish"):
                 self._finish.CopyFrom(item.finish)
             if self._answers:
-                taking.take(self._draft, _without_calls(item))
+                await taking.take(self._draft, _without_calls(item))
         if self._answers:
             self._draft.ledger.model = reading.report.model
 
-    def _end(self, reading: Reading) -> None:
+    async def _end(self, reading: Reading) -> None:
         """It has said all it has to say: words, calls of the mesh's tools, or one of the caller's, which ends the
         answer."""
         draft, ledger = self._draft, self._draft.ledger
@@ -108,15 +108,15 @@ class Step:
         calls = self._written.calls
         theirs = [call for call in calls if call.name in own]
         if theirs:
-            self._hand_over(theirs, len(calls) - len(theirs))
+            await self._hand_over(theirs, len(calls) - len(theirs))
         elif calls:
-            draft.voice.release()
+            await draft.voice.release()
             self.calls = _numbered(calls, self._draft.for_model())
             return
         elif not self._answers:
             return
         else:
-            draft.voice.finish(self._finish.reason)
+            await draft.voice.finish(self._finish.reason)
         report = reading.report
         ledger.model = report.model
         ledger.usage.CopyFrom(self._finish.usage)
@@ -126,9 +126,9 @@ class Step:
         if report.resumed:
             ledger.degrade(Degraded.LLM_RESUMED)
 
-    def _hand_over(self, theirs: Sequence[chat_pb2.ToolCall], others: int) -> None:
+    async def _hand_over(self, theirs: Sequence[chat_pb2.ToolCall], others: int) -> None:
         draft, ledger = self._draft, self._draft.ledger
-        draft.voice.release()
+        await draft.voice.release()
         deltas = [
             chat_pb2.ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments)
             for index, call in enumerate(theirs)

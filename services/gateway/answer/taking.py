@@ -8,18 +8,20 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer.draft import Draft
 
+_SAID = ("delta", "reasoning", "tool_call")
 
-def take(draft: Draft, item: llm_pb2.GenerateResponse, *, relays: bool = False) -> None:
+
+async def take(draft: Draft, item: llm_pb2.GenerateResponse, *, relays: bool = False) -> None:
     """All that is in one message: thoughts before the text, calls after it. `relays`: the client reads the events of
     the provider that it was read from, unless what is said is looked through, or replaces something."""
     ledger, tokens, at = draft.ledger, item.tokens, len(draft.outbox)
     if item.reasoning:
         spent, tokens = (0, tokens) if item.text else (tokens, 0)
-        draft.voice.think(item.reasoning, spent)
+        await draft.voice.think(item.reasoning, spent)
     if item.text:
-        draft.voice.say(item.text, tokens, item.logprobs)
+        await draft.voice.say(item.text, tokens, item.logprobs)
     if item.tool_calls:
-        draft.voice.release()
+        await draft.voice.release()
     if item.tool_calls and not ledger.finish_reason:
         ledger.written.add_calls(item.tool_calls, 0 if item.text else tokens)
         draft.outbox.extend(pb.Event(tool_call=delta) for delta in item.tool_calls)
@@ -30,5 +32,5 @@ def take(draft: Draft, item: llm_pb2.GenerateResponse, *, relays: bool = False) 
 def _relay(draft: Draft, events: Sequence[bytes], at: int) -> None:
     """Send on what the provider has sent, which says what the outbox has from `at` on."""
     for event in draft.outbox[at:]:
-        event.in_relayed = True
+        event.in_relayed = event.WhichOneof("kind") in _SAID  # another stage may have told of itself meanwhile
     draft.outbox.insert(at, pb.Event(relayed=pb.Relayed(events=events)))

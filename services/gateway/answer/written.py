@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hedgerow._sentences import SentenceSplitter
 from hedgerow.chat.v1 import chat_pb2
 from services.runtime.deadline import Clock
 
@@ -18,12 +17,12 @@ class Written:
     prefix: str = ""
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
-    tool_calls: dict[int, chat_pb2.ToolCall] = field(default_factory=dict)  # by their index
+    tool_calls: dict[int, chat_pb2.ToolCall] = field(default_factory=dict)  # by their index, without arguments
+    arguments: dict[int, list[str]] = field(default_factory=dict)  # of calls, by their index
     logprobs: list[chat_pb2.TokenLogprob] = field(default_factory=list)
     tokens: int = 0  # of all of these, as far as they are known
     first_at: float | None = None  # when the first of it came
-    usable_at: float | None = None  # when its first sentence was whole
-    _sentences: SentenceSplitter | None = field(default_factory=SentenceSplitter)  # None once there was one
+    usable_at: float | None = None  # when its first sentence was whole, as `Voice` finds it
 
     @property
     def begun(self) -> bool:
@@ -37,18 +36,19 @@ class Written:
     @property
     def calls(self) -> list[chat_pb2.ToolCall]:
         """In the order of their index."""
-        return [call for _, call in sorted(self.tool_calls.items())]
+        return [
+            chat_pb2.ToolCall(id=call.id, name=call.name, arguments="".join(self.arguments[index]))
+            for index, call in sorted(self.tool_calls.items())
+        ]
 
     def add_text(self, text: str, tokens: int = 0, logprobs: Iterable[chat_pb2.TokenLogprob] = ()) -> None:
         self._came(tokens)
         self.text.append(text)
         self.logprobs.extend(logprobs)
-        if self._sentences and self._sentences.feed(text):
-            self.usable_at, self._sentences = self.clock(), None
 
     def restart(self) -> None:
         """Another text takes the place of this one. Its tokens were written all the same."""
-        self.text, self.logprobs, self.usable_at, self._sentences = [], [], None, SentenceSplitter()
+        self.text, self.logprobs, self.usable_at = [], [], None
 
     def close(self) -> None:
         """There is no more of it: what there is has to do."""
@@ -64,7 +64,7 @@ class Written:
         for delta in deltas:
             call = self.tool_calls.setdefault(delta.index, chat_pb2.ToolCall())
             call.id, call.name = delta.id or call.id, delta.name or call.name
-            call.arguments += delta.arguments
+            self.arguments.setdefault(delta.index, []).append(delta.arguments)
 
     def _came(self, tokens: int) -> None:
         if self.first_at is None:

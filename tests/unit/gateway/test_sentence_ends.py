@@ -69,8 +69,8 @@ def test_who_does_not_ask_is_not_told() -> None:
 async def test_a_text_that_replaces_another_is_counted_from_its_own_beginning() -> None:
     outbox: list[pb.Event] = []
     voice = Voice(Scene(ScriptedCache(MISS)).answer()._ledger, outbox, None, sentence_ends=True)
-    voice.say("A long first answer. And")
+    await voice.say("A long first answer. And")
     voice.replace("cascade")
     for piece in ("No. It", " is not. So"):
-        voice.say(piece)
+        await voice.say(piece)
     assert [event.delta.sentence_end for event in outbox if event.HasField("delta")] == [20, len("No. It is not.")]

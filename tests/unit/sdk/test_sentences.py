@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow._sentences import SentenceSplitter
+from hedgerow._sentences import SentenceSplitter, parts
+from tests.unit.sdk.plain_sentences import sentences as plain_sentences
+
+SIGNS = st.sampled_from(["a", "é", "A", "1", "Dr", "no", "e.g", *".!?… \t\u00a0\n\"')]“(。！」』-"])
 
 
 def split(text: str, piece: int = 1) -> list[str]:
@@ -64,3 +67,17 @@ def test_no_character_is_lost_and_pieces_do_not_matter(text: str, piece: int) ->
     whole = split(text, max(1, len(text)))
     assert split(text, piece) == whole
     assert re.sub(r"\s", "", "".join(whole)) == re.sub(r"\s", "", text)
+
+
+@given(st.lists(SIGNS, max_size=60).map("".join))
+def test_a_text_has_the_sentences_that_reading_it_sign_by_sign_finds(text: str) -> None:
+    assert split(text, max(1, len(text))) == plain_sentences(text)
+
+
+@given(st.lists(SIGNS, max_size=60).map("".join), st.integers(1, 9))
+def test_the_parts_of_a_text_have_the_sentences_of_the_whole(text: str, size: int) -> None:
+    splitter, cut = SentenceSplitter(), parts(text, size)
+    found = [sentence for part in cut for sentence in splitter.feed(part)]
+    assert found + splitter.flush() == plain_sentences(text)
+    assert "".join(cut) == text
+    assert all(len(part) >= size for part in cut[:-1])

@@ -73,10 +73,12 @@ class CacheStage(AnswerStage):
             self._near = near, stage
         else:
             self._lookup = self._ask(cache, draft.cached, stage)
-        if self._near and not draft.guarding and not self._pace:
-            self._take_near(*self._near)
-        elif not (self._near or self._lookup):
+        if not (self._near or self._lookup):
             draft.ledger.end(stage)
+
+    @property
+    def answers_at_once(self) -> bool:
+        return self._near is not None and not self.draft.guarding and not self._pace
 
     def is_ready(self) -> bool:
         """A stored answer waits for the guard, as any other does."""
@@ -91,7 +93,7 @@ class CacheStage(AnswerStage):
 
     async def run(self) -> AsyncGenerator[None, None]:
         if self._near:
-            self._take_near(*self._near)
+            await self._take_near(*self._near)
         if self._lookup:
             async with aclosing(self._wait(*self._lookup)) as steps:
                 async for _ in steps:
@@ -108,7 +110,7 @@ class CacheStage(AnswerStage):
             try:
                 if self.draft.has_news:
                     yield
-                self._take_verdict(await (self._reply or pending.reply()), stage)
+                await self._take_verdict(await (self._reply or pending.reply()), stage)
                 permit.replied()
             except ServiceError as problem:
                 permit.ended(problem)
@@ -124,11 +126,11 @@ class CacheStage(AnswerStage):
         for due_s, piece in paced(answer.text, self._pace, ledger.remaining() * _SPOKEN_SHARE):
             if (early_s := began + due_s - ledger.clock()) > 0:
                 await asyncio.sleep(early_s)
-            draft.voice.say(piece)
+            await draft.voice.say(piece)
             if ledger.finish_reason:  # the guard has ended it
                 return
             yield
-        draft.voice.finish(answer.finish_reason)
+        await draft.voice.finish(answer.finish_reason)
 
     @property
     def _pace(self) -> float:
@@ -246,13 +248,13 @@ class CacheStage(AnswerStage):
             return Near(pending, "", "exact, on its way to the cache")
         return None
 
-    def _take_near(self, near: Near, stage: Running) -> None:
+    async def _take_near(self, near: Near, stage: Running) -> None:
         self._near = None
-        self._take(near.answer, pb.CACHE_VERDICT_EXACT, near.key, 1.0)
+        await self._take(near.answer, pb.CACHE_VERDICT_EXACT, near.key, 1.0)
         stage.detail = near.detail
         self.draft.ledger.end(stage)
 
-    def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> None:
+    async def _take_verdict(self, found: cache_pb2.LookupResponse, stage: Running) -> None:
         draft, ledger, l1 = self.draft, self.draft.ledger, self.draft.backends.l1
         if found.local_only:
             ledger.degrade(Degraded.CACHE_LOCAL)
@@ -270,7 +272,7 @@ class CacheStage(AnswerStage):
             draft.stale = found.stale if found.HasField("stale") else None
             return
         exact = verdict == pb.CACHE_VERDICT_EXACT
-        self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
+        await self._take(found.answer, verdict, found.key, 1.0 if exact else similarity)
         if found.expired_ms and draft.revalidate:
             ledger.cache.stale = True
             ledger.decide(Act.CACHE_STALE, self.name, f"its time has been over for {found.expired_ms} ms")
@@ -278,7 +280,7 @@ class CacheStage(AnswerStage):
         elif exact and not found.local_only:  # else a removal by others would not be heard of
             l1.put(draft.key, found.answer, draft.tenant.name, draft.known, found.key, found.ttl_ms)
 
-    def _take(
+    async def _take(
         self, answer: cache_pb2.Answer | Copy, verdict: pb.CacheVerdict, key: str, similarity: float | None
     ) -> None:
         self.draft.ledger.cache = self._report(verdict, key=key, similarity=similarity)
@@ -286,4 +288,4 @@ class CacheStage(AnswerStage):
         if self._pace:
             self.draft.ledger.model, self._spoken = answer.model, answer
         else:
-            self.draft.take_whole(answer.text, answer.model, answer.finish_reason)
+            await self.draft.take_whole(answer.text, answer.model, answer.finish_reason)

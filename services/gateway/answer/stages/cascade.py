@@ -53,7 +53,7 @@ class CascadeStage(AnswerStage):
             try:
                 async with aclosing(hear(draft, reading, tried)) as heard:
                     async for items in heard:
-                        self._say(items, reading)
+                        await self._say(items, reading)
                         if ledger.finish_reason:
                             break
                         if self._at_once and draft.has_news:
@@ -65,7 +65,7 @@ class CascadeStage(AnswerStage):
             if why:
                 self._escalate(tried, stage)
             else:
-                self._take(tried, reading)
+                await self._take(tried, reading)
 
     @property
     def _at_once(self) -> bool:
@@ -81,7 +81,7 @@ class CascadeStage(AnswerStage):
         work = asking.job(draft, asked, (model,), stage, first_text=False)
         return asking.read(draft, key, work, stage)
 
-    def _say(self, items: Sequence[llm_pb2.GenerateResponse], reading: Reading) -> None:
+    async def _say(self, items: Sequence[llm_pb2.GenerateResponse], reading: Reading) -> None:
         """To the client, where it wants that before it has passed."""
         draft = self.draft
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
@@ -90,7 +90,7 @@ class CascadeStage(AnswerStage):
         told = draft.question.request.sampling.HasField("top_logprobs")
         logprobs = [each for item in items for each in item.logprobs] if told else ()
         draft.ledger.model = reading.report.model
-        draft.voice.say(text, tokens, logprobs)
+        await draft.voice.say(text, tokens, logprobs)
 
     async def _why_not(self, tried: Tried, stage: Running) -> str:
         """Why it will not do; empty where it does."""
@@ -125,12 +125,12 @@ class CascadeStage(AnswerStage):
         against = judge.objection(said.text)
         return "the judge is against it" if against and draft.checks else against  # its words may quote what is private
 
-    def _take(self, tried: Tried, reading: Reading) -> None:
+    async def _take(self, tried: Tried, reading: Reading) -> None:
         draft, ledger = self.draft, self.draft.ledger
         if self._at_once:
-            draft.voice.finish(tried.finish_reason)
+            await draft.voice.finish(tried.finish_reason)
         else:
-            draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
+            await draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
             ledger.written.tokens = tried.written
         ledger.usage.CopyFrom(tried.usage)
         draft.generation = reading.generation

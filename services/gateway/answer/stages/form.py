@@ -132,7 +132,7 @@ class FormStage(AnswerStage):
             return f"asked again: {found.where}"
         ledger.finish_reason = chat_pb2.FINISH_REASON_UNSPECIFIED
         draft.voice.replace(self.name)
-        draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
+        await draft.take_whole(tried.text, reading.report.model, tried.finish_reason)
         draft.generation = reading.generation
         ledger.usage.CopyFrom(tried.usage)
         return ""

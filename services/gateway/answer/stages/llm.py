@@ -44,39 +44,39 @@ class LlmStage(AnswerStage):
                 if draft.has_news and not await reader.begins(_COALESCING_S):
                     yield
                 while not ledger.finish_reason and (items := await reader.take()):
-                    self._take_text(items, reading)
+                    await self._take_text(items, reading)
                     if not ledger.finish_reason and draft.has_news:
                         yield
                 if not ledger.finish_reason:
                     raise Unavailable(f"{report.model}: ended without saying why")
                 if draft.voice.replacing:
-                    self._keep_streamed(f"{report.model}: it says nothing", stage)
+                    await self._keep_streamed(f"{report.model}: it says nothing", stage)
             except ServiceError as problem:
-                self.fallback(problem, stage, report)
+                await self.fallback(problem, stage, report)
             finally:
                 asking.settle(draft, reading)
                 self._account(report, stage)
         if draft.streamed and Degraded.CASCADE_KEPT in ledger.degraded:
             ledger.usage.CopyFrom(draft.streamed.usage)
 
-    def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
+    async def fallback(self, problem: ServiceError, stage: Running, report: Report) -> None:
         """An end before the model's own: with the text there is, with what stands in for it, or with the error."""
         ledger, late = self.draft.ledger, isinstance(problem, TooLate)
         ledger.model = report.model
-        if self.draft.voice.replacing and self._keep_streamed(problem.outline, stage):
+        if self.draft.voice.replacing and await self._keep_streamed(problem.outline, stage):
             return
-        self.draft.voice.release()
+        await self.draft.voice.release()
         stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
         stage.detail = f"{report.model}: cut off at the budget" if late else problem.outline
-        if not ledger.written.begun and self._stands_in(problem, stage):
+        if not ledger.written.begun and await self._stands_in(problem, stage):
             return
         if not ledger.written.begun and not late:
             raise problem
-        self.draft.voice.finish(chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED)
+        await self.draft.voice.finish(chat_pb2.FINISH_REASON_BUDGET if late else chat_pb2.FINISH_REASON_INTERRUPTED)
         ledger.degrade(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)
         ledger.decide(Act.BUDGET_CUT if late else Act.FAILOVER_IMPOSSIBLE, self.name, stage.detail)
 
-    def _keep_streamed(self, why: str, stage: Running) -> bool:
+    async def _keep_streamed(self, why: str, stage: Running) -> bool:
         """Nothing takes the place of what a cascade has streamed: where that came to its end, it is the answer."""
         draft, ledger, streamed = self.draft, self.draft.ledger, self.draft.streamed
         assert streamed  # else nothing was to be replaced
@@ -85,12 +85,12 @@ class LlmStage(AnswerStage):
         if not streamed.finish_reason:
             return False
         stage.outcome, stage.detail = pb.STAGE_OUTCOME_REPLACED, why
-        draft.voice.finish(streamed.finish_reason)
+        await draft.voice.finish(streamed.finish_reason)
         ledger.degrade(Degraded.CASCADE_KEPT)
         ledger.decide(Act.CASCADE_KEPT, streamed.model, why)
         return True
 
-    def _stands_in(self, problem: ServiceError, stage: Running) -> bool:
+    async def _stands_in(self, problem: ServiceError, stage: Running) -> bool:
         """Whether something takes the place of a text that did not come. A refusal of load stays one: callers must
         hear of it; and what is wrong with a request nothing mends. The fixed text is for what is late: of what is
         broken callers must hear, too, and who asked for an answer of a certain form can do nothing with a text."""
@@ -101,11 +101,11 @@ class LlmStage(AnswerStage):
         formed = request.HasField("response_format") or request.tools or request.prefix
         for name in draft.backends.fallbacks.order:
             if name == "stale" and (old := draft.stale):
-                draft.take_whole(old.text, old.model, old.finish_reason)
+                await draft.take_whole(old.text, old.model, old.finish_reason)
                 draft.ledger.degrade(Degraded.LLM_STALE)
                 draft.ledger.decide(Act.FALLBACK_STALE, self.name, problem.outline)
             elif name == "template" and isinstance(problem, TooLate) and not formed:
-                draft.take_template(self.name, problem.outline)
+                await draft.take_template(self.name, problem.outline)
             else:
                 continue
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
@@ -125,7 +125,7 @@ class LlmStage(AnswerStage):
         streamed = self.draft.streamed
         return streamed is not None and streamed.model == model and bool(streamed.finish_reason)
 
-    def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], reading: Reading) -> None:
+    async def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], reading: Reading) -> None:
         ledger, last, report = self.draft.ledger, items[-1], reading.report
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         ledger.model = report.model
@@ -135,11 +135,11 @@ class LlmStage(AnswerStage):
             asked, own = reading.generation.job.request, self.draft.question.request
             relays = asked.original.api == own.original.api and not report.resumed
             for item in items:
-                taking.take(self.draft, item, relays=relays)
+                await taking.take(self.draft, item, relays=relays)
         elif text:
-            self.draft.voice.say(text, tokens)
+            await self.draft.voice.say(text, tokens)
         if last.HasField("finish"):
-            self.draft.voice.finish(last.finish.reason)
+            await self.draft.voice.finish(last.finish.reason)
             wanted = reading.generation.job.request.sampling.max_tokens
             ledger.changes.limit_tokens(last.finish.own_max_tokens, By.MESH, wanted)
             ledger.usage.CopyFrom(last.finish.usage)

@@ -93,7 +93,7 @@ class AudioStage(_MediaStage):
             if self.work:
                 await self.draft.done(self.work)
         except TooLate as problem:
-            self._end_unheard(problem)
+            await self._end_unheard(problem)
         if heard := self.draft.heard:
             transcript = pb.Transcript(text=heard, confirmed_words=len(heard.split()), final=True)
             self.draft.outbox.append(pb.Event(transcript=transcript))
@@ -117,13 +117,13 @@ class AudioStage(_MediaStage):
         else:
             self.draft.take_heard(heard or "")
 
-    def _end_unheard(self, problem: TooLate) -> None:
+    async def _end_unheard(self, problem: TooLate) -> None:
         """The time for hearing the question is over: there is nothing that could be answered."""
         draft = self.draft
         draft.miss(Degraded.AUDIO_BUDGET)
         draft.ledger.finish_reason = chat_pb2.FINISH_REASON_BUDGET
         if "template" in draft.backends.fallbacks.order:
-            draft.take_template(self.name, problem.outline)
+            await draft.take_template(self.name, problem.outline)
 
 
 class VisionStage(_MediaStage):

@@ -53,6 +53,11 @@ class AnswerStage:
     def start(self) -> None:
         """Begin, without waiting. A stage that starts beside others lets them work meanwhile."""
 
+    @property
+    def answers_at_once(self) -> bool:
+        """Whether `run` makes the answer whole without waiting for others: none needs to start then."""
+        return False
+
     def is_ready(self) -> bool:
         """Whether `run` would come to its end without waiting for others; asked where other stages are under way. Who
         is not ready sets `draft.stirred` when it may be."""
