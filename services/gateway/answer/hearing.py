@@ -16,15 +16,19 @@ from services.gateway.generation.shared import Reading
 class Tried:
     """What a model has said by now."""
 
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)  # of the text
     finish_reason: chat_pb2.FinishReason = chat_pb2.FINISH_REASON_UNSPECIFIED
     logprobs: list[float] = field(default_factory=list)  # of its tokens, as far as they are told
     usage: chat_pb2.Usage = field(default_factory=chat_pb2.Usage)
     written: int = 0  # tokens
 
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
     def take(self, item: llm_pb2.GenerateResponse) -> None:
         """More of it."""
-        self.text += item.text
+        self.pieces.append(item.text)
         self.logprobs += [token.logprob for token in item.logprobs]
         self.written += item.tokens
         if item.HasField("finish"):

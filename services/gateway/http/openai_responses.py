@@ -10,6 +10,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.account import account, found
 from services.gateway.http.errors import Told
+from services.gateway.http.growing import GrowingTexts
 from services.gateway.http.openai_chat import logprobs
 from services.gateway.http.order import Order
 from services.gateway.http.relayed_responses import RelayedResponse
@@ -31,6 +32,7 @@ class ResponseWriter:
         self._sequence, self._items = 0, list[dict[str, Any]]()
         self._open: dict[int, int] = {}  # positions in `_items`
         self._logprobs: list[dict[str, Any]] = []
+        self._growing = GrowingTexts()
         self._relayed, self._own_words = RelayedResponse(), False
 
     def chunk(self, event: pb.Event) -> bytes:
@@ -47,6 +49,7 @@ class ResponseWriter:
             case "tool_call":
                 return self._begin() + self._call(event.tool_call)
         if self._order.findings and not self._relayed.begun and (told := found(event)):
+            self._growing.settle()
             response = {**self._base("in_progress"), "output": self._items, "hedgerow": told}
             return self._begin() + self._event("response.in_progress", response=response)
         return b""
@@ -64,6 +67,7 @@ class ResponseWriter:
         """The end of a stream that failed."""
         data = self._begin("incomplete") if self._relayed.begun else b""
         data += self._event("error", code=told.code, message=told.message, param=told.param)
+        self._growing.settle()
         failed = {"code": "server_error", "message": told.message}
         response = {**self._base("failed"), "output": self._items, "error": failed}
         return data + self._event("response.failed", response=response)
@@ -108,7 +112,7 @@ class ResponseWriter:
             data = self._done(_REASONING) + self._added(_MESSAGE, _message(self._new("msg"), None, "in_progress", []))
             data += self._part("added", _MESSAGE, _output_text("", []))
         told = logprobs(delta.logprobs)
-        self._item(_MESSAGE)["content"][0]["text"] += delta.text
+        self._growing.add(self._item(_MESSAGE)["content"][0], "text", delta.text)
         self._logprobs += told
         return data + self._event(
             "response.output_text.delta", **self._at(_MESSAGE), content_index=0, delta=delta.text, logprobs=told
@@ -119,7 +123,7 @@ class ResponseWriter:
         if _REASONING not in self._open:
             data = self._added(_REASONING, _reasoning(self._new("rs"), "", "in_progress"))
             data += self._part("added", _REASONING, {"type": "reasoning_text", "text": ""})
-        self._item(_REASONING)["content"][0]["text"] += text
+        self._growing.add(self._item(_REASONING)["content"][0], "text", text)
         return data + self._event("response.reasoning_text.delta", **self._at(_REASONING), content_index=0, delta=text)
 
     def _call(self, delta: chat_pb2.ToolCallDelta) -> bytes:
@@ -127,7 +131,7 @@ class ResponseWriter:
         if key not in self._open:
             data = self._done(_REASONING) + self._done(_MESSAGE)
             data += self._added(key, _function_call(self._new("fc"), delta.id, delta.name))
-        self._item(key)["arguments"] += delta.arguments
+        self._growing.add(self._item(key), "arguments", delta.arguments)
         if not delta.arguments:
             return data
         return data + self._event("response.function_call_arguments.delta", **self._at(key), delta=delta.arguments)
@@ -142,6 +146,7 @@ class ResponseWriter:
         """The last events of an item; none where it is not open."""
         if key not in self._open:
             return b""
+        self._growing.settle()
         item, at = self._item(key), self._at(key)
         item["status"] = status
         if key == _MESSAGE:

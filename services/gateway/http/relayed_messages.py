@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from services.gateway.http import sse
+from services.gateway.http.growing import GrowingTexts
 
 _GROWS = {  # by the kind of a delta: the field of its block that it goes on, and its own
     "text_delta": ("text", "text"),
@@ -79,7 +80,7 @@ def merged(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """A message of its events, with all fields that those have."""
     message: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
-    ended = False
+    ended, growing = False, GrowingTexts()
     for event in events:
         match event["type"]:
             case "message_start":
@@ -87,24 +88,26 @@ def merged(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             case "content_block_start":
                 blocks[event["index"]] = copy.deepcopy(event["content_block"])
             case "content_block_delta":
-                _grow(blocks[event["index"]], event["delta"])
+                _grow(blocks[event["index"]], event["delta"], growing)
             case "message_delta":
                 usage = {**(message.get("usage") or {}), **_there(event.get("usage") or {})}
                 rest = {name: given for name, given in event.items() if name not in ("type", "delta", "usage")}
                 delta = {name: said for name, said in event["delta"].items() if said is not None or name not in message}
                 message |= {**delta, **rest, "usage": usage}
                 ended = True
+    growing.settle()
     return {**message, "content": [_finished(blocks[index]) for index in sorted(blocks)]} if ended else {}
 
 
-def _grow(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
+def _grow(block: dict[str, Any], delta: Mapping[str, Any], growing: GrowingTexts) -> None:
     kind = delta["type"]
     if kind == "citations_delta":
         block["citations"] = block.get("citations") or []
         block["citations"].append(delta["citation"])
     elif kind in _GROWS:
         whole, more = _GROWS[kind]
-        block[whole] = (block.get(whole) or "") + delta[more]
+        block[whole] = block.get(whole) or ""
+        growing.add(block, whole, delta[more])
     else:  # of a kind that was not there yet
         block |= {name: given for name, given in delta.items() if name != "type"}
 

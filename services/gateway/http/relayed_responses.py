@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from services.gateway.http import sse
+from services.gateway.http.growing import GrowingTexts
 
 _BEGINS = ("response.created", "response.in_progress", "response.queued")
 _ENDS = ("response.completed", "response.incomplete")
@@ -36,6 +37,7 @@ class RelayedResponse:
         self._items: dict[int, dict[str, Any]] = {}
         self._open = set[int]()  # places in the output
         self._last: dict[str, Any] = {}
+        self._growing = GrowingTexts()
 
     @property
     def begun(self) -> bool:
@@ -75,6 +77,7 @@ class RelayedResponse:
 
     def close(self, status: str) -> Iterator[Told]:
         """The last events of what the provider has left open."""
+        self._growing.settle()
         for index in sorted(self._open):
             item = self._items[index]
             item["status"] = status
@@ -89,6 +92,7 @@ class RelayedResponse:
 
     def items(self) -> list[dict[str, Any]]:
         """The output, as far as it came."""
+        self._growing.settle()
         return [self._items[index] for index in sorted(self._items)]
 
     def _follow(self, told: Mapping[str, Any]) -> None:
@@ -112,12 +116,12 @@ class RelayedResponse:
         item = self._items[told["output_index"]]
         for prefix, field in _WHOLE.values():
             if prefix == events:
-                item[field] = item.get(field, "") + told["delta"]
+                self._growing.add(item, field, told["delta"])
         for prefix, name, place in _PARTS.values():
             if prefix == events:
                 part = item[name][told[place]]
                 field = "refusal" if "refusal" in part else "text"
-                part[field] = part.get(field, "") + told["delta"]
+                self._growing.add(part, field, told["delta"])
 
 
 def _closed(part: Mapping[str, Any], at: dict[str, Any]) -> Iterator[Told]:

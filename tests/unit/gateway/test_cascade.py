@@ -331,15 +331,15 @@ WANTS_SUM = pb.GenerateRequest(
 @pytest.mark.parametrize(
     ("tried", "request_", "verifiers", "why"),
     [
-        (Tried("Paris.", STOP), pb.GenerateRequest(), [], ""),
-        (Tried("  ", STOP), pb.GenerateRequest(), [], "it says nothing"),
-        (Tried("Paris", LENGTH), pb.GenerateRequest(), [RULES], "it did not come to its end"),
-        (Tried("I'm not sure.", STOP), pb.GenerateRequest(), [RULES], 'it says "I\'m not sure"'),
-        (Tried("I'm not sure.", STOP), pb.GenerateRequest(), [FORM], ""),
-        (Tried('{"sum": 5}', STOP), WANTS_SUM, [], ""),
-        (Tried("Paris.", STOP), pb.GenerateRequest(), [LOGPROBS], "its model tells no log-probabilities"),
+        (Tried(["Paris."], STOP), pb.GenerateRequest(), [], ""),
+        (Tried(["  "], STOP), pb.GenerateRequest(), [], "it says nothing"),
+        (Tried(["Paris"], LENGTH), pb.GenerateRequest(), [RULES], "it did not come to its end"),
+        (Tried(["I'm not sure."], STOP), pb.GenerateRequest(), [RULES], 'it says "I\'m not sure"'),
+        (Tried(["I'm not sure."], STOP), pb.GenerateRequest(), [FORM], ""),
+        (Tried(['{"sum": 5}'], STOP), WANTS_SUM, [], ""),
+        (Tried(["Paris."], STOP), pb.GenerateRequest(), [LOGPROBS], "its model tells no log-probabilities"),
         (
-            Tried("Paris.", STOP, [-1.0]),
+            Tried(["Paris."], STOP, [-1.0]),
             pb.GenerateRequest(),
             [LOGPROBS],
             "a mean log-probability of -1.000, below -0.3",
@@ -355,7 +355,7 @@ def test_what_will_not_do_is_told(tried: Tried, request_: pb.GenerateRequest, ve
 
 def test_a_request_may_ask_for_more_or_less_certainty():
     asked = pb.GenerateRequest(cascade=pb.Cascade(verifiers=[LOGPROBS], min_mean_logprob=-2))
-    assert refused(Tried("Paris.", STOP, [-1.0]), asked, CascadeSettings()) == ""
+    assert refused(Tried(["Paris."], STOP, [-1.0]), asked, CascadeSettings()) == ""
 
 
 async def test_a_late_one_of_a_cascade_ends_as_any_other():
