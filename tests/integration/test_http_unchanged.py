@@ -264,6 +264,7 @@ TOO_LONG = {
     ),
     "messages": "prompt is too long: 9001 tokens > 8192 maximum",
 }
+TOO_LONG["responses"] = TOO_LONG["chat/completions"]
 
 
 @pytest.mark.parametrize("path", TOO_LONG)
@@ -277,13 +278,15 @@ async def test_what_is_too_long_for_the_model_is_refused_as_clients_know_it(
         "claude": {"message": TOO_LONG["messages"], "type": "invalid_request_error"},
     }
     provider.error = 400, {"error": {**refused[model], "code": "context_length_exceeded"}}
-    body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
-    reply = await http.post(f"/v1/{path}", json=body)
+    asked = [{"role": "user", "content": "?"}]
+    body = {"input": asked} if path == "responses" else {"messages": asked, "max_tokens": 9}
+    reply = await http.post(f"/v1/{path}", json={"model": model, **body})
     error = reply.json()["error"]
     assert (reply.status_code, error["type"]) == (400, "invalid_request_error")
     assert error["message"] == TOO_LONG[path]
     assert error["code"] == "context_length_exceeded"
-    assert error.get("param", "messages") == "messages"  # a provider of Anthropic's own API has none
+    named = "input" if path == "responses" else "messages"
+    assert error.get("param", named) == named  # a provider of Anthropic's own API has none
 
 
 @pytest.mark.parametrize(("truncation", "status"), [("auto", 200), ("some", 400)])

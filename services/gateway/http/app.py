@@ -47,7 +47,7 @@ ANTHROPIC = anthropic_messages.error
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": Dialect(read_chat, ChatWriter, Told.openai, chat_pb2.API_CHAT_COMPLETIONS),
     "/v1/completions": Dialect(read_completion, CompletionWriter, Told.openai),
-    "/v1/responses": Dialect(read_response, ResponseWriter, Told.openai, chat_pb2.API_RESPONSES),
+    "/v1/responses": Dialect(read_response, ResponseWriter, Told.responses, chat_pb2.API_RESPONSES),
     "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }
 _EXPOSED = ("x-request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")

@@ -198,6 +198,10 @@ class Told:
             error = dict(self.own)
         return {"error": error, **({"hedgerow": self.account} if self.account else {})}
 
+    def responses(self) -> dict[str, Any]:
+        """The same for a caller of Responses, whose conversation is its `input`."""
+        return replace(self, param="input").openai() if self.too_long and self.param == "messages" else self.openai()
+
     def headers(self) -> Headers:
         """What belongs to a refusal beside its status."""
         told = []
