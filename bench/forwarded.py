@@ -1,7 +1,9 @@
 """What the gateway adds to the first text where it forwards a caller's own words, and where it translates them.
 
-One gateway by HTTP, one model service behind chat completions, and a simulated provider that answers at once. The same
-question is asked of the provider itself, by chat completions (forwarded) and by Messages (translated), call by call.
+One gateway by HTTP, a simulated provider of two APIs that answers at once, and a model service for each of its APIs.
+The same question is asked in either API of the provider itself, of the model behind the same API (forwarded) and of the
+model behind the other one (translated), call by call. Both APIs have as many calls on each path, so that it makes no
+difference which of them costs less to read and to write.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ NAME = "forwarded"
 SAMPLES, WARM_UP = 2_000, 200  # calls per path and prompt
 PROMPTS = {"short": "What is the capital of France?", "32 KiB": "Q: 2 + 2?\nA: 4\n\n" * 2_048}
 _PATHS = ("direct", "forwarded", "translated")
+_APIS = {"chat": "chat/completions", "messages": "messages"}  # and the names of the models behind them
 _TEXT = b"word"  # the provider says nothing else
 Progress = Callable[[str], None]
 
@@ -37,21 +40,24 @@ async def run(progress: Progress) -> dict[str, object]:
         async with _started(Path(folder), progress) as urls, aiohttp.ClientSession() as session:
             measured = {}
             for name, prompt in PROMPTS.items():
-                progress(f"forwarded: {SAMPLES} calls on each of {', '.join(_PATHS)}, interleaved, prompt: {name}")
+                progress(f"forwarded: {SAMPLES} calls by each of {', '.join(_PATHS)}, interleaved, prompt: {name}")
                 measured[name] = await _interleave(session, urls, prompt)
     return {"samples": SAMPLES, "prompts": measured}
 
 
 async def _interleave(session: aiohttp.ClientSession, urls: Mapping[str, str], prompt: str) -> dict[str, Any]:
-    body = json.dumps(
-        {"model": "gpt", "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": prompt}]}
-    ).encode()
+    asked = {"max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": prompt}]}
+    bodies = {model: json.dumps({"model": model, **asked}).encode() for model in _APIS}
+    chat, messages = _APIS
+    other = {chat: messages, messages: chat}
     times: dict[str, list[float]] = {path: [] for path in _PATHS}
-    for number in range(WARM_UP + SAMPLES):
-        for path in _PATHS:
-            first_s = await _first_s(session, urls[path], body)
-            if number >= WARM_UP:
-                times[path].append(first_s * 1_000)
+    for number in range((WARM_UP + SAMPLES) // len(_APIS)):
+        for api, at in _APIS.items():
+            for path in _PATHS:
+                url = f"{urls['provider' if path == 'direct' else 'gateway']}/{at}"
+                first_s = await _first_s(session, url, bodies[other[api] if path == "translated" else api])
+                if number >= WARM_UP // len(_APIS):
+                    times[path].append(first_s * 1_000)
     first = {path: percentiles(each) for path, each in times.items()}
     added = {
         path: {key: round(first[path][key] - first["direct"][key], 3) for key in first[path]} for path in _PATHS[1:]
@@ -74,7 +80,7 @@ async def _first_s(session: aiohttp.ClientSession, url: str, body: bytes) -> flo
 
 @asynccontextmanager
 async def _started(folder: Path, progress: Progress) -> AsyncIterator[dict[str, str]]:
-    """The URL of each path."""
+    """The URLs of the provider and of the gateway."""
     provider = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.provider", "http1", "--tokens", "4", "--each-ms", "0"), stdin=PIPE, stdout=PIPE
     )
@@ -83,34 +89,33 @@ async def _started(folder: Path, progress: Progress) -> AsyncIterator[dict[str, 
     try:
         async with AsyncExitStack() as stack:
             provider_url = (await provider.stdout.readline()).decode().strip()
-            llm, gateway, http = (f"127.0.0.1:{port}" for port in free_ports(3))
-            for spec in (_llm(llm, provider_url), _gateway(gateway, http, llm)):
+            gateway, http, *llms = (f"127.0.0.1:{port}" for port in free_ports(2 + len(_APIS)))
+            models = dict(zip(_APIS, llms, strict=True))
+            for spec in (
+                _llm(models["chat"], ENGINE="openai", OPENAI__MODEL="x", OPENAI__BASE_URL=provider_url),
+                _llm(models["messages"], ENGINE="anthropic", ANTHROPIC__MODEL="x", ANTHROPIC__BASE_URL=provider_url),
+                _gateway(gateway, http, models),
+            ):
                 progress(f"forwarded: starting {spec.name}")
                 process = ServiceProcess(spec, folder)
                 stack.push_async_callback(process.stop)
                 await process.wait_serving()
-            yield {
-                "direct": f"{provider_url}/chat/completions",
-                "forwarded": f"http://{http}/v1/chat/completions",
-                "translated": f"http://{http}/v1/messages",
-            }
+            yield {"provider": provider_url, "gateway": f"http://{http}/v1"}
     finally:
         provider.stdin.close()
         await provider.wait()
 
 
-def _llm(address: str, provider: str) -> ServiceSpec:
-    settings = {"ENGINE": "openai", "ADDRESS": address, "OPENAI__MODEL": "gpt-x", "OPENAI__BASE_URL": provider}
-    return ServiceSpec(
-        "llm", "services.llm", address, {f"HEDGEROW_LLM_{name}": value for name, value in settings.items()}
-    )
+def _llm(address: str, **settings: str) -> ServiceSpec:
+    environment = {f"HEDGEROW_LLM_{name}": value for name, value in {"ADDRESS": address, **settings}.items()}
+    return ServiceSpec(f"llm-{settings['ENGINE']}", "services.llm", address, environment)
 
 
-def _gateway(address: str, http: str, llm: str) -> ServiceSpec:
+def _gateway(address: str, http: str, models: Mapping[str, str]) -> ServiceSpec:
     settings = {
         "ADDRESS": address,
         "HTTP_ADDRESS": http,
-        "LLM_ADDRESSES": json.dumps({"gpt": llm}),
+        "LLM_ADDRESSES": json.dumps(models),
         "CACHE_ADDRESS": "",
         "ROUTER_ADDRESS": "",
         "PROFILE": "transparent",

@@ -7,7 +7,7 @@ from asyncio import StreamReader, StreamWriter
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from bench.provider.events import ANSWERED, MOVED
+from bench.provider.events import ANSWERED, APIS, MOVED, Api
 
 if TYPE_CHECKING:
     from bench.provider.server import SimulatedProvider
@@ -26,8 +26,8 @@ async def serve_http1(provider: SimulatedProvider, reader: StreamReader, writer:
             await reader.readexactly(_length(head))
             following = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
             path = head.split(b" ", 2)[1].decode()
-            if path == ANSWERED:
-                await _unless_gone(asyncio.create_task(_answer(provider, writer)), following)
+            if api := APIS.get(path):
+                await _unless_gone(asyncio.create_task(_answer(provider, api, writer)), following)
             else:
                 writer.write(_REDIRECT if path == MOVED else _EMPTY)
     finally:
@@ -40,9 +40,9 @@ def _length(head: bytes) -> int:
     return sum(int(value) for name, _, value in fields if name == b"content-length")
 
 
-async def _answer(provider: SimulatedProvider, writer: StreamWriter) -> None:
+async def _answer(provider: SimulatedProvider, api: Api, writer: StreamWriter) -> None:
     begun = False
-    async with aclosing(provider.answer()) as answer:
+    async with aclosing(provider.answer(api)) as answer:
         async for event in answer:
             writer.write((b"" if begun else _HEAD) + b"%x\r\n" % len(event) + event + b"\r\n")
             await writer.drain()

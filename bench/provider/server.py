@@ -84,33 +84,35 @@ class SimulatedProvider:
         for writer in tuple(self._writers):
             reset(writer) if by_reset else writer.close()
 
-    async def answer(self) -> AsyncGenerator[bytes, None]:
+    async def answer(self, api: events.Api = events.CHAT) -> AsyncGenerator[bytes, None]:
         """The body of the next answer, event by event. Raises `Died`."""
         behaviour = self.upcoming.pop(0) if self.upcoming else self.behaviour
         self.counts.asked += 1
         self.answering += 1
         try:
-            async with aclosing(self._events(behaviour)) as text:
+            async with aclosing(self._events(behaviour, api)) as text:
                 async for event in text:
                     yield event
-            yield events.DONE
+            yield api.last
             while behaviour.after_done != "end":
                 await asyncio.sleep(3600 if behaviour.after_done == "silence" else 0)
                 yield b": more\n\n" * 1_000
         finally:
             self.answering -= 1
 
-    async def _events(self, behaviour: Behaviour) -> AsyncGenerator[bytes, None]:
+    async def _events(self, behaviour: Behaviour, api: events.Api) -> AsyncGenerator[bytes, None]:
         try:
             await asyncio.sleep(behaviour.first_ms / 1000)
+            for event in api.first:
+                yield event
             for number in range(behaviour.tokens):
                 if number == behaviour.dies_after:
                     raise Died
                 if number and behaviour.each_ms:
                     await asyncio.sleep(behaviour.each_ms / 1000)
-                yield events.text("word ")
-            yield events.text("", "stop")
-            yield events.usage(behaviour.tokens)
+                yield api.token
+            for event in api.end(behaviour.tokens):
+                yield event
         except (asyncio.CancelledError, GeneratorExit):
             self.counts.stopped += 1
             raise

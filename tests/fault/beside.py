@@ -50,7 +50,8 @@ def check(row: Row, before: list[Outcome], during: list[Outcome]) -> None:
     """All were answered; how much longer they took goes into the row."""
     row.count(*during)
     assert [each for each in (*before, *during) if not each.whole] == []
-    row.slowed("another tenant's p99", times_s(before), times_s(during))
+    # Those that ask so much beside share the processor with it, and its client with their clients.
+    row.slowed("another tenant's p99", times_s(before), times_s(during), slack=50)
 
 
 async def _ask(caller: Asker) -> Outcome:

@@ -100,14 +100,15 @@ async def test_killing_one_of_a_pair_costs_no_more_than_its_calls(
     victim, load = replicas.pairs[service][0], Load(replicas.caller, full_size)
     with report.case(4, f"SIGKILL of one of two: {service}, through the mesh, {_RATE} requests a second") as row:
         await load.send(100)
-        in_flight, gone = load.in_flight, asyncio.create_task(killed(victim))
+        in_flight, killing = load.in_flight, asyncio.create_task(killed(victim))
         await load.send(300)
+        gone = await killing
         outcomes = await load.outcomes()
         row.count(*outcomes)
         failures = _failures(outcomes)
         row.measured("success", 100 * (1 - len(failures) / len(outcomes)), 99.5, " %", at_least=True)
         row.measured("failures", len(failures), max(in_flight, 2), "")
-        assert all(outcome.began < await gone for outcome in failures), (await gone, failures)
+        assert all(outcome.began < gone for outcome in failures), (gone, failures)
         if service != "gateway":  # whose own streams nobody can go on with
             assert not failures
     with report.case(3, f"SIGKILL of one of two: {service}, through the mesh, started again") as row:
