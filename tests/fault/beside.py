@@ -19,7 +19,7 @@ async def honest(caller: Asker, times: int) -> list[Outcome]:
     return [await _ask(caller) for _ in range(times)]
 
 
-async def honest_for(caller: Asker, seconds: float, beside: Sequence[Outcome] | None = None) -> list[Outcome]:
+async def honest_for(caller: Asker, seconds: float, beside: Sequence[object] | None = None) -> list[Outcome]:
     """One question after the other for so long, and until one of the calls `beside` has ended."""
     outcomes, until = list[Outcome](), time.monotonic() + seconds
     while time.monotonic() < until or (beside is not None and not beside):

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import cycle
+from typing import Any
 from urllib.request import urlopen
 
 import grpc
+import httpx
 import pytest
 import pytest_asyncio
 
+from hedgerow.gateway.v1 import gateway_pb2 as pb
 from launcher.processes import free_port
-from tests.fault.asking import Asked, Asker, Outcome, asking, question, times_s
+from tests.fault.asking import MODEL, Asked, Asker, asking, question, times_s
 from tests.fault.beside import honest_for
 from tests.fault.faulty_llm import Behaviour, faulty_llm
 from tests.fault.mesh import processes
@@ -31,7 +34,9 @@ _GUARD = {
 }
 _BLOCKED = re.compile(r'hedgerow_loop_blocked_seconds_bucket\{function="(.*)",le="(.*)"\} (\S+)')
 _BUDGET_MS = 20_000
+_HEADERS = {"authorization": "Bearer key-a", "x-hedgerow-budget-ms": f"{_BUDGET_MS}"}
 _SIGNS = '\n\t."[{( :'
+_ENDS = "。"  # each is the end of a sentence
 _MOST = 262_144  # characters; a request has as many bytes at most
 
 
@@ -40,6 +45,8 @@ class Scene:
     served: Sequence[ServiceProcess]
     a: Asker
     b: Asker
+    http: httpx.AsyncClient  # tenant A's
+    stored: str  # the key of an answer of A's in the cache
 
     async def blocks(self) -> dict[tuple[str, float], float]:
         """How many blocks of each function there were, by their upper bounds in milliseconds."""
@@ -66,32 +73,90 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
         cache = await starter.start("cache", metrics_address=f"127.0.0.1:{free_port()}")
         given = tenants("a", "b")
         given["a"] |= {"guard": _GUARD, "prompt": {"diet": "all"}}
+        http = f"127.0.0.1:{free_port()}"
         gateway = await starter.gateway(
             llm.address,
             cache_address=cache.spec.address,
             tenants=given,
             metrics_address=f"127.0.0.1:{free_port()}",
+            http_address=http,
             stages={"guard": {"share": 0.9, "cap_ms": _BUDGET_MS}},
         )
         a, b = [await enter(asking(gateway.spec.address, f"key-{name}")) for name in "ab"]
         llm.behaviour = Behaviour(first_ms=5, repeats="Repeat")
-        yield Scene((gateway, cache), a, b)
+        page = await enter(httpx.AsyncClient(base_url=f"http://{http}", headers=_HEADERS, timeout=60))
+        yield Scene((gateway, cache), a, b, page, await _stored(a))
+
+
+async def _stored(a: Asker) -> str:
+    """The key of an answer that the cache has."""
+    keys: list[str] = []
+    while not (keys and keys[-1]):
+        outcome = await a.ask("What is kept?", budget_ms=_BUDGET_MS)
+        assert outcome.final
+        keys.append(outcome.final.cache.key)
+    return keys[-1]
+
+
+async def _generate(scene: Scene, text: str) -> None:
+    request = question(text, budget_ms=_BUDGET_MS, sentence_ends=True)
+    request.sampling.stop.append("</never>")
+    ended = await Asked(scene.a.stub.Generate(request, timeout=60, metadata=scene.a.metadata)).end()
+    assert ended.code is grpc.StatusCode.OK, ended.details
+
+
+async def _completions(scene: Scene, text: str) -> None:
+    """As a stream, and as a whole."""
+    asked = {"model": MODEL, "messages": [{"role": "user", "content": text}], "stop": ["</never>"]}
+    for stream in (True, False):
+        await _posted(scene, "/v1/chat/completions", {**asked, "stream": stream})
+
+
+async def _messages(scene: Scene, text: str) -> None:
+    content = [{"type": "text", "text": text}]
+    asked = {"model": MODEL, "max_tokens": 64, "messages": [{"role": "user", "content": content}]}
+    for stream in (True, False):
+        await _posted(scene, "/v1/messages", {**asked, "stop_sequences": ["</never>"], "stream": stream})
+
+
+async def _wrong(scene: Scene, text: str) -> None:
+    """A report of a wrong hit, in both ways."""
+    await _posted(scene, "/v1/cache/wrong", {"key": scene.stored, "question": text})
+    report = pb.ReportWrongRequest(key=scene.stored, question=text)
+    await scene.a.stub.ReportWrong(report, timeout=60, metadata=scene.a.metadata)
+
+
+async def _posted(scene: Scene, path: str, body: Mapping[str, Any]) -> None:
+    answer = await scene.http.post(path, json=body)
+    assert answer.status_code == 200, answer.text[:200]
+
+
+_Way = Callable[[Scene, str], Awaitable[None]]
+_WAYS: Mapping[str, _Way] = {
+    "by gRPC": _generate,
+    "by chat completions": _completions,
+    "by messages": _messages,
+    "in reports of wrong hits": _wrong,
+}
 
 
 @asynccontextmanager
-async def _hostile(a: Asker, texts: Sequence[str]) -> AsyncIterator[list[Outcome]]:
-    """A asks one question after the other, each in other words."""
-    ended: list[Outcome] = []
+async def _hostile(scene: Scene, way: _Way, texts: Sequence[str]) -> AsyncIterator[list[int]]:
+    """A asks one question after the other, each in other words. Raises what is wrong with an answer."""
+    ended: list[int] = []
 
     async def ask() -> None:
         for number, text in enumerate(cycle(texts)):
-            request = question(text.replace("#", f"{number}", 1), budget_ms=_BUDGET_MS, sentence_ends=True)
-            request.sampling.stop.append("</never>")
-            ended.append(await Asked(a.stub.Generate(request, timeout=60, metadata=a.metadata)).end())
+            try:
+                await way(scene, text.replace("#", f"{number}", 1))
+            finally:
+                ended.append(number)
 
     asking_on = asyncio.create_task(ask())
     try:
         yield ended
+        if asking_on.done():
+            asking_on.result()
     finally:
         asking_on.cancel()
         with suppress(asyncio.CancelledError):
@@ -108,32 +173,41 @@ def _marks(size: int) -> str:
     return "# a" + "\u0301" * half + "\u0327" * half
 
 
-def _repeat(size: int, times: int) -> list[str]:
-    return [f"Repeat {ord(sign)} {times} {size} #?" for sign in _SIGNS]
+def _repeat(size: int, times: int, signs: str = _SIGNS) -> list[str]:
+    return [f"Repeat {ord(sign)} {times} {size} #?" for sign in signs]
+
+
+_MARKS = [_marks(131_072), _marks(_MOST)]
+_ASKED = [_filled(sign) for sign in _SIGNS]
+_AT_ONCE = _repeat(65_536, 65_536, _SIGNS + _ENDS)
 
 
 @pytest.mark.parametrize(
-    ("case", "fault", "texts"),
+    ("case", "fault", "way", "texts"),
     [
-        pytest.param(41, "tenant A asks in combining marks out of order", [_marks(131_072), _marks(_MOST)], id="marks"),
-        pytest.param(42, f"tenant A asks in {_MOST:,} equal signs", [_filled(sign) for sign in _SIGNS], id="asked"),
-        pytest.param(42, "answers of equal signs, one at a time", _repeat(1, 8_192), id="answers-by-1"),
-        pytest.param(42, "answers of equal signs, four at a time", _repeat(4, 32_768), id="answers-by-4"),
-        pytest.param(42, "answers of equal signs, 64 at a time", _repeat(64, _MOST), id="answers-by-64"),
+        *(pytest.param(41, "combining marks out of order", way, _MARKS, id=f"marks {way}") for way in _WAYS),
+        *(pytest.param(42, f"{_MOST:,} equal signs", way, _ASKED, id=f"asked {way}") for way in _WAYS),
+        pytest.param(42, "answers of equal signs, one at a time", "by gRPC", _repeat(1, 8_192), id="answers by 1"),
+        pytest.param(42, "answers of equal signs, four at a time", "by gRPC", _repeat(4, 32_768), id="answers by 4"),
+        pytest.param(42, "answers of equal signs, 64 at a time", "by gRPC", _repeat(64, _MOST), id="answers by 64"),
+        *(
+            pytest.param(42, "answers of 65,536 equal signs in one piece", way, _AT_ONCE, id=f"answers {way}")
+            for way in ("by gRPC", "by chat completions", "by messages")
+        ),
     ],
 )
 async def test_a_text_of_one_tenants_holds_up_no_other(
-    scene: Scene, report: Report, full_size: bool, case: int, fault: str, texts: Sequence[str]
+    scene: Scene, report: Report, full_size: bool, case: int, fault: str, way: str, texts: Sequence[str]
 ):
     seconds = 20.0 if full_size else 3.0
     await honest_for(scene.b, 0.5)
     before, blocked = await honest_for(scene.b, min(seconds, 5.0)), await scene.blocks()
-    with report.case(case, fault) as row:
-        async with _hostile(scene.a, texts) as ended:
+    with report.case(case, f"tenant A {way}: {fault}") as row:
+        async with _hostile(scene, _WAYS[way], texts) as ended:
             outcomes = await honest_for(scene.b, seconds, beside=ended)
         row.count(*outcomes)
         assert all(outcome.whole for outcome in (*before, *outcomes)), [each for each in outcomes if not each.whole][:2]
-        assert {outcome.code for outcome in ended} == {grpc.StatusCode.OK}, ended[-1].details
+        assert ended
         row.slowed("B's p99", times_s(before), times_s(outcomes))
         _measure_blocks(row, blocked, await scene.blocks())
 
