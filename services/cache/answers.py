@@ -148,7 +148,7 @@ class Answers:
         least = self._verdicts.least(min_similarity, threshold)
         compares = (least.similarity < 1 or self.verification.on) and (min_similarity or 0) < 1
         if compares and self._memory.may_be_near(question):
-            found = await self._nearest(question, least, deadline)
+            found = await self._nearest(question, least, deadline, max_wrong)
         if found.verdict is Verdict.SEMANTIC:
             self.stats.semantic_hits += 1
             return found
@@ -233,7 +233,7 @@ class Answers:
         self.embedder.close()
         self._verdicts.close()
 
-    async def _nearest(self, question: KeyedQuestion, least: Least, deadline: Deadline) -> Found:
+    async def _nearest(self, question: KeyedQuestion, least: Least, deadline: Deadline, max_wrong: float) -> Found:
         vector = await self.embed(question.asked, question.tenant, deadline)
         if vector is None:
             return Found(Verdict.MISS)
@@ -248,7 +248,7 @@ class Answers:
                 continue
             judged = await self._judge(question, entry, similarity, deadline)
             is_near = similarity >= least.similarity
-            score, is_enough = self._scores(question.traffic, key, judged, least.score)
+            score, is_enough = self._scores(question.traffic, key, judged, least.score, max_wrong)
             passes = is_near and not judged.refused and is_enough
             if passes and self.entries.held(key) is not entry:  # gone meanwhile
                 continue
@@ -263,11 +263,11 @@ class Answers:
         found = self._serve(Verdict.SEMANTIC, best.entry, best.similarity) if best.passes else missed
         return replace(found, candidate=True, sample=self._draw(best.entry, best.judged, best.passes))
 
-    def _scores(self, traffic: Traffic, key: str, judged: Judged, least: float) -> tuple[float, bool]:
+    def _scores(self, traffic: Traffic, key: str, judged: Judged, least: float, max_wrong: float) -> tuple[float, bool]:
         """What doubts leave of it, and whether that is enough. With doubts no request loosens what was certified."""
         thresholds = self.verification.thresholds
-        score = thresholds.scored(traffic, key, judged.score, judged.doubts)
-        own = thresholds.of(traffic) if judged.doubts else least
+        score = thresholds.scored(traffic, key, judged.score, judged.doubts, max_wrong)
+        own = thresholds.of(traffic, max_wrong) if judged.doubts else least
         return score, score >= max(least, own)
 
     async def _judge(self, question: KeyedQuestion, entry: Entry, similarity: float, deadline: Deadline) -> Judged:

@@ -131,7 +131,8 @@ class RedisVerified:
 
     def _arguments(self, traffic: Traffic, record: Record, new: Counts, epoch: int) -> tuple[object, ...]:
         limits = (epoch, _KEPT_MS, RECORDS + 1, SAMPLES * SAMPLE_BYTES)  # one of them is everyone's
-        came_of_it = (record.threshold, int(record.certified), int(record.alarmed), record.max_wrong)
+        decision = record.decision
+        came_of_it = (decision.threshold, int(decision.certified), int(decision.alarmed), record.max_wrong)
         added = (new.samples.tobytes(), *new.kept, *new.faded, *came_of_it)
         return (self.thresholds.made_by, traffic.tenant, *limits, *added, _before(traffic.category))
 

@@ -25,6 +25,7 @@ FLOOR = 0.75  # who scores less is no candidate
 GRID = (*(round(FLOOR + 0.001 * step, 3) for step in range(251)), NEVER)  # of thresholds
 SAMPLES = 5_000  # of a record; then the older half leaves, so that each bound is one of a sample that only grows
 SAMPLE_BYTES = 2
+DECISIONS = 8  # of a record: what categories of different gateways' settings allow for
 FADES = tuple(1 - 1 / lookups for lookups in (20_000, 1_000))  # lookups that the share of candidates is about
 _FIRST, _AGAIN = 100, 1.5  # samples when doubts are learnt of first, and by how much there are more the next time
 # A sample: the level its score reaches, the doubts raised, its half, whether it was wrong, whether it was given.
@@ -72,19 +73,27 @@ class Counts:
         return too_many
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`threshold` is the one in force, and `alarmed`: the service's own is beyond what is allowed, or was certified and
+    is not any more."""
+
+    threshold: float
+    certified: bool = False
+    alarmed: bool = False
+
+
 @dataclass(slots=True)
 class Record:
-    """Of one tenant and category, or of all together. `threshold` is the one in force, and `alarmed`: the service's own
-    is beyond what is allowed, or was certified and is not any more. `max_wrong`: what the last lookup allowed for,
-    which counts where it is less than what the service allows.
+    """Of one tenant and category, or of all together. `max_wrong`: what the last lookup allowed for, 1 where that was
+    not less than what the service allows. `decisions`: by what lookups allowed for, because gateways may differ in it;
+    that for `max_wrong` is among them, and it alone is kept.
 
     Entries are in one of two halves, by their keys. What doubts cost in one half is learnt from the verdicts on the
     other, so no verdict speaks for what was fitted to it (cross-fitting: Chernozhukov et al., arXiv 1608.00060).
     """
 
-    threshold: float
-    certified: bool = False
-    alarmed: bool = False
+    decisions: dict[float, Decision]
     max_wrong: float = 1.0
     learnt: list[Penalties] = field(default_factory=lambda: [REFUSES, REFUSES])  # for each half; not kept: samples are
     learnt_of: int = 0  # samples, the last time
@@ -105,15 +114,31 @@ class Record:
             raise ValueError("more candidates than lookups")
         max_wrong = _number(row[8] or 1) or 1.0  # older versions kept none
         counts = Counts(samples, 0, faded)
-        record = cls(min(threshold, NEVER), bool(certified), bool(alarmed), max_wrong, _all=counts)
+        decision = Decision(min(threshold, NEVER), bool(certified), bool(alarmed))
+        record = cls({max_wrong: decision}, max_wrong, _all=counts)
         record._count()
         return record
 
     @property
+    def decision(self) -> Decision:
+        """What was decided for lookups that allow for as much as the last one."""
+        return self.decisions[self.max_wrong]
+
+    @property
+    def threshold(self) -> float:
+        return self.decision.threshold
+
+    @property
     def row(self) -> Row:
         """As it is kept: samples, lookups and candidates of each of `FADES`, what came of them, and `max_wrong`."""
-        (a, b, c, d), samples = self._all.faded, self._all.samples.tobytes()
-        return samples, a, b, c, d, self.threshold, self.certified, self.alarmed, self.max_wrong
+        (a, b, c, d), samples, decision = self._all.faded, self._all.samples.tobytes(), self.decision
+        return samples, a, b, c, d, decision.threshold, decision.certified, decision.alarmed, self.max_wrong
+
+    def decide(self, max_wrong: float, decision: Decision) -> None:
+        """What is in force for lookups that allow for so much. Of too many such the one that was decided first goes."""
+        self.decisions[max_wrong] = decision
+        if len(self.decisions) > DECISIONS:
+            del self.decisions[next(each for each in self.decisions if each not in (max_wrong, self.max_wrong))]
 
     def look_up(self, candidate: bool) -> None:
         self._all.look_up(candidate)

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from services.cache.verdict import bounds
 from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.penalties import Penalties
-from services.cache.verdict.record import GRID, Record
+from services.cache.verdict.record import GRID, Decision, Record
 from services.cache.verdict.records import Records
 from services.cache.verdict.traffic import EVERYONE, Traffic
 
@@ -71,23 +71,22 @@ class Thresholds:
         self.default, self.made_by, self._max_wrong, self.alarms = default, made_by, max_wrong, 0
         self._stricter = stricter or (lambda _: default)
         self._records = Records()
-        self._everyone = Record(default)
+        self._everyone = Record({1.0: Decision(default)})
 
-    def of(self, traffic: Traffic) -> float:
-        """The threshold in force."""
+    def of(self, traffic: Traffic, max_wrong: float | None = None) -> float:
+        """The threshold in force, where lookups allow for so many wrong hits; None: for as many as the last one."""
+        if max_wrong is not None:
+            return self._decision(traffic, max_wrong).threshold
         record = self._records.get(traffic)
         return record.threshold if record else self.default
 
     def for_lookup(self, traffic: Traffic, max_wrong: float = 1.0) -> float:
-        """The threshold in force from now on, where lookups allow for so many wrong hits; more than the service's own
-        share are its own."""
-        record = self._records.get(traffic)
-        if record is None:
-            return self._default(max_wrong)
-        if record.max_wrong != max_wrong:
-            record.max_wrong = max_wrong
-            self._decide(traffic, record)
-        return record.threshold
+        """The threshold in force, where lookups allow for so many wrong hits; more than the service's own share are its
+        own. What others allow for has thresholds of its own."""
+        decision = self._decision(traffic, max_wrong)
+        if record := self._records.get(traffic):
+            record.max_wrong = self._allowed(max_wrong)
+        return decision.threshold
 
     def by_category(self, tenant: str) -> Mapping[str, Record]:
         """The records of a tenant's categories."""
@@ -98,13 +97,15 @@ class Thresholds:
         for record in (self._record(traffic), self._everyone):
             record.look_up(candidate)
 
-    def scored(self, traffic: Traffic, key: str, score: float, doubts: Collection[str]) -> float:
+    def scored(
+        self, traffic: Traffic, key: str, score: float, doubts: Collection[str], max_wrong: float = 1.0
+    ) -> float:
         """What doubts leave of the score of the entry `key`: all of it without any, 0 where they refuse. No threshold
-        but a certified one has them do anything else."""
-        record = self._records.get(traffic)
+        but one that is certified for what lookups allow for has them do anything else."""
         if not doubts:
             return score
-        return record.scored(key, score, doubts) if record and record.certified else 0.0
+        certified, record = self._decision(traffic, max_wrong).certified, self._records.get(traffic)
+        return record.scored(key, score, doubts) if record and certified else 0.0
 
     def verify(
         self, traffic: Traffic, score: float, accepted: bool, right: bool, key: str = "", doubts: Collection[str] = ()
@@ -157,8 +158,8 @@ class Thresholds:
         if since is None or since is self._held(traffic):
             record = self._everyone if traffic == EVERYONE else self._record(traffic)
             if since is None:
-                record.threshold, record.certified, record.alarmed = shared.threshold, shared.certified, shared.alarmed
-                record.max_wrong = shared.max_wrong
+                record.max_wrong = self._allowed(shared.max_wrong)
+                record.decisions = {record.max_wrong: shared.decision}
             record.replace(shared)
             if traffic != EVERYONE:
                 self._decide(traffic, record)
@@ -168,7 +169,7 @@ class Thresholds:
         """The tenant was removed; or nothing that is known counts any more."""
         if tenant == EVERYONE.tenant:
             self._records.clear()
-            self._everyone = Record(self.default)
+            self._everyone = Record({1.0: Decision(self.default)})
         self._records.forget(tenant)
 
     @property
@@ -187,21 +188,40 @@ class Thresholds:
     def _record(self, traffic: Traffic) -> Record:
         return self._records.use(traffic, self.default)
 
+    def _allowed(self, max_wrong: float) -> float:
+        """What lookups allow for, 1 where it is not less than what the service does."""
+        return max_wrong if max_wrong < self._max_wrong else 1.0
+
+    def _decision(self, traffic: Traffic, max_wrong: float) -> Decision:
+        """What is in force for lookups that allow for so much."""
+        record, allowed = self._records.get(traffic), self._allowed(max_wrong)
+        if record is None:
+            return Decision(self._default(max_wrong))
+        if allowed not in record.decisions:
+            self._decide_for(allowed, traffic, record)
+        return record.decisions[allowed]
+
     def _default(self, max_wrong: float) -> float:
         return self.default if max_wrong >= self._max_wrong else max(self.default, self._stricter(max_wrong))
 
     def _decide(self, traffic: Traffic, record: Record) -> None:
-        max_wrong = min(record.max_wrong, self._max_wrong)
-        default, before, alarmed = self._default(max_wrong), record.threshold, record.alarmed
-        withdrawn = record.certified and record.threshold <= default
-        record.threshold, record.certified, beyond = self._decided(record, max_wrong)
+        for allowed in list(record.decisions):
+            self._decide_for(allowed, traffic, record)
+
+    def _decide_for(self, allowed: float, traffic: Traffic, record: Record) -> None:
+        max_wrong = min(allowed, self._max_wrong)
+        default = self._default(max_wrong)
+        before = record.decisions.get(allowed, Decision(default))
+        threshold, certified, beyond = self._decided(record, max_wrong)
         if max_wrong < self._max_wrong:  # who asks for fewer wrong hits gets no looser one
-            record.threshold = max(record.threshold, self._decided(record, self._max_wrong)[0])
-        record.alarmed = beyond or (record.threshold > default and (alarmed or withdrawn))
-        if record.alarmed and (not alarmed or record.threshold >= before + _TOLD):
-            self.alarms += not alarmed
+            threshold = max(threshold, self._decided(record, self._max_wrong)[0])
+        withdrawn = before.certified and before.threshold <= default
+        alarmed = beyond or (threshold > default and (before.alarmed or withdrawn))
+        record.decide(allowed, Decision(threshold, certified, alarmed))
+        if alarmed and (not before.alarmed or threshold >= before.threshold + _TOLD):
+            self.alarms += not before.alarmed
             text = "tenant %s: by what was verified, more than %g of its lookups may be wrong hits at %g; it has %g now"
-            _log.warning(text, traffic.name, max_wrong, default, record.threshold)
+            _log.warning(text, traffic.name, max_wrong, default, threshold)
 
     def _watch(self, traffic: Traffic, record: Record) -> None:
         before, record.drift = record.drift, record.changed()

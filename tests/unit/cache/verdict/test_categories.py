@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cache.verdict import records
-from services.cache.verdict.record import FLOOR
+from services.cache.verdict.gates import DOUBTS
+from services.cache.verdict.record import DECISIONS, FLOOR
 from services.cache.verdict.records import RECORDS, Records
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.tightening import NEVER
@@ -124,6 +125,62 @@ def test_where_too_little_is_known_for_what_is_asked_for_what_the_service_knows_
             kept.look_up(DOSAGES, candidate)
         kept.verify(DOSAGES, 0.85, True, right=number > 1)
     assert kept.for_lookup(DOSAGES, 0.005) == kept.for_lookup(DOSAGES) > 0.85
+
+
+def test_gateways_that_allow_for_different_shares_move_no_threshold_of_each_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In turn, as with two gateways on one cache; each alarm is told of once."""
+    kept = certified_and_wrong()
+    alone = {asked: certified_and_wrong().for_lookup(DOSAGES, asked) for asked in (1.0, 0.002)}
+    assert alone[1.0] < alone[0.002]
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        for asked in (1.0, 0.002) * 5:
+            assert kept.for_lookup(DOSAGES, asked) == alone[asked]
+            for other in (1.0, 0.002):
+                assert kept.of(DOSAGES, other) == alone[other], f"while {asked} is asked for"
+    assert kept.alarms == 1
+    assert caplog.text.count("more than 0.002 of its lookups") == 1
+    for _ in range(2_000):
+        kept.verify(DOSAGES, 0.8, True, False)
+    assert kept.of(DOSAGES, 0.002) > 0.8, "what is verified next counts for each"
+    assert kept.of(DOSAGES, 1.0) > 0.8
+
+
+def certified_and_wrong() -> Thresholds:
+    kept = certified()
+    for _ in range(40):
+        kept.verify(DOSAGES, 0.99, True, False)
+    return kept
+
+
+def test_a_doubt_that_one_gateways_share_lets_pass_is_refused_for_a_stricter_one() -> None:
+    kept, doubt = certified(), DOUBTS[0]
+    assert kept.for_lookup(DOSAGES, 0.0001) == DEFAULT, "nothing is certified for so few"
+    kept.learn(DOSAGES, kept._records.use(DOSAGES, DEFAULT), [(0.0,) * len(DOUBTS)] * 2)
+    assert kept.for_lookup(DOSAGES) == FLOOR  # of another gateway, before the stricter one has its candidate
+    assert kept.scored(DOSAGES, "0", 0.9, [doubt]) > 0.89
+    assert kept.scored(DOSAGES, "0", 0.9, [doubt], 0.0001) == 0
+
+
+def test_of_very_many_shares_that_are_asked_for_few_are_remembered_and_all_are_right() -> None:
+    kept, shares = certified(), [0.0001 + 0.0001 * number for number in range(30)]
+    record = kept._held(DOSAGES)
+    assert record
+
+    def alone(share: float) -> float:
+        another = Thresholds(DEFAULT, ALLOWED)
+        another.resume(DOSAGES, record.row)
+        return another.for_lookup(DOSAGES, share)
+
+    expected = [alone(share) for share in shares]
+    assert len(set(expected)) > 2
+    for _ in range(2):
+        assert [kept.for_lookup(DOSAGES, share) for share in shares] == expected
+    assert [kept.of(DOSAGES, share) for share in shares] == expected
+    assert len(record.decisions) == DECISIONS
+    assert record.max_wrong == shares[-1]
 
 
 def test_what_is_asked_for_holds_for_what_is_verified_next() -> None:

@@ -151,7 +151,7 @@ async def test_until_a_threshold_is_certified_doubts_refuse_whatever_was_learnt(
     await domain.report(250)
     ((_, record),) = domain.thresholds._records
     assert record.learnt != [REFUSES, REFUSES]
-    assert not record.certified
+    assert not record.decision.certified
     assert domain.thresholds.scored(ACME, key(0), 0.99, (NAMES,)) == 0
 
 
