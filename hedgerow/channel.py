@@ -114,3 +114,28 @@ async def done_sending(call: Any) -> None:
     """Close this side of a call that takes many messages, if it is not over."""
     with suppress(grpc.RpcError, grpc.aio.InternalError):
         await call.done_writing()
+
+
+async def answer(call: Any) -> Any:
+    """What a call that answers once says, in the place of `await call`: that call is then cancelled by `cancel` where
+    the one who waits is cancelled."""
+    if (task := getattr(call, "_call_response", None)) is None:
+        return await call
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        cancel(call)
+        raise
+    return await call
+
+
+def cancel(call: Any) -> None:
+    """Cancel a call that answers once, if it is not over, in the place of `call.cancel`.
+
+    That also cancels the task that waits for gRPC's core, which alone would free what it gave the core: 1,180 bytes of
+    each such call are lost for good (grpcio 1.85.1). Here the task goes on until the core says that the call is over.
+    """
+    if (core := getattr(call, "_cython_call", None)) is None:
+        call.cancel()  # a release that names it otherwise loses the bytes
+    elif not core.done():
+        core.cancel("Locally cancelled by application!")  # gRPC's own words

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import grpc
 
+from hedgerow.channel import answer
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.tools.source import Call
 from services.gateway.upstream.stubs import Pending, watch, whose
@@ -39,7 +40,9 @@ class ToolService:
     async def list(self, tenant: str, timeout_s: float) -> Sequence[tool_pb2.ToolDescription]:
         request = tool_pb2.ListToolsRequest()
         try:
-            listed = await self._list(request, timeout=timeout_s, metadata=(whose(tenant),))
+            listed: tool_pb2.ListToolsResponse = await answer(
+                self._list(request, timeout=timeout_s, metadata=(whose(tenant),))
+            )
         except grpc.aio.AioRpcError as error:
             raise translate(error, self._name) from None
         return listed.tools

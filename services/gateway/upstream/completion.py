@@ -13,6 +13,7 @@ from typing import Any, cast
 import grpc
 from google.protobuf.message import DecodeError
 
+from hedgerow.channel import answer
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.upstream.drill import Fault
@@ -123,7 +124,7 @@ class Llm:
         count: Any = self._channel.unary_unary("/hedgerow.llm.v1.LLMService/CountTokens")
         request = llm_pb2.CountTokensRequest(messages=messages, tools=tools).SerializeToString()
         try:
-            reply = await count(request, timeout=timeout_s, metadata=metadata)
+            reply = await answer(count(request, timeout=timeout_s, metadata=metadata))
             return llm_pb2.CountTokensResponse.FromString(reply).tokens
         except grpc.aio.AioRpcError as error:
             raise translate(error, self._model) from None

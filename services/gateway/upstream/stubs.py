@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
-from hedgerow.channel import done_sending, send
+from hedgerow.channel import answer, cancel, done_sending, send
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.policies.shared_breaker import SharedBreaker
@@ -43,13 +43,13 @@ class Pending:
 
     async def reply(self) -> Any:
         try:
-            return await self._call
+            return await answer(self._call)
         except grpc.aio.AioRpcError as error:
             raise translate(error, self._who) from None
 
     def cancel(self) -> None:
         """Has no effect once it has ended."""
-        self._call.cancel()
+        cancel(self._call)
 
 
 class Cache:
