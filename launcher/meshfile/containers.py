@@ -26,7 +26,8 @@ MODELS = "/models"
 TENANTS = "/etc/hedgerow/tenants.yaml"
 DATA = "/var/lib/hedgerow"  # of the cache
 _UNFOLDED = 100_000  # columns: JSON in one line
-_STAND_INS = {"REDIS_URL": "redis://redis:6379/0"}  # of keys, for whoever reads settings without them
+# Of keys, for whoever reads settings without them.
+_STAND_INS = {"REDIS_URL": "redis://redis:6379/0", "ENCRYPTION_KEY": "A" * 43 + "="}
 
 
 @dataclass(frozen=True)

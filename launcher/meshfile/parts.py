@@ -124,7 +124,10 @@ def _with_more(part: Part, settings: Settings) -> Part:
 
 
 def _cache(file: MeshFile) -> Part:
-    return _with_more(Part("cache", "cache", ("cache",), memory_gib=2, **_shared(file)), file.cache.settings)
+    shared = _shared(file)
+    if file.cache.encryption_key_env:
+        shared["keys"] = {**shared.get("keys", {}), "ENCRYPTION_KEY": Key(variable=file.cache.encryption_key_env)}
+    return _with_more(Part("cache", "cache", ("cache",), memory_gib=2, **shared), file.cache.settings)
 
 
 def _router(file: MeshFile) -> Part:

@@ -78,6 +78,7 @@ class Cache(WithSettings):
         "database": "database",
         "collections_database": "collections",
         "redis_url": "redis_url",
+        "encryption_key": "encryption_key_env",
     }
 
     enabled: bool = Field(True, description="Whether there is one.")
@@ -105,6 +106,11 @@ class Cache(WithSettings):
     )
     redis_url_env: VariableName | None = Field(
         None, description="The environment variable that holds the URL, where it has a password."
+    )
+    encryption_key_env: VariableName | None = Field(
+        None,
+        description="The environment variable that holds the key with which the cache encrypts entries in its database "
+        "and in Redis, as `openssl rand -base64 32` makes one. Without it, they are in clear text.",
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `similarity_threshold`.")
 

@@ -96,16 +96,16 @@ def identity(workload: Manifest) -> str:
     return given.get("hedgerow/identity") or given["app.kubernetes.io/name"]
 
 
-_SECRETS = {"cache-encryption": "c2VjcmV0" * 5 + "c2U="}
+_ENCRYPTION_KEY = "c2VjcmV0" * 5 + "c2U="
 
 
 def environment(workload: Manifest, secret: str = "redis://redis:6379/0") -> dict[str, str]:
     """What its container is told, `$(NAME)` replaced as Kubernetes does it: by what stands before. `secret` is what
-    secrets hold, but for those of which a setting takes nothing else."""
+    secrets hold, but for a key that encrypts."""
     told: dict[str, str] = {}
     for variable in container(workload).get("env", ()):
         source = variable.get("valueFrom", {})
-        held = _SECRETS.get(source.get("secretKeyRef", {}).get("name", ""), secret)
+        held = _ENCRYPTION_KEY if variable["name"].endswith("_ENCRYPTION_KEY") else secret
         text = variable.get("value", "pod-1" if "fieldRef" in source else held)
         for name, value in told.items():
             text = text.replace(f"$({name})", value)

@@ -25,7 +25,12 @@ from services.runtime.process.config import load
 from tests.contract.manifests import container, environment, labels, pod, selects
 
 REPOSITORY = Path(__file__).parents[2]
-KEYS = {"PROVIDER_KEY": "sk-Ab12Cd34", "REDIS": "redis://:pw-Ab12@redis:6379/0", "CALLER_KEY": "caller-Ab12"}
+KEYS = {
+    "PROVIDER_KEY": "sk-Ab12Cd34",
+    "REDIS": "redis://:pw-Ab12@redis:6379/0",
+    "CACHE_KEY": "Ab12" * 10 + "Ab0=",
+    "CALLER_KEY": "caller-Ab12",
+}
 OLDEST = "1.30"  # of Kubernetes
 CLASSES = {cls.__module__.split(".")[1]: cls for cls in settings_classes()}
 SMALLEST = "models: {gpt: 'https://api.example/v1'}\n"
@@ -41,7 +46,7 @@ models:
     options: {http_version: "2"}
   hub/model: {hub: Qwen/Qwen3-8B, gpus: 1, memory_gib: 24, context_tokens: 8192}
   local: {folder: tests/models/demo-llm, tier: fast, options: {enforce_eager: true}}
-cache: {redis_url_env: REDIS}
+cache: {redis_url_env: REDIS, encryption_key_env: CACHE_KEY}
 vision: {models: tests/models, default: demo-vision}
 audio: tests/models/demo-whisper
 tracing: http://jaeger:4317

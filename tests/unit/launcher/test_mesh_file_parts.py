@@ -24,7 +24,13 @@ from services.gateway.permissions import PERMISSIONS
 from services.router.config import RouterSettings
 
 KEY = "sk-proj-Ab12Cd34Ef56"
-ENVIRONMENT = {"PROVIDER_KEY": f"{KEY}\n", "CALLER_KEY": "a-callers-key", "REDIS": "redis://:pw@127.0.0.1:6379/0"}
+CACHE_KEY = "Ab12" * 10 + "Ab0="
+ENVIRONMENT = {
+    "PROVIDER_KEY": f"{KEY}\n",
+    "CALLER_KEY": "a-callers-key",
+    "REDIS": "redis://:pw@127.0.0.1:6379/0",
+    "CACHE_KEY": CACHE_KEY,
+}
 FULL = """\
 models:
   remote:
@@ -110,6 +116,17 @@ def test_an_engine_of_ones_own_is_given_the_settings_of_the_one_it_stands_for(fo
     told = specs_of(text, folder)["llm-a"].environment
     assert told["HEDGEROW_LLM_ENGINE"] == "mine.engine:start"
     assert json.loads(told["HEDGEROW_LLM_OPENAI"]) == {"base_url": "http://a/v1", "model": "a", "http_version": "2"}
+
+
+def test_the_cache_alone_is_told_the_key_that_encrypts_and_no_rendered_mesh_has_it(folder: Path) -> None:
+    text = FULL.replace("redis_url_env: REDIS", "redis_url_env: REDIS, encryption_key_env: CACHE_KEY")
+    told = {name: spec.environment for name, spec in specs_of(text, folder).items()}
+    assert told["cache"]["HEDGEROW_CACHE_ENCRYPTION_KEY"] == CACHE_KEY
+    assert [name for name, each in told.items() if CACHE_KEY in each.values()] == ["cache"]
+    services = yaml.safe_load(compose.render(file_of(text, folder), ENVIRONMENT))["services"]
+    assert services["cache"]["environment"]["HEDGEROW_CACHE_ENCRYPTION_KEY"] == "${CACHE_KEY:?}"
+    for render in (compose.render, kubernetes.render):
+        assert CACHE_KEY not in render(file_of(text, folder), ENVIRONMENT)
 
 
 def test_the_gateway_finds_everybody_and_what_is_not_there_is_not_asked(folder: Path) -> None:
