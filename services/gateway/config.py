@@ -538,7 +538,7 @@ class TenantSettings(_Group):
     tokens_per_minute: float = Field(
         0,
         ge=0,
-        description="Prompt and completion tokens a minute, also its burst. A second of a recording by HTTP is 10.",
+        description="Prompt and completion tokens a minute, also its burst. A second of a recording is 10.",
     )
     concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
     max_budget_ms: int = Field(0, ge=0, description="The most budget a request of its gets, in milliseconds.")

@@ -16,6 +16,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import CONVERSATION, REQUEST, Claim, QuotaExceeded, Quotas, Reservation
+from services.gateway.admission.recordings import estimated_tokens
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.config import ShedSettings
 from services.gateway.decisions import Decisions
@@ -117,9 +118,10 @@ class AdmissionControl:
 
 
 def _tokens(question: Question) -> int:
-    """What an answer may cost, or several of them."""
+    """What an answer may cost, or several of them, with the hearing of a recording."""
     request = question.request
-    return question.prompt_tokens + choices(request.original) * (request.sampling.max_tokens or _ANSWER_TOKENS)
+    heard = estimated_tokens(request.audio.data) if question.hearing else 0
+    return heard + question.prompt_tokens + choices(request.original) * (request.sampling.max_tokens or _ANSWER_TOKENS)
 
 
 def _explain(refusal: Exhausted, tenant: Tenant, trace_id: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 from hedgerow.audio.v1 import audio_pb2
+from services.gateway.admission.recordings import estimated_tokens, heard_tokens
 from services.gateway.http import sse
 from services.gateway.http.aside import Admitted, Aside
 from services.gateway.http.errors import NotOffered
@@ -19,8 +19,6 @@ from services.runtime.errors import InvalidInput, ServiceError, TooLate
 
 _TEXT = b"text/plain; charset=utf-8"
 _FORMATS = {"json": "json", "text": "text", "verbose_json": "verbose_json"}
-_TOKENS_PER_S = 10  # of audio, as OpenAI counts what users say
-_PCM_BYTES_PER_S, _PACKED_BYTES_PER_S = 32_000, 4_000  # of 16 kHz in a WAV file, and of what is packed as speech is
 Heard = AsyncGenerator[audio_pb2.TranscribeResponse, None]
 
 
@@ -48,7 +46,7 @@ class Transcriptions:
                 exchange,
                 beat if streamed else None,
                 self._aside.settings.transcription_budget_ms,
-                tokens=_estimated_tokens(form.file),
+                tokens=estimated_tokens(form.file),
             ) as admitted,
             aclosing(_heard(self._hearing, form, options, admitted)) as heard,
         ):
@@ -67,19 +65,12 @@ def _wanted(fields: Fields) -> tuple[bool, str, audio_pb2.TranscribeOptions]:
     return streamed, how, audio_pb2.TranscribeOptions(language=fields.text("language") or "", words="word" in granular)
 
 
-def _estimated_tokens(file: bytes) -> int:
-    """What a recording costs as far as its length in bytes tells: what is reserved, and what it costs a client that
-    leaves before its length in seconds is known."""
-    per_s = _PCM_BYTES_PER_S if file.startswith(b"RIFF") else _PACKED_BYTES_PER_S
-    return math.ceil(len(file) / per_s * _TOKENS_PER_S)
-
-
 def _note_cost(reply: audio_pb2.TranscribeResponse, admitted: Admitted) -> None:
     """A client that leaves has had at least what it was told of."""
     if reply.HasField("summary"):
-        admitted.tokens = math.ceil(reply.summary.audio_s * _TOKENS_PER_S)
+        admitted.tokens = heard_tokens(reply.summary.audio_s)
     elif reply.HasField("segment"):
-        admitted.tokens = max(admitted.tokens, math.ceil(reply.segment.end_s * _TOKENS_PER_S))
+        admitted.tokens = max(admitted.tokens, heard_tokens(reply.segment.end_s))
 
 
 async def _heard(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.control import _tokens
+from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked
 from services.gateway.answer.draft import Fallbacks
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
@@ -155,6 +158,48 @@ async def test_a_refused_picture_does_not_wait_for_the_recording():
     with pytest.raises(InvalidInput, match=r"images\[0\]"):
         await scene.messages(messages=[], audio=RECORDING, images=[PICTURE])
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+LONG = pb.Audio(data=b"RIFF" + bytes(5 * 32_000 - 4))  # five seconds, as far as its bytes tell; two are heard in it
+
+
+@pytest.mark.parametrize(
+    ("audio", "tokens"),
+    [
+        (ScriptedAudio("Call me back."), 20),
+        (ScriptedAudio(""), 20),
+        (ScriptedAudio("late", pause_s=5), 50),
+        (ScriptedAudio(error=InvalidInput("audio", "a recording", "noise")), 0),
+        (ScriptedAudio(error=Exhausted("busy", retry_delay_s=1)), 0),
+        (ScriptedAudio(error=Unavailable("away")), 0),
+    ],
+)
+async def test_the_hearing_of_a_recording_is_charged_by_its_length(audio: ScriptedAudio, tokens: int):
+    scene = Scene(senses=senses(audio=audio))
+    with suppress(InvalidInput):
+        await scene.messages(messages=[user("What does she want?")], audio=LONG)
+    plain = Scene()
+    await plain.messages(messages=[user("What does she want?")])
+    answered = plain.billed[0] if any(llm.requests for llm in scene.llms.values()) else 0
+    assert scene.billed == [tokens + answered]
+
+
+async def test_a_client_that_leaves_while_its_recording_is_heard_is_charged_for_as_much_as_its_bytes_tell():
+    scene = Scene(senses=senses(audio=ScriptedAudio("late", pause_s=0.5)))
+    messages = scene.answer(messages=[], audio=LONG).messages()
+    reading = asyncio.create_task(anext(messages))
+    await asyncio.sleep(0.1)
+    reading.cancel()
+    await asyncio.wait({reading})
+    await messages.aclose()
+    assert scene.billed == [50]
+
+
+def test_as_much_is_reserved_for_a_recording_as_its_bytes_tell():
+    request = pb.GenerateRequest(messages=[user("What does she want?")], audio=LONG)
+    unheard = Question(request, "context", prompt_tokens(request.messages))
+    media = senses(audio=ScriptedAudio("Call me back."))
+    assert _tokens(replace(unheard, hearing=media.hearing)) == _tokens(unheard) + 50
 
 
 async def test_silence_is_no_question():

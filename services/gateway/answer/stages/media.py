@@ -9,12 +9,14 @@ labels come as a patch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
+from services.gateway.admission.recordings import estimated_tokens, heard_tokens
 from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage, Needs, retrieve
@@ -23,7 +25,7 @@ from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.upstream.media import Hearing, Seeing
 from services.gateway.upstream.stubs import Pending
 from services.runtime import telemetry
-from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, Unavailable
 
 T = TypeVar("T")
 
@@ -102,7 +104,9 @@ class AudioStage(_MediaStage):
     async def _listen(self, hearing: Hearing) -> None:
         async def hear(stage: Running) -> str:
             recording = self.draft.question.request.audio.data
-            summary = await hearing.client.transcribe(recording, stage.budget_s, telemetry.propagate(stage.span))
+            with self._charged(recording) as charge:
+                summary = await hearing.client.transcribe(recording, stage.budget_s, telemetry.propagate(stage.span))
+                charge(heard_tokens(summary.audio_s))
             stage.detail = f"{summary.audio_s:.1f} s, {summary.speech_s:.1f} s of it speech"
             return summary.text.strip()
 
@@ -116,6 +120,24 @@ class AudioStage(_MediaStage):
             raise InvalidInput("audio", "a recording in which somebody speaks", "silence")
         else:
             self.draft.take_heard(heard or "")
+
+    @contextmanager
+    def _charged(self, recording: bytes) -> Iterator[Callable[[int], None]]:
+        """A recording costs its tenant what its bytes tell until its length is known, also where the client leaves. A
+        service that refuses it, or is not there, costs nothing; to have no time left does."""
+        charged = 0
+
+        def charge(tokens: int) -> None:
+            nonlocal charged
+            self.draft.ledger.billed_tokens += tokens - charged
+            charged = tokens
+
+        charge(estimated_tokens(recording))
+        try:
+            yield charge
+        except (Unavailable, Exhausted, InvalidInput):
+            charge(0)
+            raise
 
     async def _end_unheard(self, problem: TooLate) -> None:
         """The time for hearing the question is over: there is nothing that could be answered."""
