@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway import permissions
@@ -15,15 +15,14 @@ from services.gateway.guard import injection
 from services.gateway.guard.denied import Denied
 from services.gateway.guard.screen import Screen
 from services.gateway.hits import kinds
-from services.gateway.http import fields
-from services.gateway.http.relayed_chat import RelayedChat
-from services.gateway.http.relayed_messages import RelayedMessages
-from services.gateway.http.sse import compact
+from services.gateway.http import fields, structure
+from services.gateway.http.exchange import Bounds, Exchange
+from services.gateway.http.multipart import read_form
 from services.gateway.prompt import diet, protected, window
 from services.runtime import complexity, strict_json
 from services.runtime.security.credentials import SECRETS
 from services.runtime.security.personal_data import PERSONAL
-from tests.unit.linear.reader import Reader, whole
+from tests.unit.linear.reader import Reader, encodable, whole
 
 _DENIED = Denied(("project titan", "worse"), (r"\bx[a-z ]{1,100}y\b",), 1_000)
 
@@ -35,50 +34,44 @@ def _screened(pieces: Sequence[str]) -> None:
     screen.close()
 
 
-@lru_cache(1_024)  # what is measured is the reader: pieces of one character are the same again
-def _chunk(piece: str) -> bytes:
-    call = {"index": 0, "function": {"arguments": piece}}
-    choice = {"delta": {"content": piece, "tool_calls": [call]}, "logprobs": {"content": [{"token": piece}]}}
-    return compact({"id": "1", "choices": [choice]})
-
-
-@lru_cache(1_024)
-def _deltas(piece: str) -> Sequence[bytes]:
-    deltas = ({"type": "text_delta", "text": piece}, {"type": "citations_delta", "citation": piece})
-    return [compact({"type": "content_block_delta", "index": 0, "delta": delta}) for delta in deltas]
-
-
-def _relayed(pieces: Sequence[str]) -> None:
-    relayed = RelayedChat(usage=True)
-    for piece in pieces:
-        relayed.gather([_chunk(piece)])
-    relayed.gather([compact({"choices": [{"finish_reason": "stop"}]})])
-    assert relayed.whole()
-
-
-def _relayed_message(pieces: Sequence[str]) -> None:
-    relayed = RelayedMessages()
-    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}}
-    relayed.gather(map(compact, ({"type": "message_start", "message": {}}, block)))
-    for piece in pieces:
-        relayed.gather(_deltas(piece))
-    relayed.gather([compact({"type": "message_delta", "delta": {}})])
-    assert relayed.whole()
-
-
 def _permitted(text: str) -> None:
     """A place of a caller's choice, and a field of it with a text of the caller's."""
     permissions.needed(text, "1")
     permissions.needed(f"{text}]", json.dumps({"type": text, "source": {"type": text}}))
-    original.refuse_left(
-        chat_pb2.Original(untranslated={f"{text.encode(errors='replace').decode()}]": "1"}), ("other",)
-    )
+    original.refuse_left(chat_pb2.Original(untranslated={f"{encodable(text)}]": "1"}), ("other",))
 
 
 def _arguments(text: str) -> None:
     """Where a number has been hidden, as what is JSON and what is not."""
     for before in (f'{{"a": 1, "b": [{text}', json.dumps({"a": 1, "b": text})):
         guard._as_json(before, before.replace('"a": 1', '"a": [card 1]', 1))
+
+
+def _form(text: str) -> None:
+    """As a field, as its name, as the name of a file, and as the file."""
+    named = text.replace("\r", " ").replace("\n", " ")
+    name = f'Content-Disposition: form-data; name="{named}"'
+    parts = (f"{name}\r\n\r\n{text}", f'Content-Disposition: form-data; name="file"; filename="{named}"\r\n\r\n{text}')
+    body = "".join(f"--b\r\n{part}\r\n" for part in parts) + "--b--\r\n"
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": body.encode(errors="replace")}
+
+    async def send(message: object) -> None:
+        raise AssertionError(message)
+
+    headers = [(b"content-type", b"multipart/form-data; boundary=b")]
+    bounds = Bounds(1 << 30, 60_000, structure.USUAL, None)
+    asyncio.run(read_form(Exchange({"headers": headers}, receive, send, bounds)))
+
+
+def _structure(text: str) -> None:
+    """As JSON, as what a string holds, and as a conversation's; neither of so few values nor of more than it may have,
+    which nothing would read to its end."""
+    for body in (text, f'["{text}"]', f'{{"messages": [{text}'):
+        encoded = body.encode(errors="replace")
+        few = encoded.count(b",") + encoded.count(b"[") + encoded.count(b"{")
+        structure.check(encoded, structure.Limits(2 * len(encoded), max(1, min(few, len(encoded) - 1))))
 
 
 def _json(text: str) -> None:
@@ -92,6 +85,7 @@ WHOLE: Mapping[str, Reader] = {
     "arguments of calls": whole(_arguments),
     "complexity": whole(complexity.classify),
     "diet": whole(diet.diet),
+    "forms": whole(_form),
     "fields of requests": whole(lambda text: fields.parse(json.dumps({"messages": [text]}).encode())),
     "kinds of questions": whole(lambda text: kinds.kinds(kinds.looked_at([text]))),
     "permissions": whole(_permitted),
@@ -100,11 +94,16 @@ WHOLE: Mapping[str, Reader] = {
     "sizes of patterns": whole(pattern.size),
     "strict JSON": whole(_json),
     "the end of a text": whole(lambda text: window.shortened(text, 4_096)),
+    "values of JSON": whole(_structure),
     "verdicts of a judge": whole(judge.verdict),
     "protected": whole(lambda text: list(protected.pieces(text))),
 }
 STREAMED: Mapping[str, Reader] = {
     "screen": _screened,
-    "relayed chat": _relayed,
-    "relayed message": _relayed_message,
+}
+PLAIN: Mapping[str, str] = {
+    "strict JSON": '{"a": [1, true, null]}',
+    "values of JSON": '{"a": [1, 2, 3]}',
+    "sizes of patterns": "[a-z]{1,9}",
+    "permissions": "tools",
 }

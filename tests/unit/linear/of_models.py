@@ -39,3 +39,8 @@ STREAMED: Mapping[str, Reader] = {
     "calls in a list": _calls,
     "server-sent events": _events,
 }
+PLAIN: Mapping[str, str] = {
+    "calls in a list": '[{"name": "search", "parameters": {"q": "hedges"}}]',
+    "server-sent events": 'data: {"text": "A hedge."}\n\n',
+    "usage that is relayed": '{"usage": {"prompt_tokens": 1}}',
+}

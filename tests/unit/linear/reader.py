@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 Reader = Callable[[Sequence[str]], object]
+T = TypeVar("T")
 
 
 def whole(read: Callable[[str], object]) -> Reader:
     """One that is given a text as a whole."""
     return lambda pieces: read("".join(pieces))
+
+
+def ran(steps: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing but its next turn."""
+    while True:
+        try:
+            steps.send(None)
+        except StopIteration as ended:
+            return ended.value  # type: ignore[no-any-return]
+
+
+def encodable(text: str) -> str:
+    """What a message has in the place of a text with halves of surrogates, which it cannot hold."""
+    return text.encode(errors="replace").decode()

@@ -16,7 +16,7 @@ from services.cache.collections.documents import Document, Format
 from services.cache.verdict import facts
 from services.runtime import question_key
 from services.runtime.security import secrets
-from tests.unit.linear import of_gateway, of_models
+from tests.unit.linear import of_answers, of_audio, of_gateway, of_models
 from tests.unit.linear.reader import Reader, whole
 
 
@@ -45,12 +45,18 @@ WHOLE: Mapping[str, Reader] = {
     "words of a search": whole(reading._quoted),
     "facts": whole(facts._read),
     "lines of the log": whole(lambda text: secrets.without_passwords(f"x:/ {text}@?b")),
+    **of_answers.WHOLE,
     **of_gateway.WHOLE,
     **of_models.WHOLE,
 }
 # These are given a text in pieces of 1, 4 and 64 characters, too.
 STREAMED: Mapping[str, Reader] = {
     "sentences": _sentences,
+    **of_audio.STREAMED,
     **of_gateway.STREAMED,
     **of_models.STREAMED,
 }
+GATHERED: Mapping[str, Reader] = of_answers.GATHERED
+READERS: Mapping[str, Reader] = {**WHOLE, **STREAMED, **GATHERED}
+# A text that a reader takes as it should be, where that is more than a few sentences.
+PLAIN: Mapping[str, str] = {**of_gateway.PLAIN, **of_models.PLAIN}
