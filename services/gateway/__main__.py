@@ -18,6 +18,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from hedgerow.gateway.v1 import gateway_pb2
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import BadTenants, Identity
+from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.pressure import Pressure
 from services.gateway.answer.draft import Backends, Fallbacks, Prompts
 from services.gateway.answer.judging import Judging
@@ -26,6 +27,7 @@ from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.write_behind import WriteBehind
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
+from services.gateway.errors import BodiesWaiting
 from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
@@ -45,6 +47,7 @@ from services.gateway.upstream.members import Members
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Audio, Cache, Control, Router, Vision, keep_up, watch
 from services.gateway.warming.warming import Warming
+from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.process import serve
 from services.runtime.security import tls
 
@@ -101,6 +104,7 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
         admission = AdmissionControl(
             settings.shed, pressure.value, await stack.enter_async_context(sharing(settings, fleet.hedges))
         )
+        intake = _intake(settings, admission)
         warming = Warming(settings, fleet, routes, identity)
         work = [write_behind.run(), pressure.run(), identity.run(), warming.run()]
         work += [follow_contexts(fleet, routes)]
@@ -124,12 +128,12 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                     await _follow_lists(settings, fleet, control, found, partial(dial, service="llm"), group, leaving)
                 if router:
                     await routes.arrived(settings.ready_wait_ms / 1000)
-                servicer = GatewayServicer(settings, backends, media, identity, admission, warming)
+                servicer = GatewayServicer(settings, backends, media, identity, intake, warming)
                 async with AsyncExitStack() as open_doors:
                     doors = []
                     if bound:
                         doors.append(http := HttpServer(settings.http))
-                        app = make_app(Parts(settings, servicer, http, routes, fleet, admission, cache, media.hearing))
+                        app = make_app(Parts(settings, servicer, http, routes, fleet, intake, cache, media.hearing))
                         await open_doors.enter_async_context(http.serving(app, bound, settings))
                     yield serve.Assembled({_SERVICE: servicer}, doors)
                 await write_behind.settle(_SETTLE_S)
@@ -222,6 +226,12 @@ def _media(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel]) 
     if settings.audio_address:
         hearing = Hearing(Audio(channels[settings.audio_address]), _breaker(settings, "audio"))
     return Media(seeing, hearing)
+
+
+def _intake(settings: GatewaySettings, admission: AdmissionControl) -> Intake:
+    http = settings.http
+    limits = Limits(http.max_json_values, http.max_json_items, settings.max_messages)
+    return Intake(WaitingBytes(http.max_waiting_bytes, BodiesWaiting), admission, limits)
 
 
 def _identity(settings: GatewaySettings) -> Identity:

@@ -450,20 +450,22 @@ class HttpSettings(_Group):
     max_waiting_bytes: int = Field(
         limits.HTTP_WAITING_BYTES,
         ge=2_048,
-        description="Of all bodies that are being read and not admitted yet, of all tenants, in each worker. A tenant "
-        "may hold as much as is free, so one alone half of it; more is a 503 with `retry-after`. At least twice "
-        "`max_body_bytes`.",
+        description="Of all bodies and messages by gRPC that are being read and not admitted yet, of all tenants, in "
+        "each worker. A tenant may hold as much as is free, so one alone half of it; more is a 503 with `retry-after`, "
+        "by gRPC RESOURCE_EXHAUSTED. A message that is being read counts as the largest that may come, "
+        "`max_message_bytes`. At least twice that, and twice `max_body_bytes`.",
     )
     max_json_values: int = Field(
         limits.JSON_VALUES,
         ge=1_000,
-        description="Of a JSON body, altogether, without the names in its objects: counted before any is made.",
+        description="Of a JSON body, altogether, without the names in its objects: counted before any is made. Of a "
+        "message by gRPC ten times `max_json_items`, or five times `max_messages` where that is more.",
     )
     max_json_items: int = Field(
         limits.JSON_ITEMS,
         ge=100,
-        description="Elements of one array, or members of one object, of a JSON body. Of `messages` and `input` four "
-        "times `max_messages`, where that is more.",
+        description="Elements of one array, or members of one object, of a JSON body, or of one field of a message by "
+        "gRPC. Of `messages` and `input` four times `max_messages`, where that is more.",
     )
     max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's path and headers, without blanks.")
     max_connections: int = Field(
@@ -846,6 +848,14 @@ class GatewaySettings(ServiceSettings):
         cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (*super().settings_customise_sources(settings_cls, *sources, **named), OfProfile(settings_cls))
+
+    @field_validator("http")
+    @classmethod
+    def _room_for_a_message(cls, http: HttpSettings, info: ValidationInfo) -> HttpSettings:
+        if http.max_waiting_bytes < (least := 2 * info.data.get("max_message_bytes", 0)):
+            got = http.max_waiting_bytes
+            raise ValueError(f"max_waiting_bytes: at least twice max_message_bytes, {least}, got {got}")
+        return http
 
     @field_validator("llm_addresses")
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.runtime.errors import Faulty, Forbidden, Missing, TooLate, Unauthenticated, Unavailable
+from services.runtime.errors import Exhausted, Faulty, Forbidden, Missing, TooLate, Unauthenticated, Unavailable
 
 
 class KeyUnknown(Unauthenticated):
@@ -39,6 +39,12 @@ class GuardLate(TooLate):
     """The guard was not done in time, and its setting is to let nothing pass."""
 
     reason = "GUARD_LATE"
+
+
+class BodiesWaiting(Exhausted):
+    """No room for one more request, of those that are being read."""
+
+    reason = "BODIES_WAITING"
 
 
 class WarmDenied(Forbidden):

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
+from services.gateway.admission.intake import Intake
 from services.gateway.config import GatewaySettings
 from services.gateway.http import order
 from services.gateway.http.app import Parts, _App
+from services.runtime.policy.waiting_bytes import WaitingBytes
 from tests.conftest import REPOSITORY
 
 NOBODY: Any = None  # behind the routes
+INTAKE = Intake(WaitingBytes(0), NOBODY)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +26,7 @@ def document() -> Any:
 
 def test_it_has_every_route_by_its_method(document: Any) -> None:
     parts = Parts(
-        GatewaySettings(llm_addresses={"m": ["127.0.0.1:1"]}), NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY
+        GatewaySettings(llm_addresses={"m": ["127.0.0.1:1"]}), NOBODY, NOBODY, NOBODY, NOBODY, INTAKE, NOBODY, NOBODY
     )
     served = {
         (re.sub(r":\w+}", "}", route.path), method)

@@ -1,9 +1,13 @@
-"""The most memory a process had at once, as Linux counts it."""
+"""The most memory a process had at once, as Linux counts it, and what its container may have."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from tests.conftest import REPOSITORY
 from tests.forked import ServiceProcess
 
 
@@ -16,3 +20,9 @@ def peak_mib(process: ServiceProcess) -> float:
     """In MiB, resident."""
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def container_mib(service: str) -> float:
+    """What the container of a service may have, by the compose file."""
+    limit: Any = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"][service]["mem_limit"]
+    return float(limit.removesuffix("m"))

@@ -8,19 +8,16 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
-import yaml
 
 from launcher.processes import free_port
 from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.beside import asking_beside
 from tests.fault.faulty_llm import faulty_llm
-from tests.fault.memory import forget_peak, peak_mib
+from tests.fault.memory import container_mib, forget_peak, peak_mib
 from tests.fault.mesh import UNLIMITED, processes
 from tests.fault.report import Report
 from tests.forked import ServiceProcess
@@ -28,7 +25,6 @@ from tests.keys import digest
 from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
-_COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 _MIB = 1 << 20
 _CHAT = "/v1/chat/completions"
 _HOSTILE = 24  # tenants
@@ -122,12 +118,6 @@ async def test_a_header_of_5000_digits_is_no_error_of_ours(scene: Scene, report:
             row.tally(ok=1)
 
 
-def _limit_mib() -> float:
-    """What the gateway's container may have."""
-    limit: Any = yaml.safe_load(_COMPOSE.read_text())["services"]["gateway"]["mem_limit"]
-    return float(limit.removesuffix("m"))
-
-
 async def _short(port: int, key: str, length: int) -> int:
     """The status of a body that is one byte short, and then late; 0: the connection was closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -166,7 +156,7 @@ async def test_bodies_that_are_one_byte_short_share_one_room(scene: Scene, repor
         assert set(ended) <= {0, 408, 413, 503}
         assert 503 in ended
         assert [each for each in outcomes if not each.ok] == []
-        row.measured("resident memory", peak_mib(scene.gateway), _limit_mib(), " MiB", slack=1)
+        row.measured("resident memory", peak_mib(scene.gateway), container_mib("gateway"), " MiB", slack=1)
         after = await _whole(scene.port, "key-a0")
         assert after == 200  # the room is there again
 

@@ -51,9 +51,14 @@ class KeptAnswers:
     settings: KeptSettings
     _kept: dict[_Key, _Kept] = field(default_factory=dict)  # the oldest first
     _sizes: Counter[str] = field(default_factory=Counter)  # in bytes, by tenant
+    _tenants: Counter[str] = field(default_factory=Counter)  # how many each has
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def keeps(self, tenant: str) -> bool:
+        """Whether there is any answer of that tenant's."""
+        return tenant in self._tenants
 
     async def follow(
         self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float
@@ -113,6 +118,7 @@ class KeptAnswers:
     def _start(self, key: _Key, digest: bytes, begin: Begin) -> _Kept:
         flight = Flight[pb.Event]()
         kept = self._kept[key] = _Kept(key, digest, flight.subscribe(math.inf), flight)
+        self._tenants[key[0]] += 1
         flight.start(self._fly(kept, begin))
         return kept
 
@@ -157,6 +163,9 @@ class KeptAnswers:
             del self._kept[kept.key]
             self._sizes[kept.key[0]] -= kept.size
             self._sizes += Counter()  # whoever has nothing
+            self._tenants[kept.key[0]] -= 1
+            if not self._tenants[kept.key[0]]:
+                del self._tenants[kept.key[0]]
 
 
 def _digest(request: pb.GenerateRequest) -> bytes:

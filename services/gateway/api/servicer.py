@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -16,9 +16,9 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.budget import Budget, budget_of, limited
 from services.gateway.admission.constraint import is_checked
-from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity, Tenant
+from services.gateway.admission.intake import Intake
 from services.gateway.admission.origin import note_asked
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
@@ -32,6 +32,7 @@ from services.gateway.answer.stages import answer_stages
 from services.gateway.answer.stages.prompt import is_needed
 from services.gateway.answer.targets import Targets
 from services.gateway.api import warm
+from services.gateway.api.arrivals import Arrivals
 from services.gateway.api.batch import Allowed, Batch
 from services.gateway.api.conversation import Conversation, ends_with, opening
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
@@ -64,13 +65,14 @@ class GatewayServicer:
         backends: Backends,
         media: Media,
         identity: Identity,
-        admission: AdmissionControl,
+        intake: Intake,
         warming: Warming,
     ):
         self._settings, self._backends, self._media, self._warming = settings, backends, media, warming
-        self._identity, self._admission, self._targets = identity, admission, Targets(settings.targets)
+        self._identity, self._admission, self._targets = identity, intake.admission, Targets(settings.targets)
         self._conversations: set[Conversation] = set()
         self._kept = KeptAnswers(settings.kept)
+        self.arriving = Arrivals(settings, intake, self._kept).of
         self._revalidating = Revalidating(self._answer_anew)
         self._tallies = WeakValueDictionary[str, Tally]()
         self._stages = cache(partial(answer_stages, settings.stages))
@@ -86,27 +88,22 @@ class GatewayServicer:
             async for message in messages:
                 yield message
 
-    async def answer(
-        self, request: pb.GenerateRequest, call: Call, admitted: Callable[[], None] = lambda: None
-    ) -> AsyncGenerator[pb.GenerateResponse, None]:
-        """The same, for the routes by HTTP: they have read `original`, and the request says what it says. `admitted` is
-        called when it is."""
+    async def answer(self, request: pb.GenerateRequest, call: Call) -> AsyncGenerator[pb.GenerateResponse, None]:
+        """The same, for the routes by HTTP: they have read `original`, and the request says what it says."""
         credential = self.authorize(call.metadata, call.peer)
-        async with aclosing(await self._messages(request, credential.tenant, call, admitted)) as messages:
+        async with aclosing(await self._messages(request, credential.tenant, call)) as messages:
             async for message in messages:
                 credential.check()
                 yield message
 
-    async def _messages(
-        self, request: pb.GenerateRequest, tenant: Tenant, call: Call, admitted: Callable[[], None]
-    ) -> Messages:
+    async def _messages(self, request: pb.GenerateRequest, tenant: Tenant, call: Call) -> Messages:
         if request.idempotency_key or request.events_seen:
             begin = partial(self._answer, request, tenant, call.deadline)
             admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
             messages = self._kept.follow(request, tenant.name, begin, admit, call.deadline.remaining())
         else:
             messages = await self._answer(request, tenant, call.deadline, call.span)
-        admitted()
+        call.admitted()
         if request.HasField("heartbeat_ms"):
             messages = with_heartbeats(messages, request.heartbeat_ms / 1000)
         return messages
@@ -154,6 +151,7 @@ class GatewayServicer:
         async with self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S):
             first = await opening(requests)
             audio = self._may_converse(first)
+            call.admitted()
             conversation = self._conversation(first.options, credential, call.deadline)
             remaining = call.deadline.remaining()
             timeout_s = remaining if math.isfinite(remaining) else None

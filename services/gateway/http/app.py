@@ -13,7 +13,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.intake import Intake
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.http import anthropic_messages, sse
@@ -25,7 +25,6 @@ from services.gateway.http.counting import Counting
 from services.gateway.http.errors import MethodUnknown, NotOffered, RouteUnknown, Told
 from services.gateway.http.exchange import Endpoint, Exchange, Serve, Shape
 from services.gateway.http.generating import Dialect, Generating
-from services.gateway.http.intake import Intake
 from services.gateway.http.messages_request import read_messages
 from services.gateway.http.models import Models
 from services.gateway.http.openai_chat import ChatWriter
@@ -33,14 +32,12 @@ from services.gateway.http.openai_completions import CompletionWriter, read_comp
 from services.gateway.http.openai_responses import ResponseWriter
 from services.gateway.http.responses_request import read_response
 from services.gateway.http.server import HttpServer
-from services.gateway.http.structure import Limits
 from services.gateway.http.transcriptions import Transcriptions
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.media import Hearing
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache
 from services.runtime.errors import ServiceError
-from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.process.config import is_loopback
 
 ANTHROPIC = anthropic_messages.error
@@ -64,7 +61,7 @@ class Parts:
     server: HttpServer
     routes: Routes
     fleet: Fleet
-    admission: AdmissionControl
+    intake: Intake
     cache: Cache | None
     hearing: Hearing | None
 
@@ -87,9 +84,7 @@ class _App:
     """Routes, and OpenAI's errors for what is no route."""
 
     def __init__(self, parts: Parts):
-        self._parts, http = parts, parts.settings.http
-        self._json = Limits(http.max_json_values, http.max_json_items, parts.settings.max_messages)
-        self._intake = Intake(WaitingBytes(http.max_waiting_bytes), parts.admission)
+        self._parts = parts
         self._router = Router(list(self._routes()), redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,7 +107,7 @@ class _App:
         models = Models(parts.settings, parts.routes, int(time.time()))
         for path, dialect in DIALECTS.items():
             yield self._route("POST", path, Generating(dialect, parts.servicer, parts.settings), dialect.shape)
-        aside = Aside(parts.settings, parts.admission)
+        aside = Aside(parts.settings, parts.intake.admission)
         caching = Caching(aside, parts.cache)
         yield self._route("POST", "/v1/messages/count_tokens", Counting(aside, parts.fleet), ANTHROPIC)
         yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(aside, parts.hearing))
@@ -132,7 +127,15 @@ class _App:
     def _endpoint(self, route: str, serve: Serve, shape: Shape = Told.openai, *, open_: bool = False) -> Endpoint:
         settings = self._parts.settings
         mutual, loopback = settings.tls_dir is not None, is_loopback(settings.http_address)
-        shared = (self._parts.servicer, settings.http, mutual, loopback, open_, self._intake, self._json)
+        shared = (
+            self._parts.servicer,
+            settings.http,
+            mutual,
+            loopback,
+            open_,
+            self._parts.intake,
+            self._parts.intake.limits,
+        )
         return Endpoint(route, serve, shape, *shared, route not in _TEXT_ALONE)
 
     async def _health(self, exchange: Exchange) -> None:

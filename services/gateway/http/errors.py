@@ -52,7 +52,9 @@ REASONS: Mapping[str, tuple[int, str]] = {
     "QUOTA_EXCEEDED": (429, "rate_limit_exceeded"),
     "SHED": (429, "overloaded"),
     "FORM_BROKEN": (502, "form_broken"),
+    "BODIES_WAITING": (503, "bodies_waiting"),
 }
+_TYPES = dict(STATUSES.values())
 _TOO_LONG = "prompt is too long: "
 _ANTHROPICS = (_TOO_LONG, "input length and `max_tokens` exceed context limit")
 # Repeating these would end the same, or cost as much again.
@@ -94,12 +96,6 @@ class BodyTooLarge(InvalidInput):
     """A body of more bytes than may come."""
 
     reason = "BODY_TOO_LARGE"
-
-
-class BodiesWaiting(Unavailable):
-    """No room for one more body, of those that are being read."""
-
-    reason = "BODIES_WAITING"
 
 
 class BodyLate(TooLate):
@@ -242,7 +238,7 @@ def tell(error: Exception) -> Told:
         return Told(status, kind, "internal", to_status(error).message, again=False)
     status, kind = STATUSES.get(error.code, STATUSES[code_pb2.INTERNAL])
     status, code = REASONS.get(error.reason, (status, error.reason.lower()))
-    told = Told(status, kind, code, error.message, retry_delay_s=error.retry_delay_s)
+    told = Told(status, _TYPES.get(status, kind), code, error.message, retry_delay_s=error.retry_delay_s)
     if error.code in _NOT_AGAIN and status >= 500:
         told = replace(told, again=False)
     param, message = _param(error)

@@ -22,19 +22,20 @@ from starlette.types import Receive, Scope, Send
 
 from hedgerow.identities import GATEWAY, SERVICES
 from services.gateway.admission.credential import Credential
+from services.gateway.admission.intake import USUAL, Intake, Limits
+from services.gateway.admission.quota import CONVERSATION, NOTHING
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import HttpSettings
 from services.gateway.http import browsers
 from services.gateway.http.connection import PEER, PROVEN
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told, tell
 from services.gateway.http.fields import Fields, parse
-from services.gateway.http.intake import Held, Intake
 from services.gateway.http.original import FOR_PROVIDERS
 from services.gateway.http.sse import CONTENT_TYPE, compact
-from services.gateway.http.structure import USUAL, Limits
 from services.gateway.http.watch import Left
 from services.runtime import telemetry
 from services.runtime.errors import CallerRefused, Unavailable
+from services.runtime.policy.waiting_bytes import Held
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 
 Metadata = tuple[tuple[str, str], ...]
@@ -152,8 +153,9 @@ class Exchange:
             raise BodyTooLarge("body", f"at most {most} bytes", f"{length} bytes")
         try:
             async with asyncio.timeout(within_ms / 1000):
-                keyed = bool(self.headers.get("idempotency-key"))
-                place = intake.reading(self.credential.tenant, self.trace_id, keyed=keyed) if intake else nullcontext()
+                keyed = bool(self.headers.get("idempotency-key"))  # whether it may be for an answer that has a place
+                claim = NOTHING if keyed else CONVERSATION
+                place = intake.reading(self.credential.tenant, self.trace_id, claim) if intake else nullcontext()
                 with place as self._held:
                     return await self._all(most, self._held)
         except TimeoutError:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+from services.gateway.admission.intake import USUAL, Limits
 from services.gateway.http import structure
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
@@ -194,7 +195,7 @@ class Fields:
         raise self.wrong(name, _NAMES[kind])
 
 
-def parse(body: bytes, limits: structure.Limits = structure.USUAL) -> Fields:
+def parse(body: bytes, limits: Limits = USUAL) -> Fields:
     """The object that a body is. Raises `InvalidInput`, for too many values before any is made."""
     structure.check(body, limits)
     try:

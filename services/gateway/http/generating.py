@@ -90,12 +90,14 @@ class Generating:
         tenant, checks = exchange.credential.tenant, self.settings.response_format.check
         settle_replacing(order, checks=tenant.checks_forms(by_default=checks))
         settle_pace(order)
-        call = Call(exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer)
+        call = Call(
+            exchange.metadata, _deadline(order, exchange.headers), exchange.span, exchange.peer, exchange.admitted
+        )
         writer = self.dialect.write(order, exchange.answer_id)
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
             try:
-                async with aclosing(self.servicer.answer(order.request, call, exchange.admitted)) as messages:
+                async with aclosing(self.servicer.answer(order.request, call)) as messages:
                     if order.stream:
                         await self._stream(exchange, order, writer, messages, watch)
                     else:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
+from services.gateway.admission.intake import Limits
 from services.runtime.errors import InvalidInput
-from services.runtime.limits import JSON_ITEMS, JSON_VALUES, LONG_MESSAGES
 
 _PIECE = 65_536
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'",[]{}'))
@@ -25,25 +24,6 @@ _TOKEN = re.compile(rb",+|[^,]")
 _OPENS_LIST = re.compile(rb"\s*:\s*\[")
 _LONG_LISTS = (b'"messages"', b'"input"')  # a conversation's arrays, which `max_messages` bounds
 _MOST_LONG_LISTS = 16  # of one name, the first ones
-_ITEMS_OF_A_MESSAGE = 4  # of Responses: a thought, a call and its result are items of one turn
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`values`: of the whole text, without the names in its objects. `items`: the elements of one array, or the members
-    of one object. `messages`: the most of a conversation, whose array may be longer than `items`."""
-
-    values: int = JSON_VALUES
-    items: int = JSON_ITEMS
-    messages: int = LONG_MESSAGES
-
-    @property
-    def long(self) -> int:
-        """Elements of a conversation's array."""
-        return max(self.items, _ITEMS_OF_A_MESSAGE * self.messages)
-
-
-USUAL = Limits()
 
 
 def check(body: bytes, limits: Limits) -> None:

@@ -42,7 +42,7 @@ from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.loop_watch.watch import watching
 from services.runtime.process.private import keep_to_oneself
 from services.runtime.process.workers import Worker
-from services.runtime.rpc import boundary, first_message, wrapped
+from services.runtime.rpc import arrival, boundary, first_message, wrapped
 from services.runtime.rpc.authorization import anyone, callers_of, probes_of
 from services.runtime.security import tls
 
@@ -278,7 +278,7 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         # What a stream may send ahead of who reads it. gRPC's own estimate grows to 8 MiB and more for one that sends
         # faster than it is read, so a few hold all the memory; without it the largest messages take 5 ms longer.
         ("grpc.http2.bdp_probe", 0),
-        ("grpc.http2.lookahead_bytes", 262_144),
+        ("grpc.http2.lookahead_bytes", arrival.WINDOW_BYTES),
         # A second process on the same port is a mistake, unless it is a worker.
         ("grpc.so_reuseport", int(settings.processes > 1)),
         # Our channels ping every 0.7 s of silence; the default takes that for abuse.

@@ -5,7 +5,7 @@ text of an unhandled exception to the caller. So handlers here are registered wi
 happens inside one `try`. In order, outermost first: trace → errors → metrics → identity → authorize → read → parse →
 servicer. Whether a caller may call is asked of the service's `admit`, and of a servicer that has an
 `authorize(metadata, identity)` method, which raises for a caller that it does not know; where strangers call, before
-their request is read (`first_message.py`).
+their request is read (`first_message.py`), and what is held of that is bounded (`arrival.py`).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from services.runtime import telemetry
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, Starting
 from services.runtime.rpc import first_message
+from services.runtime.rpc.arrival import FREE, Arrival
 from services.runtime.rpc.authorization import Admit, anyone
 from services.runtime.rpc.malformed import explain
 
@@ -54,6 +55,7 @@ class Call:
     deadline: Deadline
     span: Span
     peer: str = ""  # the identity that the caller's certificate proves; empty in plain text
+    admitted: Callable[[], None] = lambda: None  # to be called as soon as it is
 
     def header(self, name: str) -> str | None:
         """The first text value of a metadata key, or None."""
@@ -70,6 +72,7 @@ Servicer = Any  # has one method per RPC: unary `async def`, streaming `async de
 _Bound = Callable[..., Any]  # one method of a servicer
 _Context = Any  # grpc.aio.ServicerContext over bytes
 _Given = bytes | AsyncIterator[bytes]  # a request, or where it will come from
+_Serve = Callable[[_Bound, Call, Arrival], Awaitable[Any]]
 
 
 def handlers(
@@ -108,59 +111,64 @@ class _Method:
     """One RPC, in the shape that gRPC calls it."""
 
     def __init__(self, method: MethodDescriptor, servicers: Mapping[str, Servicer], admit: Admit, within_s: float):
-        self._name, self._service = method.name, method.containing_service.full_name
+        self._method, self._name, self._service = method, method.name, method.containing_service.full_name
         self._servicers, self._admit, self._within_s = servicers, admit, within_s
         self._parse = parser(GetMessageClass(method.input_type))
 
     async def unary(self, given: _Given, context: _Context) -> bytes:
-        async def serve(method: _Bound, call: Call) -> bytes:
-            reply: Message = await method(await self._request(given, context), call)
+        async def serve(method: _Bound, call: Call, arrival: Arrival) -> bytes:
+            reply: Message = await method(await self._request(given, context, arrival), call)
             return reply.SerializeToString()
 
         return bytes(await self._guard(context, serve))
 
     async def server_stream(self, given: _Given, context: _Context) -> None:
-        async def serve(method: _Bound, call: Call) -> None:
-            async with aclosing(method(await self._request(given, context), call)) as replies:
+        async def serve(method: _Bound, call: Call, arrival: Arrival) -> None:
+            async with aclosing(method(await self._request(given, context, arrival), call)) as replies:
                 async for reply in replies:
                     await context.write(reply.SerializeToString())
 
         await self._guard(context, serve)
 
     async def client_stream(self, requests: AsyncIterator[bytes], context: _Context) -> bytes:
-        async def serve(method: _Bound, call: Call) -> bytes:
-            reply: Message = await method(self._requests(requests), call)
+        async def serve(method: _Bound, call: Call, arrival: Arrival) -> bytes:
+            reply: Message = await method(self._requests(requests, arrival), call)
             return reply.SerializeToString()
 
         return bytes(await self._guard(context, serve))
 
     async def both_stream(self, requests: AsyncIterator[bytes], context: _Context) -> None:
-        async def serve(method: _Bound, call: Call) -> None:
-            async with aclosing(method(self._requests(requests), call)) as replies:
+        async def serve(method: _Bound, call: Call, arrival: Arrival) -> None:
+            async with aclosing(method(self._requests(requests, arrival), call)) as replies:
                 async for reply in replies:
                     await context.write(reply.SerializeToString())
 
         await self._guard(context, serve)
 
-    async def _request(self, given: _Given, context: _Context) -> Message:
-        return self._parse(given if isinstance(given, bytes) else await first_message.message(context, self._within_s))
+    async def _request(self, given: _Given, context: _Context, arrival: Arrival) -> Message:
+        if isinstance(given, bytes):
+            return self._parse(given)
+        return self._parse(await arrival.one(lambda: first_message.message(context, self._within_s)))
 
-    def _requests(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Message]:
+    def _requests(self, requests: AsyncIterator[bytes], arrival: Arrival) -> AsyncIterator[Message]:
         timed = first_message.messages(requests, self._within_s) if self._within_s else requests
-        return (self._parse(raw) async for raw in timed)
+        return (self._parse(raw) async for raw in arrival.all(timed))
 
-    def _bound(self, call: Call) -> _Bound:
-        """The servicer's method, for a caller that may call it."""
+    def _servicer(self) -> Servicer:
         servicer = self._servicers.get(self._service)
         if servicer is None:
             raise Starting(f"{self._service} is starting")
-        if authorize := getattr(servicer, "authorize", None):
-            authorize(call.metadata, call.peer)
-        method: _Bound = getattr(servicer, self._name)
-        return method
+        return servicer
 
-    async def _guard(self, context: _Context, serve: Callable[[_Bound, Call], Awaitable[Any]]) -> Any:
-        started, code = time.perf_counter(), "OK"
+    def _arrival(self, servicer: Servicer, metadata: telemetry.Metadata, peer: str, span: Span) -> Arrival:
+        """The request of a caller that may call."""
+        authorize, arriving = getattr(servicer, "authorize", None), getattr(servicer, "arriving", None)
+        credential = authorize(metadata, peer) if authorize else None
+        arrival: Arrival = arriving(self._method, credential, span) if arriving else FREE
+        return arrival
+
+    async def _guard(self, context: _Context, serve: _Serve) -> Any:
+        started, code, arrival = time.perf_counter(), "OK", FREE
         metadata = tuple(context.invocation_metadata() or ())
         with telemetry.server_span(f"{self._service}/{self._name}", metadata) as span:
             if told := _trace_told(metadata, span):
@@ -168,8 +176,10 @@ class _Method:
             remaining = context.time_remaining()
             deadline = Deadline.never() if remaining is None else Deadline.after(remaining)
             try:
-                call = Call(metadata, deadline, span, self._admit(context))
-                return await serve(self._bound(call), call)
+                peer, servicer = self._admit(context), self._servicer()
+                arrival = self._arrival(servicer, metadata, peer, span)
+                call = Call(metadata, deadline, span, peer, arrival.admitted)
+                return await serve(getattr(servicer, self._name), call, arrival)
             except asyncio.CancelledError:
                 code = "CANCELLED"
                 raise
@@ -180,6 +190,7 @@ class _Method:
                 _end(context, status, told)
                 return b""  # gRPC drops it: the status is not OK
             finally:
+                arrival.admitted()
                 _SECONDS.labels(self._service, self._name, code).observe(time.perf_counter() - started)
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
+from services.gateway.admission.intake import Intake
 from services.gateway.admission.quota import Allowance
 from services.gateway.config import HttpSettings, ShedSettings
+from services.gateway.errors import BodiesWaiting
 from services.gateway.http.errors import Told
 from services.gateway.http.exchange import Endpoint, Exchange, Serve
-from services.gateway.http.intake import Intake
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from tests.unit.gateway.http.wire import Wire
 
@@ -35,7 +36,7 @@ class Scene:
     def __init__(self, serve: Serve | None = None, **allowance: float):
         self.allowance, self.wires = Allowance(**allowance), list[Wire]()  # type: ignore[arg-type]
         self.admission = AdmissionControl(ShedSettings(), lambda: 0.0)
-        self.intake = Intake(WaitingBytes(LIMITS.max_waiting_bytes), self.admission)
+        self.intake = Intake(WaitingBytes(LIMITS.max_waiting_bytes, BodiesWaiting), self.admission)
         servicer: Any = SimpleNamespace(authorize=self._authorize)
         ways = (Told.openai, servicer, LIMITS, False, False, False, self.intake)
         self.endpoint = Endpoint("/", serve or self._read, *ways)

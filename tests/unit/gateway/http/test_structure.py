@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.gateway.admission.intake import Limits
 from services.gateway.http import structure
 from services.gateway.http.fields import parse
-from services.gateway.http.structure import Limits
 from services.runtime.errors import InvalidInput
 
 FEW = Limits(values=60, items=12, messages=10)

@@ -1,0 +1,63 @@
+"""Requests on their way in, by HTTP and by gRPC: bytes that nothing has admitted yet, and that all tenants' clients may
+send at once. What the headers alone say is decided before the first of them is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.quota import Claim
+from services.runtime.limits import JSON_ITEMS, JSON_VALUES, LONG_MESSAGES
+from services.runtime.policy.waiting_bytes import Held, WaitingBytes
+
+_ITEMS_OF_A_MESSAGE = 4  # of Responses: a thought, a call and its result are items of one turn
+_FIELDS_OF_AN_ITEM, _FIELDS_OF_A_MESSAGE = 10, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may have before objects are made of it. `values`: of the whole text, without the names in its
+    objects. `items`: the elements of one array, or the members of one object. `messages`: the most of a conversation,
+    whose array may be longer than `items`."""
+
+    values: int = JSON_VALUES
+    items: int = JSON_ITEMS
+    messages: int = LONG_MESSAGES
+
+    @property
+    def long(self) -> int:
+        """Elements of a conversation's array."""
+        return max(self.items, _ITEMS_OF_A_MESSAGE * self.messages)
+
+    @property
+    def fields(self) -> int:
+        """Of a message by gRPC, altogether: they are counted one by one, which takes 0.1 s for 100,000."""
+        return min(self.values, max(_FIELDS_OF_AN_ITEM * self.items, _FIELDS_OF_A_MESSAGE * self.messages))
+
+
+USUAL = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What all ways into a process share."""
+
+    waiting: WaitingBytes
+    admission: AdmissionControl
+    limits: Limits = USUAL
+
+    @contextmanager
+    def reading(self, tenant: Tenant, trace_id: str, claim: Claim | None) -> Iterator[Held]:
+        """A request is read inside: its tenant has a `claim` for as long, and its bytes are held until they are given
+        back. Raises `QuotaExceeded` for a request that would be refused whatever is in it; with None as its claim none
+        would be."""
+        with self.admission.reading(tenant, trace_id, claim) if claim is not None else nullcontext():
+            held = Held(self.waiting, tenant.name)
+            try:
+                yield held
+            except BaseException:
+                held.give_back()
+                raise

@@ -1,0 +1,94 @@
+"""Requests by gRPC on their way in: a call is refused by its headers where its tenant is over its quota, its message is
+read where there is room for it beside all others, and its elements are counted before it becomes objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
+from opentelemetry.trace import Span
+
+from services.gateway.admission.credential import Credential
+from services.gateway.admission.identity import Tenant
+from services.gateway.admission.intake import Intake
+from services.gateway.admission.quota import CONVERSATION, NOTHING, Claim
+from services.gateway.api.kept import KeptAnswers
+from services.gateway.config import GatewaySettings
+from services.runtime import telemetry
+from services.runtime.limits import PARTS, TOOL_CALLS, TOOLS
+from services.runtime.policy.waiting_bytes import Held
+from services.runtime.rpc.arrival import Read, Reading
+from services.runtime.rpc.wire import Counted
+
+_REQUESTS = frozenset({"Generate", "ReportWrong"})  # of the tenant's quota; other calls have rules of their own
+
+
+class Arrivals:
+    """Those of `hedgerow.gateway.v1.GatewayService`."""
+
+    def __init__(self, settings: GatewaySettings, intake: Intake, kept: KeptAnswers):
+        self._settings, self._intake, self._kept = settings, intake, kept
+        self._counted: dict[str, Counted] = {}  # by method
+
+    def of(self, method: MethodDescriptor, credential: Credential, span: Span) -> Arrival:
+        """The request of one call."""
+        tenant, name = credential.tenant, method.name
+        counted = self._counted.get(name) or self._counted.setdefault(name, self._limits(method))
+        keyed = self._kept.keeps(tenant.name)  # whether it may be for an answer that has a place already
+        claim = (NOTHING if keyed else CONVERSATION) if name in _REQUESTS else None
+        return Arrival(self._intake, self._settings.max_message_bytes, counted, tenant, span, claim)
+
+    def _limits(self, method: MethodDescriptor) -> Counted:
+        settings, limits = self._settings, self._intake.limits
+        own = {
+            "hedgerow.gateway.v1.GenerateBatchRequest.requests": settings.max_batch,
+            "hedgerow.gateway.v1.GenerateRequest.messages": settings.max_messages,
+            "hedgerow.gateway.v1.GenerateRequest.images": settings.max_images,
+            "hedgerow.gateway.v1.GenerateRequest.tools": TOOLS,
+            "hedgerow.chat.v1.Message.parts": PARTS,
+            "hedgerow.chat.v1.Message.tool_calls": TOOL_CALLS,
+        }
+
+        def most(field: FieldDescriptor) -> int:
+            return own.get(field.full_name, limits.items)
+
+        return Counted(method.input_type, most, limits.items, limits.fields)
+
+
+@dataclass(slots=True)
+class Arrival:
+    """The request of one call of `tenant`, which has a `claim` while it is read."""
+
+    _intake: Intake
+    _most_bytes: int
+    _counted: Counted
+    _tenant: Tenant
+    _span: Span
+    _claim: Claim | None
+    _held: Held | None = None
+
+    async def one(self, read: Read) -> bytes:
+        """The one message of a call, of bounded length and with as many elements as may be. Raises `QuotaExceeded`,
+        `BodiesWaiting` and `InvalidInput`."""
+        with self._intake.reading(self._tenant, telemetry.trace_id(self._span), self._claim) as self._held:
+            raw = await Reading(self._held, self._most_bytes).message(read)
+        await self._counted.check(raw)
+        return raw
+
+    async def all(self, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Those of a call that sends a stream; bytes are held of the first alone."""
+        try:
+            first = await self.one(partial(anext, messages))
+        except StopAsyncIteration:
+            return
+        yield first
+        async for raw in messages:
+            await self._counted.check(raw)
+            yield raw
+
+    def admitted(self) -> None:
+        """Hold none of its bytes any more."""
+        if self._held:
+            self._held.give_back()
