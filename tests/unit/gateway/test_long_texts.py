@@ -89,7 +89,8 @@ async def test_the_event_loop_runs_between_the_parts_of_an_answer(guard: str, te
         await speaking.say(LONG[text])
         await speaking.finish(chat_pb2.FINISH_REASON_STOP)
 
-    assert await turns(say) >= LEAST
+    readers = 1 if guard == "none" else 2  # who finds sentences, and who looks through them before
+    assert await turns(say) > (readers - 0.5) * LEAST
     assert ledger.written.whole_text == LONG[text]
 
 
