@@ -79,7 +79,7 @@ def _dynamic() -> dict[str, Any]:
     over_ads = {"ads": {}, "resource_api_version": "V3"}
     return {
         "ads_config": {
-            "api_type": "DELTA_GRPC",
+            "api_type": "GRPC",
             "transport_api_version": "V3",
             "set_node_on_first_message_only": True,
             "grpc_services": [{"envoy_grpc": {"cluster_name": "control", "retry_policy": {"retry_back_off": _RETRY}}}],

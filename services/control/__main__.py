@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from envoy.service.discovery.v3 import ads_pb2
-from envoy.service.status.v3 import csds_pb2
 from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.control.v1 import control_pb2
 from services.control import topology
 from services.control.ads import Clients, DiscoveryServicer
 from services.control.config import ControlSettings
-from services.control.csds import StatusServicer
 from services.control.follow import follow
 from services.control.mesh import Mesh
 from services.control.names import Names
@@ -28,7 +26,6 @@ from services.runtime.security import tls
 
 _CONTROL = control_pb2.DESCRIPTOR.services_by_name["ControlService"]
 _DISCOVERY = ads_pb2.DESCRIPTOR.services_by_name["AggregatedDiscoveryService"]
-_STATUS = csds_pb2.DESCRIPTOR.services_by_name["ClientStatusDiscoveryService"]
 _log = logging.getLogger("services.control")
 
 
@@ -49,7 +46,6 @@ async def assemble(settings: ControlSettings) -> AsyncIterator[Mapping[ServiceDe
         try:
             yield {
                 _DISCOVERY: DiscoveryServicer(mesh, clients),
-                _STATUS: StatusServicer(mesh, clients),
                 _CONTROL: ControlServicer(mesh, clients, str(settings.topology)),
             }
         finally:
@@ -73,4 +69,4 @@ def _tell(running: asyncio.Task[None]) -> None:
 
 
 if __name__ == "__main__":
-    serve.main("control", ControlSettings, [_CONTROL, _DISCOVERY, _STATUS], assemble)
+    serve.main("control", ControlSettings, [_CONTROL, _DISCOVERY], assemble)

@@ -11,13 +11,11 @@ from typing import Any
 
 from services.control import metrics
 from services.control.conversation import Conversation
-from services.control.delta import Increments
 from services.control.mesh import Mesh
 from services.control.snapshot import Kind
-from services.control.sotw import StateOfTheWorld
 from services.control.subscription import ORDER
 from services.runtime.deadline import Clock
-from services.runtime.errors import shorten
+from services.runtime.errors import NotSupported, shorten
 from services.runtime.rpc.boundary import Call
 
 _WORDS = 500  # of a refusal that go into the log
@@ -58,7 +56,7 @@ class Clients:
 
 
 class DiscoveryServicer:
-    """Serves `envoy.service.discovery.v3.AggregatedDiscoveryService`, both ways of speaking it."""
+    """Serves `StreamAggregatedResources` of `envoy.service.discovery.v3.AggregatedDiscoveryService`."""
 
     def __init__(self, mesh: Mesh, clients: Clients):
         self._mesh, self._clients = mesh, clients
@@ -66,10 +64,11 @@ class DiscoveryServicer:
         self._ends: set[asyncio.Event] = set()
 
     def StreamAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
-        return self._serve(requests, StateOfTheWorld())
+        return self._serve(requests, Conversation())
 
-    def DeltaAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
-        return self._serve(requests, Increments())
+    async def DeltaAggregatedResources(self, requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
+        raise NotSupported("DeltaAggregatedResources: this control plane sends whole states (Envoy's `api_type: GRPC`)")
+        yield  # a stream, like the other one
 
     def drain(self) -> None:
         """End the streams; clients keep what they have and ask elsewhere, or again."""

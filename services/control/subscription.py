@@ -27,10 +27,8 @@ class Subscription:
     names: set[str] = field(default_factory=set)
     wildcard: bool = False
     sent: dict[str, str] = field(default_factory=dict)  # versions, by name
-    acked: dict[str, str] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)  # why, by name
     nonce: str = ""  # of the last response
-    under_way: frozenset[str] | None = None  # the names of a response that has not been answered
+    under_way: bool = False  # whether the last response has not been answered
     sent_version: str = ""
     acked_version: str = ""
     problem: str = ""  # why the last response was refused
@@ -50,30 +48,21 @@ class Subscription:
 
     def sending(self, nonce: str, resources: Iterable[Resource], there: Mapping[str, Resource]) -> str:
         """Note a response that is about to go out; returns its version, that of all the client asked for."""
-        going = {each.name: each.version for each in resources}
-        self.sent.update(going)
-        for name in going:
-            self.refused.pop(name, None)
-        self.under_way, self.nonce, self.answered = frozenset(going), nonce, True
+        self.sent.update((each.name, each.version) for each in resources)
+        self.under_way, self.nonce, self.answered = True, nonce, True
         self.sent_version = version(self.wanted(there))
         return self.sent_version
 
     def answer(self, nonce: str, refusal: str | None) -> bool:
         """Take the client's word on the response with that nonce; False when it is about an older one, or repeated."""
-        if nonce != self.nonce or self.under_way is None:
+        if nonce != self.nonce or not self.under_way:
             return False
-        for name in self.under_way & self.sent.keys():
-            if refusal is None:
-                self.acked[name] = self.sent[name]
-            else:
-                self.refused[name] = refusal
         if refusal is None:
             self.acked_version = self.sent_version
-        self.problem, self.under_way = refusal or "", None
+        self.problem, self.under_way = refusal or "", False
         return True
 
     def forget(self, names: Iterable[str]) -> None:
         """The client does not have these any more."""
         for name in names:
-            for kept in (self.sent, self.acked, self.refused):
-                kept.pop(name, None)
+            self.sent.pop(name, None)

@@ -9,16 +9,14 @@ from typing import Any
 
 import pytest
 from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse
-from envoy.service.status.v3 import csds_pb2
 from opentelemetry import trace
 
 from services.control.ads import Clients, DiscoveryServicer
-from services.control.csds import StatusServicer
-from services.control.snapshot import ASSIGNMENTS, CLUSTERS, Kind, Snapshot
+from services.control.snapshot import ASSIGNMENTS, Kind, Snapshot
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
-from tests.unit.control.test_sotw import content, snapshot
+from tests.unit.control.test_conversation import content, snapshot
 
 CALL = Call((), Deadline.never(), trace.INVALID_SPAN)
 
@@ -53,7 +51,6 @@ class Streams:
     def __init__(self, mesh: StillMesh):
         self.clients = Clients()
         self.servicer = DiscoveryServicer(mesh, self.clients)  # type: ignore[arg-type]
-        self.status = StatusServicer(mesh, self.clients)  # type: ignore[arg-type]
         self.sending: asyncio.Queue[DiscoveryRequest | Exception | None] = asyncio.Queue()
         self.responses: Any = self.servicer.StreamAggregatedResources(self._requests(), CALL)
 
@@ -74,15 +71,6 @@ class Streams:
         async with asyncio.timeout(5):
             response: DiscoveryResponse = await anext(self.responses)
             return response
-
-    async def statuses(self, **request: Any) -> list[tuple[str, str, str]]:
-        """(name, status, the client's words) of every resource of every client."""
-        reply = await self.status.FetchClientStatus(csds_pb2.ClientStatusRequest(**request), CALL)
-        return [
-            (each.name, csds_pb2.ConfigStatus.Name(each.config_status), each.error_state.details)
-            for config in reply.config
-            for each in config.generic_xds_configs
-        ]
 
 
 @pytest.fixture
@@ -171,35 +159,3 @@ async def test_a_client_that_never_says_anything_gets_nothing(streams: Streams):
     streams.sending.put_nowait(None)
     with pytest.raises(StopAsyncIteration):
         await streams.hear()
-
-
-async def test_the_state_of_each_resource_is_told_in_standard_form(mesh: StillMesh, streams: Streams):
-    streams.ask(CLUSTERS, "a", "other")
-    first = await streams.hear()
-    assert await streams.statuses() == [("a", "STALE", ""), ("other", "NOT_SENT", "")]
-    streams.ask(CLUSTERS, "a", "other", nonce=first.nonce)
-    mesh.change(snapshot(a="2"))
-    second = await streams.hear()
-    streams.ask(CLUSTERS, "a", "other", nonce=second.nonce, refusal="cannot parse")
-    async with asyncio.timeout(5):
-        hearing = asyncio.create_task(streams.hear())
-        while ("a", "ERROR", "cannot parse") not in await streams.statuses():
-            await asyncio.sleep(0)
-        mesh.change(snapshot(a="3"))
-        third = await hearing
-        streams.ask(CLUSTERS, "a", "other", nonce=third.nonce)
-        hearing = asyncio.create_task(streams.hear())
-        while ("a", "SYNCED", "") not in await streams.statuses():
-            await asyncio.sleep(0)
-    hearing.cancel()
-    await asyncio.wait({hearing})
-
-
-async def test_clients_can_be_asked_for_by_node(streams: Streams):
-    streams.ask(CLUSTERS, "a")
-    await streams.hear()
-    assert await streams.statuses(node_matchers=[{"node_id": {"prefix": "gateway-"}}])
-    assert await streams.statuses(node_matchers=[{"node_id": {"exact": "GATEWAY-1", "ignore_case": True}}])
-    assert not await streams.statuses(node_matchers=[{"node_id": {"exact": "gateway-2"}}])
-    with pytest.raises(InvalidInput, match="exact, prefix, suffix or contains, got safe_regex"):
-        await streams.statuses(node_matchers=[{"node_id": {"safe_regex": {"regex": ".*"}}}])

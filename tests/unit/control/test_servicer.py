@@ -16,7 +16,7 @@ from services.control.snapshot import CLUSTERS, Kind, Renderer
 from services.control.topology import Drill
 from tests.clock import PausedClock
 from tests.unit.control.test_ads import CALL
-from tests.unit.control.test_sotw import GrpcClient
+from tests.unit.control.test_conversation import GrpcClient
 from tests.unit.control.topologies import topology
 
 MESH = 'services: {cache: {balance: ring_hash, drill: {drop_percent: 5}, endpoints: [{address: "10.0.0.1:1"}]}}'
