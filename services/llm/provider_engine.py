@@ -274,17 +274,13 @@ def _wire(group: str, own: ProviderSettings, url: str) -> Wire:
 
 def _with(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """`body` and `extra`, whose objects are put together."""
-    both = {name: {**body[name], **value} for name, value in extra.items() if _is_object(body.get(name), value)}
-    return {**body, **extra, **both}
+    shared = [name for name in extra if isinstance(extra[name], dict) and isinstance(body.get(name), dict)]
+    return {**body, **extra, **{name: {**body[name], **extra[name]} for name in shared}}
 
 
 def _at_most(asked: Any, most: int) -> Any:
     """A limit as it was asked for, where that is a number and not above `most`."""
     return asked if type(asked) in (int, float) and asked <= most else most
-
-
-def _is_object(*values: Any) -> bool:
-    return all(isinstance(value, dict) for value in values)
 
 
 def _encode(body: Mapping[str, object]) -> bytes:

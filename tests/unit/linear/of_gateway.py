@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway import permissions
-from services.gateway.admission import original, pattern
+from services.gateway.admission import intake, original, pattern
 from services.gateway.answer import asked, judge
 from services.gateway.answer.stages import guard
 from services.gateway.guard import injection
@@ -61,7 +61,7 @@ def _form(text: str) -> None:
         raise AssertionError(message)
 
     headers = [(b"content-type", b"multipart/form-data; boundary=b")]
-    bounds = Bounds(1 << 30, 60_000, structure.USUAL, None)
+    bounds = Bounds(1 << 30, 60_000, intake.USUAL, None)
     asyncio.run(read_form(Exchange({"headers": headers}, receive, send, bounds)))
 
 
@@ -71,7 +71,7 @@ def _structure(text: str) -> None:
     for body in (text, f'["{text}"]', f'{{"messages": [{text}'):
         encoded = body.encode(errors="replace")
         few = encoded.count(b",") + encoded.count(b"[") + encoded.count(b"{")
-        structure.check(encoded, structure.Limits(2 * len(encoded), max(1, min(few, len(encoded) - 1))))
+        structure.check(encoded, intake.Limits(2 * len(encoded), max(1, min(few, len(encoded) - 1))))
 
 
 def _json(text: str) -> None:
