@@ -19,9 +19,9 @@ from tests.fault.beside import asking_beside, check, honest
 from tests.fault.faulty_llm import FaultyLlm
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
-from tests.fault.test_tenants import tenants
 from tests.integration.scripted import serving
 from tests.integration.scripted_tool_service import ScriptedToolService
+from tests.keys import tenants
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]

@@ -14,7 +14,7 @@ from tests.fault.asking import Asker, Outcome, asking, question, times_s
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
-from tests.fault.test_tenants import tenants
+from tests.keys import tenants
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _ITEMS = 64

@@ -21,7 +21,7 @@ from tests.fault.memory import container_mib, forget_peak, peak_mib
 from tests.fault.mesh import UNLIMITED, processes
 from tests.fault.report import Report
 from tests.forked import ServiceProcess
-from tests.keys import digest
+from tests.keys import tenants
 from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -51,7 +51,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
             llm.address,
             http_address=f"127.0.0.1:{port}",
             http={"body_ms": 5_000},
-            tenants={name: {"keys": [digest(f"key-{name}")]} for name in names},
+            tenants=tenants(*names),
             **UNLIMITED,
         )
         b = await stack.enter_async_context(asking(gateway.spec.address, "key-b"))

@@ -16,8 +16,8 @@ from tests.fault.beside import asking_beside, check, honest
 from tests.fault.faulty_llm import FaultyLlm
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
-from tests.fault.test_tenants import tenants
 from tests.integration.collector import collecting
+from tests.keys import tenants
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 _A_SECOND = 1_000

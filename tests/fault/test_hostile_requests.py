@@ -31,8 +31,8 @@ from tests.fault.asking import MODEL, Asker, Outcome, asking, times_s
 from tests.fault.faulty_llm import Behaviour, faulty_llm, serving
 from tests.fault.mesh import processes
 from tests.fault.report import Report
-from tests.fault.test_tenants import tenants
 from tests.forked import ServiceProcess
+from tests.keys import tenants
 from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]

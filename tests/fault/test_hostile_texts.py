@@ -23,8 +23,8 @@ from tests.fault.beside import honest_for
 from tests.fault.faulty_llm import Behaviour, faulty_llm
 from tests.fault.mesh import processes
 from tests.fault.report import Report, Row
-from tests.fault.test_tenants import tenants
 from tests.forked import ServiceProcess
+from tests.keys import tenants
 from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]

@@ -16,7 +16,7 @@ from launcher.processes import free_port
 from tests.fault.faulty_llm import FaultyLlm
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
-from tests.fault.test_tenants import tenants
+from tests.keys import tenants
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]

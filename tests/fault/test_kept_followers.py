@@ -17,7 +17,7 @@ from tests.fault.beside import asking_beside, check, honest
 from tests.fault.faulty_llm import SERVICE, WORD, Behaviour, FaultyLlm, serving
 from tests.fault.mesh import UNLIMITED, Processes
 from tests.fault.report import Report
-from tests.fault.test_tenants import tenants
+from tests.keys import tenants
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]

@@ -21,7 +21,7 @@ from tests.fault.mesh import PATIENT_LOOKUPS, Processes
 from tests.fault.report import Report
 from tests.fault.slow_cache import SlowCache, slow_cache
 from tests.forked import ServiceProcess
-from tests.keys import digest
+from tests.keys import tenants
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -67,14 +67,13 @@ class Scene:
 
 @asynccontextmanager
 async def _scene(starter: Processes, llm: FaultyLlm, room: int, **settings: object) -> AsyncIterator[Scene]:
-    tenants = {name: {"keys": [digest(f"key-{name}")]} for name in ("a", "b")}
     llm.behaviour = Behaviour(tokens=1, text="x" * _LARGEST)
     async with slow_cache() as cache:
         gateway = await starter.gateway(
             llm.address,
             cache_address=cache.address,
             metrics_address=f"127.0.0.1:{free_port()}",
-            tenants=tenants,
+            tenants=tenants("a", "b"),
             l1_cache_bytes=room,
             write_behind_bytes=room // 2,
             stages=PATIENT_LOOKUPS,

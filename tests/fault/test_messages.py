@@ -23,7 +23,7 @@ from tests.fault.mesh import UNLIMITED, processes
 from tests.fault.report import Report
 from tests.fault.short_messages import short_messages
 from tests.forked import ServiceProcess
-from tests.keys import digest
+from tests.keys import tenants
 from tests.marks import starts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
@@ -43,7 +43,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[_Scen
         gateway = await starter.gateway(
             llm.address,
             first_message_ms=5_000,
-            tenants={name: {"keys": [digest(f"key-{name}")]} for name in names},
+            tenants=tenants(*names),
             **UNLIMITED,
         )
         askers = [await stack.enter_async_context(asking(gateway.spec.address, f"key-{name}")) for name in ("a0", "b")]

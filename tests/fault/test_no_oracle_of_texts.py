@@ -25,9 +25,9 @@ from tests.fault.beside import asking_beside, check, honest
 from tests.fault.faulty_llm import faulty_llm
 from tests.fault.mesh import PATIENT_LOOKUPS, processes
 from tests.fault.report import Report
-from tests.fault.test_tenants import tenants
 from tests.integration.scripted import serving
 from tests.integration.scripted_tool_service import ScriptedToolService
+from tests.keys import tenants
 from tests.marks import starts
 from tests.waiting import until
 

@@ -23,7 +23,7 @@ from tests.fault.asking import Asker, asking, question, times_s
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.mesh import Processes, stats
 from tests.fault.report import Report
-from tests.keys import digest
+from tests.keys import tenants
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(60)]
@@ -34,11 +34,6 @@ _ASKED = {
     "Why is the sky blue?": "Why does the sky look blue?",
 }
 _FORGED = (("tenant", "a"), ("x-tenant", "a"), ("x-tenant-id", "a"), ("hedgerow-tenant", "a"), ("baggage", "tenant=a"))
-
-
-def tenants(*names: str) -> dict[str, Any]:
-    """Tenants whose key is `key-<name>`."""
-    return {name: {"keys": [digest(f"key-{name}")]} for name in names}
 
 
 def write(path: Path, tenants: Mapping[str, Any]) -> None:

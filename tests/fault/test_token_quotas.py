@@ -16,7 +16,7 @@ from tests.fault.asking import Asker, asking
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
-from tests.fault.test_tenants import tenants
+from tests.keys import tenants
 from tests.redis import redis_server
 from tests.waiting import until
 
