@@ -48,8 +48,7 @@ async def run(progress: Progress) -> dict[str, object]:
 async def _interleave(session: aiohttp.ClientSession, urls: Mapping[str, str], prompt: str) -> dict[str, Any]:
     asked = {"max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": prompt}]}
     bodies = {model: json.dumps({"model": model, **asked}).encode() for model in _APIS}
-    chat, messages = _APIS
-    other = {chat: messages, messages: chat}
+    other = dict(zip(_APIS, reversed(_APIS), strict=True))
     times: dict[str, list[float]] = {path: [] for path in _PATHS}
     for number in range((WARM_UP + SAMPLES) // len(_APIS)):
         for api, at in _APIS.items():

@@ -98,7 +98,8 @@ class Voice:
             written.restart()
             self._sentences = SentenceSplitter()
         written.add_text(piece.text, piece.tokens, piece.logprobs)
-        await self._find_sentences(piece.text)
+        if self._sentences:
+            await self._find_sentences(piece.text)
         if stage:
             self._outbox.append(pb.Event(patch=pb.Patch(stage=stage, text=piece.text, replaces=True)))
             return

@@ -127,15 +127,7 @@ class _App:
     def _endpoint(self, route: str, serve: Serve, shape: Shape = Told.openai, *, open_: bool = False) -> Endpoint:
         settings = self._parts.settings
         mutual, loopback = settings.tls_dir is not None, is_loopback(settings.http_address)
-        shared = (
-            self._parts.servicer,
-            settings.http,
-            mutual,
-            loopback,
-            open_,
-            self._parts.intake,
-            self._parts.intake.limits,
-        )
+        shared = (self._parts.servicer, settings.http, mutual, loopback, open_, self._parts.intake)
         return Endpoint(route, serve, shape, *shared, route not in _TEXT_ALONE)
 
     async def _health(self, exchange: Exchange) -> None:

@@ -233,12 +233,12 @@ class Endpoint:
     loopback: bool  # whether this machine alone can connect
     open_: bool = False
     intake: Intake | None = None
-    json: Limits = USUAL
     media: bool = True  # whether its bodies may hold pictures, recordings and long conversations
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         most_bytes = self.limits.max_body_bytes if self.media else self.limits.max_text_body_bytes
-        bounds = Bounds(most_bytes, self.limits.body_ms, self.json, None if self.open_ else self.intake)
+        limits = self.intake.limits if self.intake else USUAL
+        bounds = Bounds(most_bytes, self.limits.body_ms, limits, None if self.open_ else self.intake)
         exchange, started = Exchange(scope, receive, send, bounds), time.perf_counter()
         with telemetry.server_span(f"http {self.route}", exchange.metadata) as span:
             exchange.span = span

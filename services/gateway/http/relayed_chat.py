@@ -5,21 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from services.gateway.http import sse
+from services.gateway.http.growing import GrowingTexts
 from services.gateway.http.sse import compact
 
 _SAME = ("id", "object", "created", "model")
 _SAID_ONCE = frozenset({"id", "index", "name", "role", "type"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """One that grows: to copy it with each piece would take time in proportion to the square of its length."""
-
-    pieces: list[str]
 
 
 class RelayedChat:
@@ -94,12 +87,14 @@ def merged(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """A chat completion of its chunks, with all fields that those have."""
     whole: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
+    growing = GrowingTexts()
     for chunk in chunks:
         whole |= {name: given for name, given in chunk.items() if name != "choices" and given is not None}
         for choice in chunk.get("choices") or ():
-            _grow(choices.setdefault(choice.get("index", 0), {}), choice)
+            _grow(choices.setdefault(choice.get("index", 0), {}), choice, growing)
+    growing.settle()
     if whole:
-        made = [_finished(_in_one_piece(choices[index])) for index in sorted(choices)]
+        made = [_finished(choices[index]) for index in sorted(choices)]
         whole |= {"object": "chat.completion", "choices": made}
     return whole
 
@@ -112,43 +107,34 @@ def _finished(choice: dict[str, Any]) -> dict[str, Any]:
     return {"logprobs": None, **choice, "message": message}
 
 
-def _grow(known: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Texts go on, objects grow, arrays grow by the index that their objects have, or else at their end."""
+def _grow(known: dict[str, Any], more: Mapping[str, Any], growing: GrowingTexts, *, audio: bool = False) -> None:
+    """Texts go on, objects grow, arrays grow by the index that their objects have, or else at their end. `audio`:
+    whether `known` is an answer's sound."""
     for name, given in more.items():
         old = known.get(name)
         if old is None or given is None:
             known[name] = old if given is None else _copied(given)
         elif isinstance(old, dict) and isinstance(given, dict):
-            _grow(old, given)
+            _grow(old, given, growing, audio=name == "audio")
         elif isinstance(old, list) and isinstance(given, list):
-            _grow_list(old, given)
-        elif isinstance(old, str | _Text) and isinstance(given, str) and name not in _SAID_ONCE:
-            text = known[name] = old if isinstance(old, _Text) else _Text([old])
-            text.pieces.append(given)
+            _grow_list(old, given, growing)
+        elif isinstance(old, str) and isinstance(given, str) and name not in _SAID_ONCE:
+            growing.add(known, name, given, _joined if audio and name == "data" else "".join)
         else:
             known[name] = given or old
 
 
-def _grow_list(known: list[Any], more: Iterable[Any]) -> None:
+def _grow_list(known: list[Any], more: Iterable[Any], growing: GrowingTexts) -> None:
     for given in more:
         index = given.get("index") if isinstance(given, dict) else None
         same = None if index is None else next((each for each in reversed(known) if each.get("index") == index), None)
         if same:
-            _grow(same, given)
+            _grow(same, given, growing)
         else:
             known.append(_copied(given))
 
 
-def _in_one_piece(given: Any, *place: str) -> Any:
-    """The same, with each text in one piece. `place`: the names that lead to it."""
-    if isinstance(given, _Text):
-        return _joined(*given.pieces) if place[-2:] == ("audio", "data") else "".join(given.pieces)
-    if isinstance(given, dict):
-        return {name: _in_one_piece(each, *place, name) for name, each in given.items()}
-    return [_in_one_piece(each, *place) for each in given] if isinstance(given, list) else given
-
-
-def _joined(*sound: str) -> str:
+def _joined(sound: Iterable[str]) -> str:
     """Pieces of sound, each in base64 of its own."""
     return base64.b64encode(b"".join(map(base64.b64decode, sound))).decode()
 
