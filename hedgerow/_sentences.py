@@ -13,8 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# A mark with white space, another mark or a closing sign behind it, or at the end of what is there: no other ends a
-# sentence.
+# A mark that may end a sentence: white space, another mark or a closing sign follows it, or the text ends with it.
 _START = re.compile(r"""[.!?…](?=[.!?…"'”’»)\]\s]|\Z)|[。！？\n]""")
 _FOLLOWED = re.compile(r"""([.!?…]*+["'”’»)\]]*+)[^\S\n]++([^\n])""")
 _MARKS = re.compile(r"[.!?…]*+")

@@ -117,8 +117,8 @@ async def done_sending(call: Any) -> None:
 
 
 async def answer(call: Any) -> Any:
-    """What a call that answers once says, in the place of `await call`: that call is then cancelled by `cancel` where
-    the one who waits is cancelled."""
+    """The response of a unary call, in the place of `await call`: where the waiting task is cancelled, the call is
+    cancelled by `cancel`."""
     if (task := getattr(call, "_call_response", None)) is None:
         return await call
     try:
@@ -130,10 +130,10 @@ async def answer(call: Any) -> Any:
 
 
 def cancel(call: Any) -> None:
-    """Cancel a call that answers once, if it is not over, in the place of `call.cancel`.
+    """Cancel a unary call, if it is not over, in the place of `call.cancel`.
 
-    That also cancels the task that waits for gRPC's core, which alone would free what it gave the core: 1,180 bytes of
-    each such call are lost for good (grpcio 1.85.1). Here the task goes on until the core says that the call is over.
+    `call.cancel` also cancels the task that waits for gRPC's core, and that task alone frees the call's memory: 1,180
+    bytes of each such call are lost for good (grpcio 1.85.1). Here the task goes on until the core ends the call.
     """
     if (core := getattr(call, "_cython_call", None)) is None:
         call.cancel()  # a release that names it otherwise loses the bytes
