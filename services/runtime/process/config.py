@@ -75,6 +75,12 @@ class ServiceSettings(BaseSettings):
         description="Calls in flight per connection; more of them wait. Envoy begins up to 100 on a new connection, "
         "before it is told.",
     )
+    max_waiting_calls: int = Field(
+        8_192,
+        ge=1,
+        description="Calls that have arrived and that the process has not begun, over all connections. gRPC drops "
+        "more of them without a reason: the caller gets CANCELLED. Each takes 16 KiB and what came of its message.",
+    )
 
     blocked_loop_ms: int = Field(
         50,

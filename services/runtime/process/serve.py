@@ -275,6 +275,10 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         # A flood of started and cancelled calls on one connection must not starve the others.
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
+        # Only a call that the process has begun can be refused with a reason. By default gRPC drops some beyond
+        # 1,000 waiting calls and all beyond 3,000, and their callers get CANCELLED.
+        ("grpc.server.max_pending_requests", settings.max_waiting_calls),
+        ("grpc.server.max_pending_requests_hard_limit", settings.max_waiting_calls),
         # What a stream may send ahead of who reads it. gRPC's own estimate grows to 8 MiB and more for one that sends
         # faster than it is read, so a few hold all the memory; without it the largest messages take 5 ms longer.
         ("grpc.http2.bdp_probe", 0),
