@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from services.gateway.http import sse
@@ -13,6 +14,20 @@ from services.gateway.http.sse import compact
 
 _SAME = ("id", "object", "created", "model")
 _SAID_ONCE = frozenset({"id", "index", "name", "role", "type"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Growing:
+    """What grows in an answer: its texts, and the objects of its arrays, each found by its index."""
+
+    texts: GrowingTexts = field(default_factory=GrowingTexts)
+    _arrays: dict[int, tuple[list[Any], dict[Any, dict[str, Any]]]] = field(default_factory=dict)
+
+    def objects(self, array: list[Any]) -> dict[Any, dict[str, Any]]:
+        """Those of an array, by their index: a search for each piece of a call would read all calls before it."""
+        if id(array) not in self._arrays:
+            self._arrays[id(array)] = array, {each["index"]: each for each in array if _index(each) is not None}
+        return self._arrays[id(array)][1]
 
 
 class RelayedChat:
@@ -87,12 +102,12 @@ def merged(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """A chat completion of its chunks, with all fields that those have."""
     whole: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
-    growing = GrowingTexts()
+    growing = _Growing()
     for chunk in chunks:
         whole |= {name: given for name, given in chunk.items() if name != "choices" and given is not None}
         for choice in chunk.get("choices") or ():
             _grow(choices.setdefault(choice.get("index", 0), {}), choice, growing)
-    growing.settle()
+    growing.texts.settle()
     if whole:
         made = [_finished(choices[index]) for index in sorted(choices)]
         whole |= {"object": "chat.completion", "choices": made}
@@ -107,7 +122,7 @@ def _finished(choice: dict[str, Any]) -> dict[str, Any]:
     return {"logprobs": None, **choice, "message": message}
 
 
-def _grow(known: dict[str, Any], more: Mapping[str, Any], growing: GrowingTexts, *, audio: bool = False) -> None:
+def _grow(known: dict[str, Any], more: Mapping[str, Any], growing: _Growing, *, audio: bool = False) -> None:
     """Texts go on, objects grow, arrays grow by the index that their objects have, or else at their end. `audio`:
     whether `known` is an answer's sound."""
     for name, given in more.items():
@@ -119,19 +134,25 @@ def _grow(known: dict[str, Any], more: Mapping[str, Any], growing: GrowingTexts,
         elif isinstance(old, list) and isinstance(given, list):
             _grow_list(old, given, growing)
         elif isinstance(old, str) and isinstance(given, str) and name not in _SAID_ONCE:
-            growing.add(known, name, given, _joined if audio and name == "data" else "".join)
+            growing.texts.add(known, name, given, _joined if audio and name == "data" else "".join)
         else:
             known[name] = given or old
 
 
-def _grow_list(known: list[Any], more: Iterable[Any], growing: GrowingTexts) -> None:
+def _grow_list(known: list[Any], more: Iterable[Any], growing: _Growing) -> None:
+    objects = growing.objects(known)
     for given in more:
-        index = given.get("index") if isinstance(given, dict) else None
-        same = None if index is None else next((each for each in reversed(known) if each.get("index") == index), None)
-        if same:
-            _grow(same, given, growing)
-        else:
-            known.append(_copied(given))
+        index = _index(given)
+        if index is not None and index in objects:
+            _grow(objects[index], given, growing)
+            continue
+        known.append(_copied(given))
+        if index is not None:
+            objects[index] = known[-1]
+
+
+def _index(given: Any) -> Any:
+    return given.get("index") if isinstance(given, dict) else None
 
 
 def _joined(sound: Iterable[str]) -> str:

@@ -47,6 +47,12 @@ def _chunk(piece: str) -> bytes:
     return compact({"id": "1", "choices": [choice]})
 
 
+def _calls(pieces: Iterable[str]) -> bytes:
+    """A call of its own for each piece."""
+    calls = [{"index": index, "function": {"arguments": piece}} for index, piece in enumerate(pieces)]
+    return compact({"id": "1", "choices": [{"delta": {"tool_calls": calls}}]})
+
+
 @lru_cache(1_024)
 def _deltas(piece: str) -> Sequence[bytes]:
     deltas = ({"type": "text_delta", "text": piece}, {"type": "citations_delta", "citation": piece})
@@ -75,6 +81,15 @@ def _relayed_chat(pieces: Sequence[str]) -> None:
         relayed.gather([_chunk(piece)])
     relayed.gather([compact({"choices": [{"finish_reason": "stop"}]})])
     assert relayed.whole()
+
+
+def _relayed_calls(pieces: Sequence[str]) -> None:
+    """Each has its arguments in two pieces, and all others come between them."""
+    relayed = RelayedChat(usage=True)
+    relayed.gather([_calls(pieces), _calls(pieces)])
+    relayed.gather([compact({"choices": [{"finish_reason": "stop"}]})])
+    (choice,) = relayed.whole()["choices"]
+    assert [call["function"]["arguments"] for call in choice["message"]["tool_calls"]] == [each * 2 for each in pieces]
 
 
 def _relayed_message(pieces: Sequence[str]) -> None:
@@ -175,6 +190,7 @@ GATHERED: Mapping[str, Reader] = {
     "answers as messages": _writes(MessageWriter),
     "answers as responses": _writes(ResponseWriter),
     "relayed chat": _relayed_chat,
+    "relayed calls": _relayed_calls,
     "relayed message": _relayed_message,
     "relayed response": _relayed_response,
     "answers that are judged": _tried,
