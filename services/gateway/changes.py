@@ -3,7 +3,7 @@ and the HTTP API. The words are stable: `make docs` writes their tables from her
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -58,11 +58,13 @@ _COUNTED = (Changed.PROMPT_MASKED, Changed.ANSWER_MASKED, Changed.ANSWER_ENDED) 
 
 
 class Changes(list[pb.Change]):
-    """In the order in which they were made. `by`: who asked for each, where that is not the mesh."""
+    """In the order in which they were made. `by`: who asked for each, where that is known when a request is admitted;
+    `origin` says it of the others."""
 
     def __init__(self) -> None:
         super().__init__()
         self.by: dict[Changed, By] = {}
+        self.origin: Callable[[Changed], By] = lambda _: By.MESH
         self._tokens: pb.Change | None = None  # the limit of the answer
         self._most = 0
 
@@ -130,7 +132,7 @@ class Changes(list[pb.Change]):
         return None
 
     def _by(self, what: Changed) -> By:
-        return self.by.get(what, By.MESH)
+        return self.by.get(what) or self.origin(what)
 
 
 def told(change: pb.Change) -> str:

@@ -7,8 +7,8 @@ batch wait, for nobody waits for any one of them.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from prometheus_client import Counter
 
@@ -74,22 +74,17 @@ class AdmissionControl:
             _explain(refusal, tenant, trace_id)
             raise
 
-    @contextmanager
-    def reading(self, tenant: Tenant, trace_id: str, claim: Claim) -> Iterator[None]:
-        """A `claim` of the tenant's while a request of its is read, which is given back before it is admitted. Raises
-        `QuotaExceeded` where it would be refused whatever it asks, as far as this process knows."""
+    def expect(self, tenant: Tenant, trace_id: str, claim: Claim) -> Reservation | None:
+        """A `claim` of the tenant's while a request of its is read, to be settled before it is admitted; None where the
+        tenant has no limits. Raises `QuotaExceeded` where it would be refused whatever it asks, as far as this process
+        knows."""
         if not tenant.allowance.limited:
-            yield
-            return
+            return None
         try:
-            place = self._quotas.expect(tenant.name, tenant.allowance, claim)
+            return self._quotas.expect(tenant.name, tenant.allowance, claim)
         except Exhausted as refusal:
             _explain(refusal, tenant, trace_id)
             raise
-        try:
-            yield
-        finally:
-            place.settle(0)
 
     @asynccontextmanager
     async def holding(self, tenant: Tenant, trace_id: str, within_s: float) -> AsyncIterator[None]:

@@ -3,13 +3,12 @@ send at once. What the headers alone say is decided before the first of them is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.quota import Claim
+from services.gateway.admission.quota import Claim, Reservation
 from services.runtime.limits import JSON_ITEMS, JSON_VALUES, LONG_MESSAGES
 from services.runtime.policy.waiting_bytes import Held, WaitingBytes
 
@@ -49,15 +48,25 @@ class Intake:
     admission: AdmissionControl
     limits: Limits = USUAL
 
-    @contextmanager
-    def reading(self, tenant: Tenant, trace_id: str, claim: Claim | None) -> Iterator[Held]:
-        """A request is read inside: its tenant has a `claim` for as long, and its bytes are held until they are given
+    def reading(self, tenant: Tenant, trace_id: str, claim: Claim | None) -> Reading:
+        """To read a request inside: its tenant has a `claim` for as long, and its bytes are held until they are given
         back. Raises `QuotaExceeded` for a request that would be refused whatever is in it; with None as its claim none
         would be."""
-        with self.admission.reading(tenant, trace_id, claim) if claim is not None else nullcontext():
-            held = Held(self.waiting, tenant.name)
-            try:
-                yield held
-            except BaseException:
-                held.give_back()
-                raise
+        place = None if claim is None else self.admission.expect(tenant, trace_id, claim)
+        return Reading(Held(self.waiting, tenant.name), place)
+
+
+class Reading(NamedTuple):
+    """A request that is read inside. Bytes of one that fails are held no longer."""
+
+    held: Held
+    place: Reservation | None
+
+    def __enter__(self) -> Held:
+        return self.held
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.place:
+            self.place.settle(0)
+        if kind:
+            self.held.give_back()

@@ -8,24 +8,25 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.changes import By, Changed, Changes
 
 
-def origins(request: pb.GenerateRequest, tenant: Tenant) -> dict[Changed, By]:
-    """Of each change that may be asked for at several levels."""
-    asked = request.prompt.truncation or request.prompt.whole
-    long = By.REQUEST if asked else _of_setting("prompt.conversation", tenant)
-    stored = By.REQUEST if request.cache.use else _of_setting("hits.others", tenant)
-    return {
-        Changed.CACHE: stored,
-        Changed.SHARED: stored,
-        Changed.PROMPT_COMPRESSED: By.REQUEST if request.prompt.diet else _of_setting("prompt.diet", tenant),
-        Changed.CONVERSATION_CUT: long,
-        Changed.CONVERSATION_SUMMARIZED: long,
-        Changed.FIELD_OMITTED: By.REQUEST if request.untranslated else By.TENANT if tenant.untranslated else By.MESH,
-        Changed.SYSTEM_PROMPT: By.REQUEST,
-        Changed.TOOLS: By.REQUEST,
-        Changed.PROMPT_MASKED: _of_guard(request.guard, tenant, "secrets", "personal"),
-        Changed.ANSWER_MASKED: (answer := _of_guard(request.guard, tenant, "answer_secrets", "answer_personal")),
-        Changed.ANSWER_ENDED: answer,
-    }
+def origin(request: pb.GenerateRequest, tenant: Tenant, what: Changed) -> By:
+    """Of a change that may be asked for at several levels."""
+    match what:
+        case Changed.SYSTEM_PROMPT | Changed.TOOLS:
+            return By.REQUEST
+        case Changed.CACHE | Changed.SHARED:
+            return By.REQUEST if request.cache.use else _of_setting("hits.others", tenant)
+        case Changed.PROMPT_COMPRESSED:
+            return By.REQUEST if request.prompt.diet else _of_setting("prompt.diet", tenant)
+        case Changed.CONVERSATION_CUT | Changed.CONVERSATION_SUMMARIZED:
+            asked = request.prompt.truncation or request.prompt.whole
+            return By.REQUEST if asked else _of_setting("prompt.conversation", tenant)
+        case Changed.FIELD_OMITTED:
+            return By.REQUEST if request.untranslated else By.TENANT if tenant.untranslated else By.MESH
+        case Changed.PROMPT_MASKED:
+            return _of_guard(request.guard, tenant, "secrets", "personal")
+        case Changed.ANSWER_MASKED | Changed.ANSWER_ENDED:
+            return _of_guard(request.guard, tenant, "answer_secrets", "answer_personal")
+    return By.MESH
 
 
 def note_asked(
@@ -34,10 +35,11 @@ def note_asked(
     """What is known of the changes when a request is admitted. `checks_forms`: the gateway does by itself."""
     changes.limit_time(budget.ms, budget.asked_ms, budget.by, told=budget.told)
     changes.limit_tokens(budget.tokens.most, By.TENANT, budget.tokens.asked)
-    form = By.MESH if checks_forms else By.REQUEST
-    if tenant.check_forms is not None:
-        form = By.TENANT if tenant.check_forms else By.REQUEST
-    changes.by |= dict.fromkeys((Changed.FORM_CHECKED, Changed.FORM_REPAIRED), form)
+    if request.HasField("response_format"):
+        form = By.MESH if checks_forms else By.REQUEST
+        if tenant.check_forms is not None:
+            form = By.TENANT if tenant.check_forms else By.REQUEST
+        changes.by |= dict.fromkeys((Changed.FORM_CHECKED, Changed.FORM_REPAIRED), form)
     if request.mesh_tools:
         changes.add(
             Changed.TOOLS, after=", ".join(each.name or each.source for each in request.mesh_tools), by=By.REQUEST

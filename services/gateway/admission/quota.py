@@ -110,7 +110,7 @@ class Reservation:
             news.set()
         if self._then is not None:
             self._then(self._tokens - tokens)
-        if self._bucket is None:
+        if self._bucket is None or tokens == self._tokens:
             return
         if tokens > self._tokens:
             self._bucket.force(tokens - self._tokens)
@@ -213,9 +213,9 @@ class Quotas:
 def _booked(
     account: _Account, tokens: int, claim: Claim, then: Callable[[int], None] | None = None, local: str = ""
 ) -> Reservation:
-    if account.requests:
+    if account.requests and claim.requests:
         account.requests.force(claim.requests)
-    if account.tokens:
+    if account.tokens and tokens:
         account.tokens.force(tokens)
     return Reservation(account, tokens, claim.places, then, local)
 

@@ -154,6 +154,8 @@ def check_for(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySett
     if request.cache.category and request.cache.category not in tenant.hits.categories:
         known = ", ".join(sorted(tenant.hits.categories)) or "none is set"
         raise InvalidInput("cache.category", f"one of {known}", shorten(request.cache.category))
+    if not request.HasField("original"):
+        return
     original.check(request.original, tenant.provider, tenant.name)
     form = constraint.is_checked(request, tenant.checks_forms(by_default=settings.response_format.check))
     original.check_beside(request, checks_for(tenant.guard, request), form=form)

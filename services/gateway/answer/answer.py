@@ -34,43 +34,45 @@ class Answer:
         self._started: dict[str, AnswerStage] = {}
 
     async def messages(self) -> Messages:
-        self._draft.backends.fleet.request()
+        draft, ledger, final = self._draft, self._ledger, None
+        draft.backends.fleet.request()
+        self._begin()
         try:
-            async with aclosing(self._to_the_end()) as messages:
-                async for message in messages:
-                    yield message
+            for stage in chain(self._stages_to_wait_for(), self._closing()):
+                async with aclosing(stage.run() if stage else self._until_one_is_ready()) as steps:
+                    async for _ in steps:
+                        self._take_patches()
+                        yield draft.flush()
+            self._take_patches()
+            final = ledger.close()
+            draft.outbox.append(pb.Event(final=final))
+            yield draft.flush()
         except ServiceError as error:
-            self._ledger.failed(error)
+            ledger.failed(error)
             raise
         except (GeneratorExit, asyncio.CancelledError):
-            self._ledger.dropped()
+            ledger.dropped()
             raise
         finally:
-            for stage in self._started.values():
-                stage.leave()
-            self._reservation.settle(self._ledger.billed_tokens)
+            self._end(final)
 
-    async def _to_the_end(self) -> Messages:
-        """Whatever comes before the last event, and that."""
+    def _begin(self) -> None:
         draft, ledger = self._draft, self._ledger
-        outbox = draft.outbox  # by itself: who held the draft would be held by it, and left to the garbage collector
+        outbox = draft.outbox  # by itself: a ledger that held the draft would be left to the garbage collector
         ledger.tell = lambda stage: outbox.append(pb.Event(stage=stage))
         none = Bypassed.NO_CACHE if draft.backends.cache is None else ""
         ledger.cache = pb.CacheReport(verdict=pb.CACHE_VERDICT_BYPASS, reason=draft.question.unshared or none)
-        for stage in chain(self._stages_to_wait_for(), self._closing()):
-            async with aclosing(stage.run() if stage else self._until_one_is_ready()) as steps:
-                async for _ in steps:
-                    self._take_patches()
-                    yield draft.flush()
-        self._take_patches()
-        final = ledger.close()
-        draft.outbox.append(pb.Event(final=final))
-        try:
-            yield draft.flush()
-        finally:
-            ledger.publish(final)
-            for stage in self._started.values():
+
+    def _end(self, final: pb.Final | None) -> None:
+        """Whichever way it ended. `final`: the last event, where there is one."""
+        stages = self._started.values()
+        if final is not None:
+            self._ledger.publish(final)
+            for stage in stages:
                 stage.after_final(final)
+        for stage in stages:
+            stage.leave()
+        self._reservation.settle(self._ledger.billed_tokens)
 
     def _stages_to_wait_for(self) -> Iterator[AnswerStage | None]:
         """One after the other, what is to be run to its end, whichever is ready first; None while none is. Whatever

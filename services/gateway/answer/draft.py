@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -12,7 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.omission import omits
-from services.gateway.admission.origin import origins
+from services.gateway.admission.origin import origin
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked
 from services.gateway.answer.cache_question import cache_question
@@ -131,7 +132,7 @@ class Draft:
 
     def __post_init__(self) -> None:
         self.checks = checks_for(self.tenant.guard, self.question.request)
-        self.ledger.changes.by |= origins(self.question.request, self.tenant)
+        self.ledger.changes.origin = partial(origin, self.question.request, self.tenant)
         wanted = self.question.request.sentence_ends
         self.voice = Voice(self.ledger, self.outbox, self.checks, sentence_ends=wanted)
 

@@ -99,7 +99,10 @@ class Voice:
             self._sentences = SentenceSplitter()
         written.add_text(piece.text, piece.tokens, piece.logprobs)
         if self._sentences:
-            await self._find_sentences(piece.text)
+            if len(piece.text) > AT_ONCE:
+                await self._find_in_parts(piece.text)
+            else:
+                self._find_sentences(piece.text)
         if stage:
             self._outbox.append(pb.Event(patch=pb.Patch(stage=stage, text=piece.text, replaces=True)))
             return
@@ -108,18 +111,20 @@ class Voice:
             delta.sentence_end = self._sentences.settled
         self._outbox.append(pb.Event(delta=delta))
 
-    async def _find_sentences(self, text: str) -> None:
+    async def _find_in_parts(self, text: str) -> None:
+        for part in parts(text, AT_ONCE):
+            self._find_sentences(part)
+            await asyncio.sleep(0)
+
+    def _find_sentences(self, text: str) -> None:
         """The first one, which is of use by itself, and where a client wants to know them, all."""
-        written, long = self._ledger.written, len(text) > AT_ONCE
-        for part in parts(text, AT_ONCE) if long else (text,):
-            if self._sentences is None:
-                return
-            if self._sentences.feed(part) and written.usable_at is None:
-                written.usable_at = written.clock()
-            if written.usable_at is not None and not self._tells:
-                self._sentences = None
-            if long:
-                await asyncio.sleep(0)
+        if self._sentences is None:
+            return
+        written = self._ledger.written
+        if self._sentences.feed(text) and written.usable_at is None:
+            written.usable_at = written.clock()
+        if written.usable_at is not None and not self._tells:
+            self._sentences = None
 
     def _write_thought(self, piece: Piece | None) -> None:
         if piece is None:

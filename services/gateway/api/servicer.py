@@ -81,12 +81,10 @@ class GatewayServicer:
         """The credential of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`."""
         return Credential(self._identity, metadata, caller)
 
-    async def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncIterator[pb.GenerateResponse]:
+    def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncGenerator[pb.GenerateResponse, None]:
         if request.HasField("original"):  # nothing here reads it, so it might say anything
             raise InvalidInput("original", "none by gRPC", "one")
-        async with aclosing(self.answer(request, call)) as messages:
-            async for message in messages:
-                yield message
+        return self.answer(request, call)
 
     async def answer(self, request: pb.GenerateRequest, call: Call) -> AsyncGenerator[pb.GenerateResponse, None]:
         """The same, for the routes by HTTP: they have read `original`, and the request says what it says."""

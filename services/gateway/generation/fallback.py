@@ -32,7 +32,7 @@ class Fallback:
             if problems:
                 job = _give_way(job, problems[-1], model)
             try:
-                return await self._inner(replace(job, models=job.models[number:]))
+                return await self._inner(replace(job, models=job.models[number:]) if number else job)
             except Shed:
                 raise
             except InvalidInput as problem:

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import grpc
@@ -45,6 +46,7 @@ _SECONDS = Histogram(
     "hedgerow_rpc_seconds", "Time to serve a call, to its last message.", ["service", "method", "code"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, *telemetry.LONG_S),
 )  # fmt: skip
+_seconds = cache(_SECONDS.labels)  # `labels` takes a lock and formats its values each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ class _Method:
                 return b""  # gRPC drops it: the status is not OK
             finally:
                 arrival.admitted()
-                _SECONDS.labels(self._service, self._name, code).observe(time.perf_counter() - started)
+                _seconds(self._service, self._name, code).observe(time.perf_counter() - started)
 
 
 def _end(context: _Context, status: status_pb2.Status, told: telemetry.Metadata) -> None:
