@@ -10,7 +10,6 @@ At most `threads` pictures are decoded at once, so the memory for it is bounded 
 from __future__ import annotations
 
 import asyncio
-import io
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,30 +17,17 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import AvifImagePlugin, Image
-from PIL.GifImagePlugin import GifImageFile
+from PIL import Image
 from PIL.ImageFile import ImageFile
-from PIL.JpegImagePlugin import JpegImageFile
-from PIL.PngImagePlugin import PngImageFile
-from PIL.WebPImagePlugin import WebPImageFile
 
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from services.vision import metrics
 from services.vision.errors import ImageRefused
-from services.vision.formats import Outline, Unfit, exif, inspect
+from services.vision.formats import MAX_SIDE, Unfit, exif, open_picture
 from services.vision.manifest import INTERPOLATIONS, Channels, Preprocessing, Size
 
 Array = NDArray[np.generic]
-_OPENERS: dict[str, type[ImageFile]] = {
-    "PNG": PngImageFile,
-    "JPEG": JpegImageFile,
-    "WEBP": WebPImageFile,
-    "GIF": GifImageFile,
-    "AVIF": AvifImagePlugin.AvifImageFile,
-}
-AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # of one picture: several are decoded at once
-_MAX_SIDE = 65_535  # JPEG's; the filter that resizes takes memory for each pixel of a side
 _BACKGROUND = (255, 255, 255)  # behind what is transparent, as on a page
 _PADDING = (0, 0, 0)
 _GAP = 3.0  # from which on Pillow's shortcut for shrinking makes no difference that can be seen
@@ -72,6 +58,7 @@ class Pictures:
     def __init__(self, threads: int, max_image_bytes: int, max_pixels: int):
         self._max_image_bytes, self._max_pixels = max_image_bytes, max_pixels
         self._pool = ThreadPoolExecutor(threads, "decode")
+        Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS or 0, max_pixels)  # Pillow's own, while it opens a file
 
     def prepare(
         self, data: bytes, field: str, wanted: Preprocessing, dtype: str, deadline: Deadline
@@ -106,32 +93,25 @@ class Pictures:
         raise refusal
 
 
-def decode(data: bytes, max_pixels: int, needed: int = _MAX_SIDE) -> Image.Image:
+def decode(data: bytes, max_pixels: int, needed: int = MAX_SIDE) -> Image.Image:
     """The picture in RGB or RGBA, the right way up. A JPEG may come smaller than it is, with both sides at least twice
     `needed` pixels. Raises `Unfit`, and before any pixel is decoded whenever the file's structure tells."""
-    outline = inspect(data)
-    width, height = outline.width, outline.height
-    if width * height > max_pixels or max(width, height) > _MAX_SIDE:
-        raise Unfit("pixels", f"at most {max_pixels} pixels, {_MAX_SIDE} to a side", f"{width}x{height}")
-    try:
-        with _OPENERS[outline.kind](io.BytesIO(outline.essence)) as file:
-            picture = _load(file, outline, needed)
-            # AVIF has no EXIF for this, but properties of its own, which Pillow turns into EXIF.
-            upright = exif.orientation(file.info.get("exif", b"")) if outline.kind == "AVIF" else outline.orientation
-    except (Unfit, MemoryError):
-        raise
-    except Exception as error:  # a decoder has many ways to say that it does not like what it reads
-        raise Unfit("data", f"a {outline.kind} that can be decoded", type(error).__name__) from None
-    turn = _TURNS.get(upright)
+    with open_picture(data, max_pixels) as file:
+        try:
+            picture = _load(file, needed)
+        except (Unfit, MemoryError):
+            raise
+        except Exception as error:  # a decoder has many ways to say that it does not like what it reads
+            raise Unfit("data", f"a {file.format} that can be decoded", type(error).__name__) from None
+        turn = _TURNS.get(exif.orientation(file.info.get("exif", b"")))
     return picture if turn is None else picture.transpose(turn)
 
 
-def _load(file: ImageFile, outline: Outline, needed: int) -> Image.Image:
-    if file.size != (outline.width, outline.height):
-        raise Unfit("structure", "one size", f"{outline.width}x{outline.height} and {file.width}x{file.height}")
+def _load(file: ImageFile, needed: int) -> Image.Image:
+    deep = file.format == "PNG" and "16B" in str(file.tile[0].args)
     file.draft("RGB", (2 * needed, 2 * needed))
     file.load()
-    if outline.depth == 16:
+    if deep:
         file.info.pop("transparency", None)  # in 16 bits, which none of the samples has any more
         if file.mode.startswith("I"):
             return Image.fromarray((np.asarray(file) >> 8).astype(np.uint8)).convert("RGB")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.vision.formats.outline import MAX_PARTS, broken
+from services.vision.formats.unfit import MAX_PARTS, broken
 
 _SEQUENCE_HEADER = 1
 _HEADER_BYTES = 64  # of a sequence header; what is read of it takes fewer

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from services.vision.formats import av1
-from services.vision.formats.outline import MAX_PARTS, Outline, broken, cut_short
+from services.vision.formats.unfit import MAX_PARTS, broken, cut_short
 
 _BRANDS = (b"avif", b"avis")
 _METADATA = (b"Exif", b"mime")  # kinds of items that have nothing to do with pixels
@@ -59,8 +59,9 @@ def is_avif(data: bytes) -> bool:
     return data[4:8] == b"ftyp" and any(brand in data[8 : int.from_bytes(data[:4])] for brand in _BRANDS)
 
 
-def outline(data: bytes) -> Outline:
-    """Raises `Unfit`. Of an animation, the picture that readers without animations show."""
+def essence(data: bytes) -> bytes:
+    """The file as a still picture without metadata. Raises `Unfit`. Of an animation, the picture that readers without
+    animations show."""
     boxes = list(_boxes(data, 0, len(data)))
     if strange := next((box for box in boxes if box.kind not in _TOP), None):
         raise broken("AVIF", f"a box {strange.kind!r} at byte {strange.begin}")
@@ -70,9 +71,8 @@ def outline(data: bytes) -> Outline:
     items = _items(data, metas[0])
     if not items.sizes:
         raise broken("AVIF", "no size")
-    width, height = max(items.sizes, key=lambda size: size[0] * size[1])
-    _check_coded(data, items, width * height)
-    return Outline("AVIF", width, height, 1, _without(data, boxes, items))
+    _check_coded(data, items, max(width * height for width, height in items.sizes))
+    return _without(data, boxes, items)
 
 
 def _boxes(data: bytes, at: int, end: int) -> Iterator[_Box]:
@@ -159,7 +159,7 @@ def _places(data: bytes, extents: Iterable[tuple[int, int]]) -> list[tuple[int, 
 
 
 def _without(data: bytes, boxes: list[_Box], items: _Items) -> bytes:
-    """The file as a still picture without metadata. Nothing moves: boxes and items only get a kind that is skipped."""
+    """Nothing moves: boxes and items only get a kind that is skipped."""
     kept = bytearray(data)
     kept[8 : boxes[0].end] = kept[8 : boxes[0].end].replace(b"avis", b"avif")  # the brand of what `moov` describes
     for box in boxes:

@@ -1,10 +1,8 @@
-"""What every format has in common."""
+"""Why a picture is refused."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-MAX_PARTS = 16_384  # chunks or segments of a file; real ones have some hundred
+MAX_PARTS = 16_384  # boxes or segments of a file; real ones have some hundred
 
 
 class Unfit(Exception):
@@ -14,18 +12,6 @@ class Unfit(Exception):
     def __init__(self, why: str, limit: str, got: str):
         super().__init__(f"{limit}, got {got}")
         self.why, self.limit, self.got = why, limit, got
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """A picture as its file describes it: pixels as they are stored, before `orientation` is applied."""
-
-    kind: str  # `PNG`, `JPEG`, `WEBP`, `GIF`, `AVIF`
-    width: int
-    height: int
-    orientation: int  # of EXIF, 1 to 8
-    essence: bytes  # the file, or as much of it as has to do with its pixels
-    depth: int = 8  # bits of a sample
 
 
 def cut_short(kind: str, data: bytes) -> Unfit:
