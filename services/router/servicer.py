@@ -32,25 +32,6 @@ class RouterServicer:
         self._changed = asyncio.Event()
         self._drained = asyncio.Event()
 
-    async def Route(self, request: pb.RouteRequest, call: Call) -> pb.RouteResponse:
-        demand = routing.Demand(
-            _tier(request.tier),
-            request.question,
-            request.budget_ms,
-            request.prompt_tokens,
-            request.max_tokens,
-            request.max_cost_usd if request.HasField("max_cost_usd") else None,
-        )
-        choice = routing.choose(routing.rank(self._table.models()), demand)
-        call.span.set_attribute("hedgerow.route.model", choice.model)
-        return pb.RouteResponse(
-            model=choice.model,
-            alternatives=choice.alternatives,
-            complexity=pb.Complexity.Name(choice.complexity),
-            fallback=choice.fallback,
-            reason=choice.reason,
-        )
-
     async def WatchTable(self, request: pb.WatchTableRequest, call: Call) -> AsyncIterator[pb.WatchTableResponse]:
         while not self._drained.is_set():
             version = self._table.version
@@ -94,13 +75,6 @@ class RouterServicer:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-def _tier(number: int) -> routing.Tier:
-    try:
-        return routing.Tier(number)
-    except ValueError:
-        raise InvalidInput("tier", "a ModelTier, 0 to 3", number) from None
 
 
 def _observation(seen: pb.Observation) -> Observation:

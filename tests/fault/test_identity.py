@@ -107,7 +107,7 @@ async def test_strangers_are_refused_at_the_handshake(
                     assert error.details().startswith("failed to connect to all addresses"), (who, error)
                     row.tally(failed=1)
         async with open_channel(router.spec.address, tls=certificates.of("gateway", "router")) as channel:
-            await router_pb2_grpc.RouterServiceStub(channel).Route(router_pb2.RouteRequest(), timeout=10)
+            await router_pb2_grpc.RouterServiceStub(channel).ListModels(router_pb2.ListModelsRequest(), timeout=10)
             row.tally(ok=1)
 
 
@@ -156,7 +156,7 @@ async def test_the_authority_changes_under_load(certificates: Certificates, rout
             issued = caller.issue("gateway", 1)
             asked = Tls(new.pem(), issued.certificate, issued.key, "router.hedgerow")
             async with open_channel(router.spec.address, tls=asked) as channel:
-                error = await _end(channel, _ROUTER.methods_by_name["Route"])
+                error = await _end(channel, _ROUTER.methods_by_name["ListModels"])
                 assert (error is None) is (who == "new"), (who, error)
                 row.tally(ok=int(error is None), failed=int(error is not None))
 
@@ -189,9 +189,9 @@ async def _taken_up(router: ServiceProcess, channel: ReloadingChannel) -> AsyncI
 
 async def _keep_calling(channel: grpc.aio.Channel, over: asyncio.Event) -> list[grpc.StatusCode]:
     """How calls end that are made one after the other, until it is over and each caller has made some."""
-    route, ends = router_pb2_grpc.RouterServiceStub(channel).Route, []
+    list_models, ends = router_pb2_grpc.RouterServiceStub(channel).ListModels, []
     while not over.is_set() or len(ends) < 10:
-        call: Any = route(router_pb2.RouteRequest(), timeout=10)
+        call: Any = list_models(router_pb2.ListModelsRequest(), timeout=10)
         ends.append(await call.code())
         await asyncio.sleep(0.002)
     return ends

@@ -68,7 +68,7 @@ async def test_channels_are_renewed_with_the_certificate_and_streams_go_on(
         await tables.read()
         certificates.renew("gateway")
         await until(lambda: channel.current is not first, WAIT_S)
-        await stub(channel).Route(router_pb2.RouteRequest(), timeout=5)
+        await stub(channel).ListModels(router_pb2.ListModelsRequest(), timeout=5)
         assert not tables.done()
         assert first.get_state() is not grpc.ChannelConnectivity.SHUTDOWN
         tables.cancel()

@@ -26,7 +26,7 @@ async def main(target: str, tls_dir: Path) -> None:
         stub = router_pb2_grpc.RouterServiceStub(channel)
         while not (told.done() or details):
             try:
-                await stub.Route(router_pb2.RouteRequest(), timeout=10)
+                await stub.ListModels(router_pb2.ListModelsRequest(), timeout=10)
             except grpc.aio.AioRpcError as error:
                 ends[error.code().name] += 1
                 details = error.details() or "none"

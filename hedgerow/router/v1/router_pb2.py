@@ -24,41 +24,35 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fhedgerow/router/v1/router.proto\x12\x12hedgerow.router.v1\"J\n\x07Latency\x12\x0e\n\x06p50_ms\x18\x01 \x01(\x01\x12\x0e\n\x06p95_ms\x18\x02 \x01(\x01\x12\x0e\n\x06p99_ms\x18\x03 \x01(\x01\x12\x0f\n\x07samples\x18\x04 \x01(\x03\"\xb1\x03\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\x04tier\x18\x02 \x01(\x0e\x32\x1d.hedgerow.router.v1.ModelTier\x12\x16\n\x0e\x63ontext_tokens\x18\x03 \x01(\x05\x12\x1b\n\x13prompt_usd_per_mtok\x18\x04 \x01(\x01\x12\x1f\n\x17\x63ompletion_usd_per_mtok\x18\x05 \x01(\x01\x12)\n\x04ttft\x18\x06 \x01(\x0b\x32\x1b.hedgerow.router.v1.Latency\x12*\n\x05total\x18\x07 \x01(\x0b\x32\x1b.hedgerow.router.v1.Latency\x12\x14\n\x0c\x66\x61ilure_rate\x18\x08 \x01(\x01\x12\x0c\n\x04sees\x18\t \x01(\x08\x12\'\n\x1a\x63\x61\x63hed_prompt_usd_per_mtok\x18\n \x01(\x01H\x00\x88\x01\x01\x12%\n\x18\x63\x61\x63he_write_usd_per_mtok\x18\x0b \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x08identity\x18\x0c \x01(\tB\x1d\n\x1b_cached_prompt_usd_per_mtokB\x1b\n\x19_cache_write_usd_per_mtok\"\xb7\x01\n\x0cRouteRequest\x12+\n\x04tier\x18\x01 \x01(\x0e\x32\x1d.hedgerow.router.v1.ModelTier\x12\x10\n\x08question\x18\x02 \x01(\t\x12\x11\n\tbudget_ms\x18\x03 \x01(\x01\x12\x15\n\rprompt_tokens\x18\x04 \x01(\x05\x12\x12\n\nmax_tokens\x18\x05 \x01(\x05\x12\x19\n\x0cmax_cost_usd\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x0f\n\r_max_cost_usd\"\x8a\x01\n\rRouteResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x14\n\x0c\x61lternatives\x18\x02 \x03(\t\x12\x32\n\ncomplexity\x18\x03 \x01(\x0e\x32\x1e.hedgerow.router.v1.Complexity\x12\x10\n\x08\x66\x61llback\x18\x04 \x01(\x08\x12\x0e\n\x06reason\x18\x05 \x01(\t\"\x13\n\x11WatchTableRequest\"P\n\x12WatchTableResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12)\n\x06models\x18\x02 \x03(\x0b\x32\x19.hedgerow.router.v1.Model\"\xa1\x01\n\x0bObservation\x12\r\n\x05model\x18\x01 \x01(\t\x12\x14\n\x07ttft_ms\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08total_ms\x18\x03 \x01(\x01\x12\x19\n\x11\x63ompletion_tokens\x18\x04 \x01(\x05\x12\x34\n\x07outcome\x18\x05 \x01(\x0e\x32#.hedgerow.router.v1.ObservedOutcomeB\n\n\x08_ttft_ms\"G\n\x0eObserveRequest\x12\x35\n\x0cobservations\x18\x01 \x03(\x0b\x32\x1f.hedgerow.router.v1.Observation\" \n\x0fObserveResponse\x12\r\n\x05taken\x18\x01 \x01(\x03\"\x13\n\x11ListModelsRequest\"?\n\x12ListModelsResponse\x12)\n\x06models\x18\x01 \x03(\x0b\x32\x19.hedgerow.router.v1.Model*m\n\tModelTier\x12\x1a\n\x16MODEL_TIER_UNSPECIFIED\x10\x00\x12\x13\n\x0fMODEL_TIER_FAST\x10\x01\x12\x17\n\x13MODEL_TIER_BALANCED\x10\x02\x12\x16\n\x12MODEL_TIER_QUALITY\x10\x03*W\n\nComplexity\x12\x1a\n\x16\x43OMPLEXITY_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43OMPLEXITY_SIMPLE\x10\x01\x12\x16\n\x12\x43OMPLEXITY_COMPLEX\x10\x02*\x86\x01\n\x0fObservedOutcome\x12 \n\x1cOBSERVED_OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n\x13OBSERVED_OUTCOME_OK\x10\x01\x12\x1b\n\x17OBSERVED_OUTCOME_BUDGET\x10\x02\x12\x1b\n\x17OBSERVED_OUTCOME_FAILED\x10\x03\x32\xef\x02\n\rRouterService\x12L\n\x05Route\x12 .hedgerow.router.v1.RouteRequest\x1a!.hedgerow.router.v1.RouteResponse\x12]\n\nWatchTable\x12%.hedgerow.router.v1.WatchTableRequest\x1a&.hedgerow.router.v1.WatchTableResponse0\x01\x12T\n\x07Observe\x12\".hedgerow.router.v1.ObserveRequest\x1a#.hedgerow.router.v1.ObserveResponse(\x01\x12[\n\nListModels\x12%.hedgerow.router.v1.ListModelsRequest\x1a&.hedgerow.router.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fhedgerow/router/v1/router.proto\x12\x12hedgerow.router.v1\"J\n\x07Latency\x12\x0e\n\x06p50_ms\x18\x01 \x01(\x01\x12\x0e\n\x06p95_ms\x18\x02 \x01(\x01\x12\x0e\n\x06p99_ms\x18\x03 \x01(\x01\x12\x0f\n\x07samples\x18\x04 \x01(\x03\"\xb1\x03\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12+\n\x04tier\x18\x02 \x01(\x0e\x32\x1d.hedgerow.router.v1.ModelTier\x12\x16\n\x0e\x63ontext_tokens\x18\x03 \x01(\x05\x12\x1b\n\x13prompt_usd_per_mtok\x18\x04 \x01(\x01\x12\x1f\n\x17\x63ompletion_usd_per_mtok\x18\x05 \x01(\x01\x12)\n\x04ttft\x18\x06 \x01(\x0b\x32\x1b.hedgerow.router.v1.Latency\x12*\n\x05total\x18\x07 \x01(\x0b\x32\x1b.hedgerow.router.v1.Latency\x12\x14\n\x0c\x66\x61ilure_rate\x18\x08 \x01(\x01\x12\x0c\n\x04sees\x18\t \x01(\x08\x12\'\n\x1a\x63\x61\x63hed_prompt_usd_per_mtok\x18\n \x01(\x01H\x00\x88\x01\x01\x12%\n\x18\x63\x61\x63he_write_usd_per_mtok\x18\x0b \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x08identity\x18\x0c \x01(\tB\x1d\n\x1b_cached_prompt_usd_per_mtokB\x1b\n\x19_cache_write_usd_per_mtok\"\x13\n\x11WatchTableRequest\"P\n\x12WatchTableResponse\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12)\n\x06models\x18\x02 \x03(\x0b\x32\x19.hedgerow.router.v1.Model\"\xa1\x01\n\x0bObservation\x12\r\n\x05model\x18\x01 \x01(\t\x12\x14\n\x07ttft_ms\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x10\n\x08total_ms\x18\x03 \x01(\x01\x12\x19\n\x11\x63ompletion_tokens\x18\x04 \x01(\x05\x12\x34\n\x07outcome\x18\x05 \x01(\x0e\x32#.hedgerow.router.v1.ObservedOutcomeB\n\n\x08_ttft_ms\"G\n\x0eObserveRequest\x12\x35\n\x0cobservations\x18\x01 \x03(\x0b\x32\x1f.hedgerow.router.v1.Observation\" \n\x0fObserveResponse\x12\r\n\x05taken\x18\x01 \x01(\x03\"\x13\n\x11ListModelsRequest\"?\n\x12ListModelsResponse\x12)\n\x06models\x18\x01 \x03(\x0b\x32\x19.hedgerow.router.v1.Model*m\n\tModelTier\x12\x1a\n\x16MODEL_TIER_UNSPECIFIED\x10\x00\x12\x13\n\x0fMODEL_TIER_FAST\x10\x01\x12\x17\n\x13MODEL_TIER_BALANCED\x10\x02\x12\x16\n\x12MODEL_TIER_QUALITY\x10\x03*\x86\x01\n\x0fObservedOutcome\x12 \n\x1cOBSERVED_OUTCOME_UNSPECIFIED\x10\x00\x12\x17\n\x13OBSERVED_OUTCOME_OK\x10\x01\x12\x1b\n\x17OBSERVED_OUTCOME_BUDGET\x10\x02\x12\x1b\n\x17OBSERVED_OUTCOME_FAILED\x10\x03\x32\xa1\x02\n\rRouterService\x12]\n\nWatchTable\x12%.hedgerow.router.v1.WatchTableRequest\x1a&.hedgerow.router.v1.WatchTableResponse0\x01\x12T\n\x07Observe\x12\".hedgerow.router.v1.ObserveRequest\x1a#.hedgerow.router.v1.ObserveResponse(\x01\x12[\n\nListModels\x12%.hedgerow.router.v1.ListModelsRequest\x1a&.hedgerow.router.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hedgerow.router.v1.router_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MODELTIER']._serialized_start=1354
-  _globals['_MODELTIER']._serialized_end=1463
-  _globals['_COMPLEXITY']._serialized_start=1465
-  _globals['_COMPLEXITY']._serialized_end=1552
-  _globals['_OBSERVEDOUTCOME']._serialized_start=1555
-  _globals['_OBSERVEDOUTCOME']._serialized_end=1689
+  _globals['_MODELTIER']._serialized_start=1027
+  _globals['_MODELTIER']._serialized_end=1136
+  _globals['_OBSERVEDOUTCOME']._serialized_start=1139
+  _globals['_OBSERVEDOUTCOME']._serialized_end=1273
   _globals['_LATENCY']._serialized_start=55
   _globals['_LATENCY']._serialized_end=129
   _globals['_MODEL']._serialized_start=132
   _globals['_MODEL']._serialized_end=565
-  _globals['_ROUTEREQUEST']._serialized_start=568
-  _globals['_ROUTEREQUEST']._serialized_end=751
-  _globals['_ROUTERESPONSE']._serialized_start=754
-  _globals['_ROUTERESPONSE']._serialized_end=892
-  _globals['_WATCHTABLEREQUEST']._serialized_start=894
-  _globals['_WATCHTABLEREQUEST']._serialized_end=913
-  _globals['_WATCHTABLERESPONSE']._serialized_start=915
-  _globals['_WATCHTABLERESPONSE']._serialized_end=995
-  _globals['_OBSERVATION']._serialized_start=998
-  _globals['_OBSERVATION']._serialized_end=1159
-  _globals['_OBSERVEREQUEST']._serialized_start=1161
-  _globals['_OBSERVEREQUEST']._serialized_end=1232
-  _globals['_OBSERVERESPONSE']._serialized_start=1234
-  _globals['_OBSERVERESPONSE']._serialized_end=1266
-  _globals['_LISTMODELSREQUEST']._serialized_start=1268
-  _globals['_LISTMODELSREQUEST']._serialized_end=1287
-  _globals['_LISTMODELSRESPONSE']._serialized_start=1289
-  _globals['_LISTMODELSRESPONSE']._serialized_end=1352
-  _globals['_ROUTERSERVICE']._serialized_start=1692
-  _globals['_ROUTERSERVICE']._serialized_end=2059
+  _globals['_WATCHTABLEREQUEST']._serialized_start=567
+  _globals['_WATCHTABLEREQUEST']._serialized_end=586
+  _globals['_WATCHTABLERESPONSE']._serialized_start=588
+  _globals['_WATCHTABLERESPONSE']._serialized_end=668
+  _globals['_OBSERVATION']._serialized_start=671
+  _globals['_OBSERVATION']._serialized_end=832
+  _globals['_OBSERVEREQUEST']._serialized_start=834
+  _globals['_OBSERVEREQUEST']._serialized_end=905
+  _globals['_OBSERVERESPONSE']._serialized_start=907
+  _globals['_OBSERVERESPONSE']._serialized_end=939
+  _globals['_LISTMODELSREQUEST']._serialized_start=941
+  _globals['_LISTMODELSREQUEST']._serialized_end=960
+  _globals['_LISTMODELSRESPONSE']._serialized_start=962
+  _globals['_LISTMODELSRESPONSE']._serialized_end=1025
+  _globals['_ROUTERSERVICE']._serialized_start=1276
+  _globals['_ROUTERSERVICE']._serialized_end=1565
 # @@protoc_insertion_point(module_scope)

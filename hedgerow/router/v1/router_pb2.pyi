@@ -14,12 +14,6 @@ class ModelTier(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODEL_TIER_BALANCED: _ClassVar[ModelTier]
     MODEL_TIER_QUALITY: _ClassVar[ModelTier]
 
-class Complexity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    COMPLEXITY_UNSPECIFIED: _ClassVar[Complexity]
-    COMPLEXITY_SIMPLE: _ClassVar[Complexity]
-    COMPLEXITY_COMPLEX: _ClassVar[Complexity]
-
 class ObservedOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OBSERVED_OUTCOME_UNSPECIFIED: _ClassVar[ObservedOutcome]
@@ -30,9 +24,6 @@ MODEL_TIER_UNSPECIFIED: ModelTier
 MODEL_TIER_FAST: ModelTier
 MODEL_TIER_BALANCED: ModelTier
 MODEL_TIER_QUALITY: ModelTier
-COMPLEXITY_UNSPECIFIED: Complexity
-COMPLEXITY_SIMPLE: Complexity
-COMPLEXITY_COMPLEX: Complexity
 OBSERVED_OUTCOME_UNSPECIFIED: ObservedOutcome
 OBSERVED_OUTCOME_OK: ObservedOutcome
 OBSERVED_OUTCOME_BUDGET: ObservedOutcome
@@ -77,36 +68,6 @@ class Model(_message.Message):
     cache_write_usd_per_mtok: float
     identity: str
     def __init__(self, name: _Optional[str] = ..., tier: _Optional[_Union[ModelTier, str]] = ..., context_tokens: _Optional[int] = ..., prompt_usd_per_mtok: _Optional[float] = ..., completion_usd_per_mtok: _Optional[float] = ..., ttft: _Optional[_Union[Latency, _Mapping]] = ..., total: _Optional[_Union[Latency, _Mapping]] = ..., failure_rate: _Optional[float] = ..., sees: _Optional[bool] = ..., cached_prompt_usd_per_mtok: _Optional[float] = ..., cache_write_usd_per_mtok: _Optional[float] = ..., identity: _Optional[str] = ...) -> None: ...
-
-class RouteRequest(_message.Message):
-    __slots__ = ("tier", "question", "budget_ms", "prompt_tokens", "max_tokens", "max_cost_usd")
-    TIER_FIELD_NUMBER: _ClassVar[int]
-    QUESTION_FIELD_NUMBER: _ClassVar[int]
-    BUDGET_MS_FIELD_NUMBER: _ClassVar[int]
-    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
-    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
-    MAX_COST_USD_FIELD_NUMBER: _ClassVar[int]
-    tier: ModelTier
-    question: str
-    budget_ms: float
-    prompt_tokens: int
-    max_tokens: int
-    max_cost_usd: float
-    def __init__(self, tier: _Optional[_Union[ModelTier, str]] = ..., question: _Optional[str] = ..., budget_ms: _Optional[float] = ..., prompt_tokens: _Optional[int] = ..., max_tokens: _Optional[int] = ..., max_cost_usd: _Optional[float] = ...) -> None: ...
-
-class RouteResponse(_message.Message):
-    __slots__ = ("model", "alternatives", "complexity", "fallback", "reason")
-    MODEL_FIELD_NUMBER: _ClassVar[int]
-    ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
-    COMPLEXITY_FIELD_NUMBER: _ClassVar[int]
-    FALLBACK_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    model: str
-    alternatives: _containers.RepeatedScalarFieldContainer[str]
-    complexity: Complexity
-    fallback: bool
-    reason: str
-    def __init__(self, model: _Optional[str] = ..., alternatives: _Optional[_Iterable[str]] = ..., complexity: _Optional[_Union[Complexity, str]] = ..., fallback: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class WatchTableRequest(_message.Message):
     __slots__ = ()

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RouterServiceStub:
-    """Chooses models.
+    """Tells gateways what they choose models by.
     """
 
     def __init__(self, channel):
@@ -35,11 +35,6 @@ class RouterServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Route = channel.unary_unary(
-                '/hedgerow.router.v1.RouterService/Route',
-                request_serializer=hedgerow_dot_router_dot_v1_dot_router__pb2.RouteRequest.SerializeToString,
-                response_deserializer=hedgerow_dot_router_dot_v1_dot_router__pb2.RouteResponse.FromString,
-                _registered_method=True)
         self.WatchTable = channel.unary_stream(
                 '/hedgerow.router.v1.RouterService/WatchTable',
                 request_serializer=hedgerow_dot_router_dot_v1_dot_router__pb2.WatchTableRequest.SerializeToString,
@@ -58,19 +53,12 @@ class RouterServiceStub:
 
 
 class RouterServiceServicer:
-    """Chooses models.
+    """Tells gateways what they choose models by.
     """
-
-    def Route(self, request, context):
-        """Chooses a model for one question. Read-only.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
 
     def WatchTable(self, request, context):
         """Streams the table that choices are made from: at once, then whenever it changes. A gateway that holds it chooses by
-        itself, with the same rules, and needs no call per request.
+        itself and needs no call per request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -93,11 +81,6 @@ class RouterServiceServicer:
 
 def add_RouterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Route': grpc.unary_unary_rpc_method_handler(
-                    servicer.Route,
-                    request_deserializer=hedgerow_dot_router_dot_v1_dot_router__pb2.RouteRequest.FromString,
-                    response_serializer=hedgerow_dot_router_dot_v1_dot_router__pb2.RouteResponse.SerializeToString,
-            ),
             'WatchTable': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchTable,
                     request_deserializer=hedgerow_dot_router_dot_v1_dot_router__pb2.WatchTableRequest.FromString,
@@ -122,35 +105,8 @@ def add_RouterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RouterService:
-    """Chooses models.
+    """Tells gateways what they choose models by.
     """
-
-    @staticmethod
-    def Route(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/hedgerow.router.v1.RouterService/Route',
-            hedgerow_dot_router_dot_v1_dot_router__pb2.RouteRequest.SerializeToString,
-            hedgerow_dot_router_dot_v1_dot_router__pb2.RouteResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
 
     @staticmethod
     def WatchTable(request,
