@@ -19,9 +19,9 @@ from rich.table import Table
 
 from bench.cache import quality, scale
 from bench.cache.gptcache import GptCacheFailed
+from bench.cache.pairs import BadPairs
 from bench.environments import NotInstalled
 from services.cache.conversion import NoModel
-from services.cache.training.pairs import BadPairs
 
 REFUSED = (BadPairs, NoModel, NotInstalled, GptCacheFailed)  # to be told without a traceback
 Progress = Callable[[str], None]

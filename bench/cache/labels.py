@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from services.cache.training.pairs import Linked, Pair
+from bench.cache.pairs import Linked, Pair
 
 
 class Judged(Enum):

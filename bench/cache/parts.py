@@ -18,7 +18,6 @@ from services.cache.file_store import FileStore
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.vectors import Vector, VectorIndex
-from services.cache.verdict import verdicts as judging
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
@@ -41,10 +40,8 @@ async def running(
     """A cache on the file that the settings name, which holds what is in it."""
     file = Database(settings.database)
     store = FileStore(file, memory, engine.name, settings.stale_ms, settings.max_waiting_bytes, now_ms)
-    verdicts = judging.load(settings.verdict, settings.similarity_threshold, settings.max_wrong, engine)
-    memory.thresholds = Thresholds(verdicts.threshold, settings.max_wrong)
     verification = Verification(memory.thresholds, settings.verify_share)
-    answers = Answers(memory, store, embedder, verdicts, verification, now_ms=now_ms)
+    answers = Answers(memory, store, embedder, engine.unseen, verification, now_ms=now_ms)
     await store.load()
     commits = asyncio.create_task(store.run())
     try:

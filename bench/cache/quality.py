@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.cache import gptcache, parts
+from bench.cache import gptcache, pairs, parts
 from bench.cache.labels import Judged, Labels
+from bench.cache.pairs import Pair
 from bench.cache.rates import Nearest, calibrated
 from bench.cache.traffic import Traffic, divided
 from bench.stats import percentiles
@@ -27,8 +28,6 @@ from services.cache.answers import Answers
 from services.cache.config import CacheSettings
 from services.cache.engines import DIMENSION, Engine
 from services.cache.keyed_question import KeyedQuestion, keyed
-from services.cache.training import pairs
-from services.cache.training.pairs import Pair
 from services.cache.vectors import Vector
 from services.cache.verdict.bounds import clopper_pearson
 from services.runtime.deadline import Deadline
@@ -60,7 +59,7 @@ async def measure(
     judged, measured = divided(given, seed) if verdicts else ([], given)
     result: dict[str, object] = {"file": str(path), "lookups": len(measured), "embedder": engine.name}
     result["duplicates"] = sum(pair.duplicate for pair in measured)
-    result["decided_by"] = str(settings.verdict) if settings.verdict else f"cosine of {settings.similarity_threshold}"
+    result["decided_by"] = f"cosine of {settings.similarity_threshold}"
     for name, apart in (("alone", True), ("together", False)):
         mode = Mode(name, measured, apart, progress, Traffic(judged, verdicts))
         result[name] = await mode.measure(settings, engine)

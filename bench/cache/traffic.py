@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.cache.labels import Judged, Labels
+from bench.cache.pairs import Pair, components
 from services.cache.answers import Answers
 from services.cache.keyed_question import KeyedQuestion
-from services.cache.training.pairs import Pair, components
 from services.cache.verdict.traffic import EVERYONE
 from services.runtime.deadline import Deadline
 

@@ -7,7 +7,6 @@ import typer
 from hedgerow.cli.ask import ask
 from hedgerow.cli.bench import bench
 from hedgerow.cli.cache import cache
-from hedgerow.cli.cache_verdict import calibrate, train
 from hedgerow.cli.certs import certs
 from hedgerow.cli.chat import chat
 from hedgerow.cli.check import check
@@ -36,8 +35,6 @@ app = typer.Typer(
 )
 for command in (init, check, up, render, ask, chat, transcribe, classify, tools, warm, status, certs, demo, bench):
     app.command()(command)
-cache.command()(train)
-cache.command()(calibrate)
 app.add_typer(cache, name="cache")
 app.add_typer(collection, name="collection")
 app.add_typer(mesh, name="mesh")

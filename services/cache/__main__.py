@@ -32,8 +32,6 @@ from services.cache.servicer import CacheServicer
 from services.cache.vectors import VectorIndex
 from services.cache.verdict import verdicts
 from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.trained import Unusable
-from services.cache.verdict.verdicts import Verdicts
 from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 from services.runtime.process import serve
@@ -50,17 +48,16 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     """A cache that is loaded from its store and warm."""
     gathering = _device(settings)
     engine = await _engine(settings)
-    judges = _verdicts(settings, engine)
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
-    made_by = verdicts.made_by(settings.verdict, judges.threshold, engine) if settings.verify_share else ""
-    thresholds = Thresholds(judges.threshold, settings.max_wrong, made_by, judges.allowing)
+    made_by = verdicts.made_by(settings.similarity_threshold, engine) if settings.verify_share else ""
+    thresholds = Thresholds(settings.similarity_threshold, settings.max_wrong, made_by)
     index, watchers = VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue)
     memory = Memory(entries, index, watchers, thresholds, gathering)
     open_store = stores.opener(settings.store_used)
     async with open_store(settings, memory, engine.name, _now_ms) as store:
         embedder = Embedder(engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
         verification = Verification(thresholds, settings.verify_share)
-        answers = Answers(memory, store, embedder, judges, verification, now_ms=_now_ms)
+        answers = Answers(memory, store, embedder, engine.unseen, verification, now_ms=_now_ms)
         servicer = CacheServicer(answers, settings)
         try:
             await store.load()
@@ -123,15 +120,6 @@ def _device(settings: CacheSettings) -> Device:
         return device.load(settings.index_device)
     except NoDevice as error:
         _log.error("%s", error)
-        raise SystemExit(2) from None
-
-
-def _verdicts(settings: CacheSettings, engine: engines.Engine) -> Verdicts:
-    """What decides on near questions. Ends the process with 2 where its folder is not usable."""
-    try:
-        return verdicts.load(settings.verdict, settings.similarity_threshold, settings.max_wrong, engine)
-    except Unusable as error:
-        _log.critical("%s", error)
         raise SystemExit(2) from None
 
 

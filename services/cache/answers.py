@@ -20,14 +20,16 @@ from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
+from services.cache.verdict import verdicts
 from services.cache.verdict.tightening import NEVER
 from services.cache.verdict.traffic import Traffic
-from services.cache.verdict.verdicts import UNVERIFIED, Judged, Least, Verdicts
+from services.cache.verdict.verdicts import Judged, Unseen
 from services.cache.verdict.verification import Sample, Verification
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedStateLost
 
 _CANDIDATES = 8  # that are looked for: some may be gone, or refused
+_MARGIN = 0.001  # by how much the same two questions may be nearer another time: the index keeps 16-bit floats
 
 
 class Verdict(Enum):
@@ -82,11 +84,11 @@ class Answers:
         memory: Memory,
         store: Store,
         embedder: Embedder,
-        verdicts: Verdicts,
+        unseen: Unseen,
         verification: Verification,
         now_ms: Callable[[], int],
     ):
-        self.verification, self._verdicts = verification, verdicts
+        self.verification, self._unseen = verification, unseen
         self.entries, self.watchers, self.stats, self.embedder = memory.entries, memory.watchers, memory.stats, embedder
         self._memory, self._store, self._now_ms = memory, store, now_ms
         self._used: Counter[str] = Counter()  # by key: what has left memory since must not be kept alive
@@ -145,8 +147,8 @@ class Answers:
     ) -> Found:
         found = Found(Verdict.MISS)
         threshold = self.verification.thresholds.for_lookup(question.traffic, max_wrong)
-        least = self._verdicts.least(min_similarity, threshold)
-        compares = (least.similarity < 1 or self.verification.on) and (min_similarity or 0) < 1
+        least = threshold if min_similarity is None else min_similarity
+        compares = (least < 1 or self.verification.on) and (min_similarity or 0) < 1
         if compares and self._memory.may_be_near(question):
             found = await self._nearest(question, least, deadline, max_wrong)
         if found.verdict is Verdict.SEMANTIC:
@@ -202,8 +204,7 @@ class Answers:
         a, b = [await self.embed(text, tenant, deadline) for text in (asked, stored)]
         if a is None or b is None:
             return NEVER
-        judged = await self._verdicts.judge(asked, stored, tenant, float(a @ b), deadline)
-        return NEVER if judged.refused == UNVERIFIED else judged.score + self._verdicts.margin
+        return float(a @ b) + _MARGIN
 
     async def verified(
         self, traffic: Traffic, key: str, score: float, accepted: bool, right: bool, doubts: Collection[str] = ()
@@ -211,7 +212,7 @@ class Answers:
         """A sample is judged: it counts for the threshold of its traffic, and a wrong one that was given is given no
         more. Returns whether an entry was tightened. Raises what `Store.tighten` does."""
         await self.verification.verify(traffic, score, accepted, right, key, doubts)
-        least = score + self._verdicts.margin
+        least = score + _MARGIN
         tightened = accepted and not right and await self._store.tighten(key, traffic.tenant, least)
         self.stats.tightened += tightened
         return tightened
@@ -231,33 +232,30 @@ class Answers:
         """End the threads. Nothing may be asked of the cache any more."""
         self._memory.close()
         self.embedder.close()
-        self._verdicts.close()
 
-    async def _nearest(self, question: KeyedQuestion, least: Least, deadline: Deadline, max_wrong: float) -> Found:
+    async def _nearest(self, question: KeyedQuestion, least: float, deadline: Deadline, max_wrong: float) -> Found:
         vector = await self.embed(question.asked, question.tenant, deadline)
         if vector is None:
             return Found(Verdict.MISS)
         near = await self._memory.nearest(question, vector, _CANDIDATES)
         missed, best = Found(Verdict.MISS, similarity=near[0][1] if near else None), _Best()
-        for key, similarity in near[: self._verdicts.most]:
+        for key, similarity in near:
             entry = self.entries.get(key, self._now_ms())
             farther = best.passes and similarity <= best.score  # so that nothing from here on scores more
-            if similarity < self.verification.least(least.similarity) or farther:
+            if similarity < self.verification.least(least) or farther:
                 break
             if entry is None:  # gone since it was found
                 continue
-            judged = await self._judge(question, entry, similarity, deadline)
-            is_near = similarity >= least.similarity
-            score, is_enough = self._scores(question.traffic, key, judged, least.score, max_wrong)
+            judged = self._judge(question, entry, similarity)
+            is_near = similarity >= least
+            score, is_enough = self._scores(question.traffic, key, judged, least, max_wrong)
             passes = is_near and not judged.refused and is_enough
-            if passes and self.entries.held(key) is not entry:  # gone meanwhile
-                continue
             if not judged.refused and (self.verification.on or not judged.doubts):
                 best = max(best, _Best(passes, score, similarity, entry, judged), key=lambda each: each.rank)
             if passes and not judged.doubts:
                 break
             if is_near and not missed.refused:
-                missed = replace(missed, refused=judged.why(score, least.score))
+                missed = replace(missed, refused=judged.why(score, least))
         if best.entry is None:
             return missed
         found = self._serve(Verdict.SEMANTIC, best.entry, best.similarity) if best.passes else missed
@@ -270,9 +268,9 @@ class Answers:
         own = thresholds.of(traffic, max_wrong) if judged.doubts else least
         return score, score >= max(least, own)
 
-    async def _judge(self, question: KeyedQuestion, entry: Entry, similarity: float, deadline: Deadline) -> Judged:
+    def _judge(self, question: KeyedQuestion, entry: Entry, similarity: float) -> Judged:
         stored = entry.asked.decode()
-        judged = await self._verdicts.judge(question.asked, stored, question.tenant, similarity, deadline)
+        judged = verdicts.judge(question.asked, stored, question.tenant, similarity, self._unseen)
         if judged.score < entry.least_score and not judged.refused:
             return replace(judged, refused="reported as wrong")
         return judged

@@ -86,13 +86,7 @@ class CacheSettings(ServiceSettings):
         0.945,
         ge=0.5,
         le=1,
-        description="Least cosine similarity of a semantic hit, where no `verdict` is set, and until a tenant's own is "
-        "verified. 1 turns semantic hits off.",
-    )
-    verdict: Path | None = Field(
-        None,
-        description="Folder that `hedgerow cache train` or `hedgerow cache calibrate` made of your own labelled pairs: "
-        "what decides on semantic hits then, in the place of a threshold on the similarity alone.",
+        description="Least cosine similarity of a semantic hit, until a tenant's own is verified. 1: no semantic hits.",
     )
     verify_share: float = Field(
         0,
@@ -107,8 +101,8 @@ class CacheSettings(ServiceSettings):
         0.01,
         gt=0,
         le=1,
-        description="With a `verdict` or a `verify_share`: wrong hits allowed, as a share of all lookups, or of a "
-        "tenant's own where they are verified. Holds with 95% confidence.",
+        description="With a `verify_share`: wrong hits allowed, as a share of a tenant's lookups. Holds with 95% "
+        "confidence.",
     )
     embedder: Literal["ctranslate2", "sentence_transformers"] = Field(
         "ctranslate2", description="What runs all-MiniLM-L6-v2: int8 on CTranslate2, or the reference in float32."
@@ -152,7 +146,7 @@ class CacheSettings(ServiceSettings):
     )
     watch_queue: int = Field(4_096, ge=1, description="Removals a watcher may be behind before its stream is ended.")
 
-    @field_validator("model", "verdict", mode="before")
+    @field_validator("model", mode="before")
     @classmethod
     def _none_is_named(cls, given: object) -> object:
         return given or None

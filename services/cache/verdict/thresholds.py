@@ -25,7 +25,7 @@ takes wrong for right hides what it takes; it can loosen no threshold below the 
 themselves are not among the lookups, which only makes the bound larger.
 
 What was verified outlasts a restart: a store writes the records that have news, and with Redis its replicas share them.
-A record is of one score, and `made_by` says of which: where the embedder, the verdict or the default is another one,
+A record is of one score, and `made_by` says of which: where the embedder or the default is another one,
 what was verified before says nothing, and is forgotten.
 """
 
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.cache.verdict import bounds
@@ -61,15 +61,11 @@ class Measured:
 
 
 class Thresholds:
-    """Per tenant and category, from 0 to 1, or `NEVER`. `max_wrong`: wrong hits allowed, as a share of lookups;
-    `stricter`: the default where fewer are allowed, the same one if not given. `made_by`: what made the scores; empty
-    where nothing that is verified is kept."""
+    """Per tenant and category, from 0 to 1, or `NEVER`. `max_wrong`: wrong hits allowed, as a share of lookups.
+    `made_by`: what made the scores; empty where nothing that is verified is kept."""
 
-    def __init__(
-        self, default: float, max_wrong: float, made_by: str = "", stricter: Callable[[float], float] | None = None
-    ):
+    def __init__(self, default: float, max_wrong: float, made_by: str = ""):
         self.default, self.made_by, self._max_wrong, self.alarms = default, made_by, max_wrong, 0
-        self._stricter = stricter or (lambda _: default)
         self._records = Records()
         self._everyone = Record({1.0: Decision(default)})
 
@@ -196,21 +192,17 @@ class Thresholds:
         """What is in force for lookups that allow for so much."""
         record, allowed = self._records.get(traffic), self._allowed(max_wrong)
         if record is None:
-            return Decision(self._default(max_wrong))
+            return Decision(self.default)
         if allowed not in record.decisions:
             self._decide_for(allowed, traffic, record)
         return record.decisions[allowed]
-
-    def _default(self, max_wrong: float) -> float:
-        return self.default if max_wrong >= self._max_wrong else max(self.default, self._stricter(max_wrong))
 
     def _decide(self, traffic: Traffic, record: Record) -> None:
         for allowed in list(record.decisions):
             self._decide_for(allowed, traffic, record)
 
     def _decide_for(self, allowed: float, traffic: Traffic, record: Record) -> None:
-        max_wrong = min(allowed, self._max_wrong)
-        default = self._default(max_wrong)
+        max_wrong, default = min(allowed, self._max_wrong), self.default
         before = record.decisions.get(allowed, Decision(default))
         threshold, certified, beyond = self._decided(record, max_wrong)
         if max_wrong < self._max_wrong:  # who asks for fewer wrong hits gets no looser one
@@ -232,7 +224,7 @@ class Thresholds:
     def _decided(self, record: Record, max_wrong: float) -> tuple[float, bool, bool]:
         """The threshold by what was verified, whether it is certified, and whether the default is known to be beyond
         what is allowed."""
-        default, allowed = self._default(max_wrong), max_wrong / record.share
+        default, allowed = self.default, max_wrong / record.share
         count, plainly, level = record.count, record.plainly_wrong(), bisect_left(GRID, default)
         beyond = bounds.is_above(allowed, plainly[level], count)
         if count >= _LEAST and bounds.is_below(allowed, 0, count):  # fewer are wrong the tighter it is

@@ -13,7 +13,6 @@ import pytest
 from bench.cache import parts
 from services.cache.config import CacheSettings
 from services.cache.verdict import verdicts
-from services.runtime.deadline import Deadline
 from tests.integration.adversarial.make import DIFFERENT, SAME
 
 # Measured. CTranslate2's int8 is less exact where the CPU multiplies it without AVX-512.
@@ -26,10 +25,7 @@ class Lookups:
 
     def __init__(self, model_cache: Path):
         settings = CacheSettings(model_cache=model_cache)
-        self._engine = parts.load(settings)
-        self._verdicts = verdicts.load(
-            settings.verdict, settings.similarity_threshold, settings.max_wrong, self._engine
-        )
+        self._engine, self._least = parts.load(settings), settings.similarity_threshold
 
     async def hits(self, pairs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The pairs that are hits, either way round."""
@@ -41,11 +37,8 @@ class Lookups:
         a, b = await asyncio.to_thread(self._engine.embed_batch, [asked, stored])
         assert a is not None
         assert b is not None
-        similarity = float(a @ b)
-        least = self._verdicts.least(None, self._verdicts.threshold)
-        judged = await self._verdicts.judge(asked, stored, "acme", similarity, Deadline.never())
-        refused = judged.refused or judged.doubts
-        return not refused and similarity >= least.similarity and judged.score >= least.score
+        judged = verdicts.judge(asked, stored, "acme", float(a @ b), self._engine.unseen)
+        return not (judged.refused or judged.doubts) and judged.score >= self._least
 
 
 @pytest.fixture(scope="module")

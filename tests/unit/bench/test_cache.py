@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from bench import cache
 from bench.cache import gptcache, synthetic
 from bench.cache.labels import Judged, Labels
+from bench.cache.pairs import BadPairs, Pair
 from bench.cache.quality import Mode, _some
 from bench.cache.rates import Nearest, calibrated
 from bench.cache.traffic import Traffic, divided
 from services.cache.config import CacheSettings
 from services.cache.engines import DIMENSION
-from services.cache.training.pairs import BadPairs, Pair
 from services.cache.vectors import Vector
 from tests.unit.cache.conftest import BagOfWords
 

@@ -20,7 +20,6 @@ from services.cache.keyed_question import KeyedQuestion, keyed
 from services.cache.memory import Memory
 from services.cache.vectors import Vector, VectorIndex
 from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.verdicts import ByCosine, Verdicts
 from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 
@@ -101,16 +100,14 @@ async def open_cache() -> AsyncIterator[OpenCache]:
         max_bytes: int = 10**7,
         watch_queue: int = 8,
         stale_ms: int = 0,
-        verdicts: Verdicts | None = None,
         verification: Verification | None = None,
     ) -> Bench:
         database, clock, engine = database or Database(""), clock or Clock(), BagOfWords()
-        verdicts = verdicts or ByCosine(0.95, engine.unseen)
-        verification = verification or Verification(Thresholds(verdicts.threshold, max_wrong=0.01))
+        verification = verification or Verification(Thresholds(0.95, max_wrong=0.01))
         entries, watchers = Entries(max_entries, max_bytes, stale_ms), Watchers(watch_queue)
         memory = Memory(entries, VectorIndex(DIMENSION), watchers, verification.thresholds)
         store = FileStore(database, memory, engine.name, stale_ms, 10**6, clock)
-        answers = Answers(memory, store, Embedder(engine, 10**6, 60), verdicts, verification, now_ms=clock)
+        answers = Answers(memory, store, Embedder(engine, 10**6, 60), engine.unseen, verification, now_ms=clock)
         memory.load(database.load(engine.name, clock() - stale_ms), clock())
         bench = Bench(answers, engine, clock, store, asyncio.create_task(store.run()))
         opened.append(bench)

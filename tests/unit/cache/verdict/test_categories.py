@@ -15,7 +15,6 @@ from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.record import DECISIONS, FLOOR
 from services.cache.verdict.records import RECORDS, Records
 from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.tightening import NEVER
 from services.cache.verdict.traffic import Traffic
 
 ALLOWED, DEFAULT = 0.01, 0.98
@@ -188,14 +187,6 @@ def test_what_is_asked_for_holds_for_what_is_verified_next() -> None:
     kept.for_lookup(DOSAGES, 0.002)
     kept.verify(DOSAGES, 0.99, True, True)
     assert kept.of(DOSAGES) == 0.781
-
-
-def test_a_default_that_is_certified_is_the_one_for_what_the_category_allows() -> None:
-    """Where a verdict has a threshold for each share."""
-    kept = Thresholds(0.9, ALLOWED, stricter=lambda wrong: NEVER if wrong < 0.001 else 0.97)
-    for _ in range(2):
-        assert [kept.for_lookup(DOSAGES, wrong) for wrong in (1.0, ALLOWED, 0.005, 0.0005)] == [0.9, 0.9, 0.97, NEVER]
-        kept.look_up(DOSAGES, True)
 
 
 def test_after_a_restart_a_stricter_category_is_as_it_was_and_nobody_is_alarmed_again(

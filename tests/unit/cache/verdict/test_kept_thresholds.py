@@ -18,13 +18,12 @@ from services.cache.file_store import FileStore
 from services.cache.memory import Memory
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.verdict import records, trained, verdicts
+from services.cache.verdict import records, verdicts
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.traffic import Traffic
 from services.cache.watch import Watchers
 from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, BagOfWords, Clock
-from tests.unit.cache.verdict.made import made
 
 ACME, GLOBEX = Traffic("acme"), Traffic("globex")
 
@@ -120,19 +119,12 @@ async def test_where_nothing_is_verified_any_more_the_default_is_in_force_and_re
         assert (kept.of(ACME), kept.of(GLOBEX) < DEFAULT) == (DEFAULT, True)
 
 
-def test_what_makes_a_score_is_the_engine_the_folder_and_the_default(tmp_path: Path) -> None:
+def test_what_makes_a_score_is_the_engine_and_the_default() -> None:
     engine, other = BagOfWords(), BagOfWords()
     other.name = "another"
-    folders = [tmp_path / name for name in ("one", "same", "weights")]
-    for number, folder in enumerate(folders):
-        folder.mkdir()
-        trained.write(folder, made())
-        (folder / "model.bin").write_bytes(bytes([number // 2]))
-    scores = [(None, 0.95, engine), (None, 0.95, other), (None, 0.9, engine)]
-    scores += [(folder, 0.95, engine) for folder in folders]
+    scores = [(0.95, engine), (0.95, other), (0.9, engine)]
     named = [verdicts.made_by(*each) for each in scores]
-    assert named[3] == named[4]
-    assert len(set(named)) == 5
+    assert len(set(named)) == 3
     assert named == [verdicts.made_by(*each) for each in scores]
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
-import random
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -27,18 +24,6 @@ class Pair(NamedTuple):
     duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """Pairs that share no question with another part, directly or over others."""
-
-    train: list[Pair]
-    fit: list[Pair]
-    certify: list[Pair]
-
-
-_SHARES = (0.75, 0.05)  # to train, to fit; the rest certifies
-
-
 def read(file: Path) -> list[Pair]:
     """All pairs of a file. Raises `BadPairs`, also where there are none."""
     try:
@@ -49,33 +34,6 @@ def read(file: Path) -> list[Pair]:
     if not pairs:
         raise BadPairs(f"{file} has no pairs")
     return pairs
-
-
-def digest(pairs: Sequence[Pair]) -> str:
-    """SHA-256 of the pairs in their order, in hexadecimal digits."""
-    return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
-
-
-def split(pairs: Sequence[Pair], seed: int) -> Parts:
-    """Three quarters to train, a twentieth to fit, of the rest one pair of each group to certify. Pairs that hang
-    together by a question stay together: else what is certified would have been seen."""
-    groups, rng = list(components(pairs).values()), random.Random(seed)  # a split is no secret
-    rng.shuffle(groups)
-    parts: list[list[Pair]] = [[], [], []]
-    ends = (_SHARES[0] * len(pairs), sum(_SHARES) * len(pairs))
-    done = 0
-    for group in groups:
-        parts[sum(done >= end for end in ends)] += group
-        done += len(group)
-    train, fit, certify = parts
-    return Parts(train, fit, one_of_each(certify, rng))
-
-
-def one_of_each(pairs: Sequence[Pair], rng: random.Random) -> list[Pair]:
-    """A pair of each group that hangs together, any of them. What is right for one pair of a question tells of its
-    others, so they are no further evidence: a bound that takes five such for five is met in 28 of 100 draws by a share
-    that is beyond it, in place of 5."""
-    return [rng.choice(group) for group in components(pairs).values()]
 
 
 def components(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:

@@ -1,18 +1,15 @@
-"""Labelled pairs, as they are read and split."""
+"""Labelled pairs, as they are read."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from services.cache.training import pairs
-from services.cache.training.pairs import BadPairs, Pair
+from bench.cache import pairs
+from bench.cache.pairs import BadPairs, Pair
 
 LINE = json.dumps({"a": "one", "b": "two", "duplicate": 1})
 
@@ -61,22 +58,3 @@ def test_a_broken_file_is_named(tmp_path: Path, content: bytes) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadPairs, match=r"none\.jsonl cannot be read"):
         pairs.read(tmp_path / "none.jsonl")
-
-
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=80), st.integers(0, 5))
-def test_no_question_is_in_two_parts(ends: list[tuple[int, int]], seed: int) -> None:
-    given_pairs = [Pair(str(a), str(b), False) for a, b in ends]
-    parts = pairs.split(given_pairs, seed)
-    train, fit, certify = (
-        {text for pair in part for text in pair[:2]} for part in (parts.train, parts.fit, parts.certify)
-    )
-    assert not train & fit
-    assert not (train | fit) & certify
-    assert not Counter(parts.train + parts.fit + parts.certify) - Counter(given_pairs)
-    assert len(pairs.components(parts.certify)) == len(parts.certify), "of pairs that hang together one certifies"
-
-
-def test_a_fifth_certifies() -> None:
-    apart = [Pair(f"a{number}", f"b{number}", False) for number in range(1_000)]
-    parts = pairs.split(apart, seed=1)
-    assert (len(parts.train), len(parts.fit), len(parts.certify)) == (750, 50, 200)
