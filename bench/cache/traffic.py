@@ -33,8 +33,7 @@ class Traffic:
             label = labels.judge(sample.asked, question.asked) if sample else Judged.UNLABELLED
             if sample and label is not Judged.UNLABELLED:
                 right = label is Judged.RIGHT
-                drawn = (sample.key, sample.score, sample.accepted)
-                await answers.verified(question.traffic, *drawn, right, sample.doubts)
+                await answers.verified(question.traffic, sample.key, sample.score, sample.accepted, right)
                 judged += 1
         traffic = asked[0].traffic if asked else EVERYONE
         threshold = answers.verification.thresholds.of(traffic)

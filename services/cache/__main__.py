@@ -30,8 +30,7 @@ from services.cache.errors import DatabaseRefused
 from services.cache.memory import Memory
 from services.cache.servicer import CacheServicer
 from services.cache.vectors import VectorIndex
-from services.cache.verdict import verdicts
-from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict.thresholds import Thresholds, made_by
 from services.cache.verdict.verification import Verification
 from services.cache.watch import Watchers
 from services.runtime.process import serve
@@ -49,8 +48,8 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     gathering = _device(settings)
     engine = await _engine(settings)
     entries = Entries(settings.max_entries, settings.max_bytes, settings.stale_ms)
-    made_by = verdicts.made_by(settings.similarity_threshold, engine) if settings.verify_share else ""
-    thresholds = Thresholds(settings.similarity_threshold, settings.max_wrong, made_by)
+    default = settings.similarity_threshold
+    thresholds = Thresholds(default, settings.max_wrong, made_by(default, engine.name) if settings.verify_share else "")
     index, watchers = VectorIndex(engines.DIMENSION), Watchers(settings.watch_queue)
     memory = Memory(entries, index, watchers, thresholds, gathering)
     open_store = stores.opener(settings.store_used)

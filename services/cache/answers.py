@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -20,10 +20,9 @@ from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.tombstones import Removal
 from services.cache.vectors import Vector
-from services.cache.verdict import verdicts
-from services.cache.verdict.tightening import NEVER
+from services.cache.verdict import gates
+from services.cache.verdict.record import NEVER
 from services.cache.verdict.traffic import Traffic
-from services.cache.verdict.verdicts import Judged, Unseen
 from services.cache.verdict.verification import Sample, Verification
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedStateLost
@@ -43,7 +42,7 @@ class Verdict(Enum):
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a lookup found. `similarity` is that of the nearest question, None where none was compared. `candidate`:
-    whether one was near that no difference refuses, given or not; `sample`: it is to be judged.
+    whether one was near that no rule refuses, given or not; `sample`: it is to be judged.
 
     `stale`, with a miss: the entry for this very question, whose time is over. `expired_ms`: for how long that of a hit
     is over, which the caller wants all the same. `local`: this process's memory was all that could be asked.
@@ -61,30 +60,16 @@ class Found:
     expired_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Best:
-    """Of the candidates, the one that is given, or would be first if less were asked for."""
-
-    passes: bool = False
-    score: float = -1.0
-    similarity: float = 0.0
-    entry: Entry | None = None
-    judged: Judged = Judged()  # noqa: RUF009
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        return self.passes, self.score
-
-
 class Answers:
-    """Answers by question. `now_ms` is Unix time in milliseconds."""
+    """Answers by question. `unseen`: how two texts differ in what their vectors do not show, for people. `now_ms` is
+    Unix time in milliseconds."""
 
     def __init__(
         self,
         memory: Memory,
         store: Store,
         embedder: Embedder,
-        unseen: Unseen,
+        unseen: Callable[[str, str], str],
         verification: Verification,
         now_ms: Callable[[], int],
     ):
@@ -150,7 +135,7 @@ class Answers:
         least = threshold if min_similarity is None else min_similarity
         compares = (least < 1 or self.verification.on) and (min_similarity or 0) < 1
         if compares and self._memory.may_be_near(question):
-            found = await self._nearest(question, least, deadline, max_wrong)
+            found = await self._nearest(question, least, deadline)
         if found.verdict is Verdict.SEMANTIC:
             self.stats.semantic_hits += 1
             return found
@@ -206,14 +191,11 @@ class Answers:
             return NEVER
         return float(a @ b) + _MARGIN
 
-    async def verified(
-        self, traffic: Traffic, key: str, score: float, accepted: bool, right: bool, doubts: Collection[str] = ()
-    ) -> bool:
+    async def verified(self, traffic: Traffic, key: str, score: float, accepted: bool, right: bool) -> bool:
         """A sample is judged: it counts for the threshold of its traffic, and a wrong one that was given is given no
         more. Returns whether an entry was tightened. Raises what `Store.tighten` does."""
-        await self.verification.verify(traffic, score, accepted, right, key, doubts)
-        least = score + _MARGIN
-        tightened = accepted and not right and await self._store.tighten(key, traffic.tenant, least)
+        self.verification.thresholds.verify(traffic, score, accepted, right)
+        tightened = accepted and not right and await self._store.tighten(key, traffic.tenant, score + _MARGIN)
         self.stats.tightened += tightened
         return tightened
 
@@ -233,52 +215,36 @@ class Answers:
         self._memory.close()
         self.embedder.close()
 
-    async def _nearest(self, question: KeyedQuestion, least: float, deadline: Deadline, max_wrong: float) -> Found:
+    async def _nearest(self, question: KeyedQuestion, least: float, deadline: Deadline) -> Found:
+        """The nearest question that nothing speaks against is the candidate; it is given from a score of `least` on."""
         vector = await self.embed(question.asked, question.tenant, deadline)
         if vector is None:
             return Found(Verdict.MISS)
         near = await self._memory.nearest(question, vector, _CANDIDATES)
-        missed, best = Found(Verdict.MISS, similarity=near[0][1] if near else None), _Best()
+        missed = Found(Verdict.MISS, similarity=near[0][1] if near else None)
         for key, similarity in near:
-            entry = self.entries.get(key, self._now_ms())
-            farther = best.passes and similarity <= best.score  # so that nothing from here on scores more
-            if similarity < self.verification.least(least) or farther:
+            if similarity < self.verification.least(least):
                 break
+            entry, is_near = self.entries.get(key, self._now_ms()), similarity >= least
             if entry is None:  # gone since it was found
                 continue
-            judged = self._judge(question, entry, similarity)
-            is_near = similarity >= least
-            score, is_enough = self._scores(question.traffic, key, judged, least, max_wrong)
-            passes = is_near and not judged.refused and is_enough
-            if not judged.refused and (self.verification.on or not judged.doubts):
-                best = max(best, _Best(passes, score, similarity, entry, judged), key=lambda each: each.rank)
-            if passes and not judged.doubts:
-                break
+            if not (refused := self._refused(question, entry, similarity)):
+                found = self._serve(Verdict.SEMANTIC, entry, similarity) if is_near else missed
+                return replace(found, candidate=True, sample=self._draw(entry, similarity, is_near))
             if is_near and not missed.refused:
-                missed = replace(missed, refused=judged.why(score, least))
-        if best.entry is None:
-            return missed
-        found = self._serve(Verdict.SEMANTIC, best.entry, best.similarity) if best.passes else missed
-        return replace(found, candidate=True, sample=self._draw(best.entry, best.judged, best.passes))
+                missed = replace(missed, refused=refused)
+        return missed
 
-    def _scores(self, traffic: Traffic, key: str, judged: Judged, least: float, max_wrong: float) -> tuple[float, bool]:
-        """What doubts leave of it, and whether that is enough. With doubts no request loosens what was certified."""
-        thresholds = self.verification.thresholds
-        score = thresholds.scored(traffic, key, judged.score, judged.doubts, max_wrong)
-        own = thresholds.of(traffic, max_wrong) if judged.doubts else least
-        return score, score >= max(least, own)
+    def _refused(self, question: KeyedQuestion, entry: Entry, similarity: float) -> str:
+        """Why it is no hit, however near it is, for people; empty where nothing speaks against it."""
+        asked, stored = question.asked, entry.asked.decode()
+        reported = "reported as wrong" if similarity < entry.least_score else ""
+        return gates.difference(asked, stored, question.tenant) or self._unseen(asked, stored) or reported
 
-    def _judge(self, question: KeyedQuestion, entry: Entry, similarity: float) -> Judged:
-        stored = entry.asked.decode()
-        judged = verdicts.judge(question.asked, stored, question.tenant, similarity, self._unseen)
-        if judged.score < entry.least_score and not judged.refused:
-            return replace(judged, refused="reported as wrong")
-        return judged
-
-    def _draw(self, entry: Entry, judged: Judged, accepted: bool) -> Sample | None:
+    def _draw(self, entry: Entry, score: float, accepted: bool) -> Sample | None:
         if not self.verification.draws():
             return None
-        return Sample(entry.key, judged.score, accepted, entry.asked.decode(), entry.answer, judged.doubts)
+        return Sample(entry.key, score, accepted, entry.asked.decode(), entry.answer)
 
     def _serve(self, verdict: Verdict, entry: Entry, similarity: float | None) -> Found:
         now_ms = self._now_ms()

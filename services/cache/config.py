@@ -93,9 +93,8 @@ class CacheSettings(ServiceSettings):
         ge=0,
         le=1,
         description="Share of the lookups with a candidate (a stored question with a similarity of 0.75 or more that "
-        "no difference refuses) for which the gateway has a model judge whether its answer would be right. Then each "
-        "tenant's threshold, and what a doubt costs, follow what was judged. 0, since each costs a model's call: "
-        "nothing is judged.",
+        "no rule refuses) for which the gateway has a model judge whether its answer would be right. Then each "
+        "tenant's threshold follows what was judged. 0, since each costs a model's call: nothing is judged.",
     )
     max_wrong: float = Field(
         0.01,

@@ -72,14 +72,6 @@ CREATE TABLE IF NOT EXISTS verified_traffic (
     PRIMARY KEY (tenant, category)
 ) WITHOUT ROWID;
 """
-# Versions without categories make a table `verified`, a row for each tenant: where there is one, they were here last.
-# It is taken over, and what is here goes: of tenants that they removed they have forgotten no category.
-_TAKE_OVER = """
-DELETE FROM verified_traffic;
-INSERT INTO verified_traffic SELECT tenant, '', made_by, written_at_ms, samples, lookups, candidates, recent_lookups,
-    recent_candidates, threshold, certified, alarmed, 1 FROM verified;
-DROP TABLE verified;
-"""
 
 
 def insert(entry: Entry, embedded_by: str, vector: Vector | None, encryption: Encryption) -> Statement:
@@ -183,20 +175,10 @@ class Database:
         execute("PRAGMA locking_mode = EXCLUSIVE")  # a second process on the same file must fail, not interleave
         prepare(self._connection, _SCHEMA, APPLICATION_ID, _VERSION)
         self._connection.executescript(_ADDED)
-        self._take_over_verified()
         if self.encryption.on:
             self._leave_no_clear_text()
         else:
             execute("DELETE FROM sealed")
-
-    def _take_over_verified(self) -> None:
-        """Of versions without categories."""
-        execute = self._connection.execute
-        if execute("SELECT count(*) FROM sqlite_master WHERE name = 'verified'").fetchone()[0]:
-            gone = execute("SELECT count(*) FROM verified_traffic").fetchone()[0]
-            self._connection.executescript(f"BEGIN IMMEDIATE; {_TAKE_OVER} COMMIT;")
-            if gone:
-                _log.warning("an older version had the file: what was verified before, %d records, is forgotten", gone)
 
     def _leave_no_clear_text(self) -> None:
         """Delete what is in clear text, and whatever SQLite has left of it in the file and its log."""

@@ -71,7 +71,7 @@ class CacheServicer:
         tenant, sample, tightened = request.tenant, request.sample, False
         with self._waiting.hold(tenant, request.ByteSize()):
             if request.HasField("sample"):
-                judged = (sample.key, sample.score, sample.accepted, request.right, sample.doubts)
+                judged = (sample.key, sample.score, sample.accepted, request.right)
                 tightened = await self._answers.verified(Traffic(tenant, sample.category), *judged)
             elif not request.right:
                 tightened = await self._answers.wrong(tenant, request.key, asked, call.deadline)
@@ -172,6 +172,5 @@ def _found(found: Found, question: KeyedQuestion, epoch: int) -> cache_pb2.Looku
         reply.sample.key, reply.sample.asked = sample.key, sample.asked
         reply.sample.score, reply.sample.accepted = sample.score, sample.accepted
         reply.sample.answer.ParseFromString(sample.answer)
-        reply.sample.doubts.extend(sample.doubts)
         reply.sample.category = question.category
     return reply

@@ -7,7 +7,6 @@ import re
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.cache.config import CacheSettings
-from services.cache.verdict.gates import DOUBTS
 from services.runtime.errors import InvalidInput
 
 MAX_TEXTS = 256  # the contract's
@@ -112,9 +111,6 @@ def check_report(request: cache_pb2.ReportVerdictRequest) -> None:
     if not 0 <= request.sample.score <= 1:  # NaN is neither
         raise InvalidInput("sample.score", "0 to 1", request.sample.score)
     _check_category("sample.category", request.sample.category)
-    for number, doubt in enumerate(request.sample.doubts):
-        if doubt not in DOUBTS or doubt in request.sample.doubts[:number]:
-            raise InvalidInput(f"sample.doubts[{number}]", f"one of {', '.join(DOUBTS)}, each once", doubt[:40])
 
 
 def check_texts(texts: list[str]) -> None:

@@ -94,22 +94,20 @@ class LookupResponse(_message.Message):
     def __init__(self, verdict: _Optional[_Union[Verdict, str]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., key: _Optional[str] = ..., similarity: _Optional[float] = ..., ttl_ms: _Optional[int] = ..., refused: _Optional[str] = ..., stale: _Optional[_Union[Answer, _Mapping]] = ..., local_only: _Optional[bool] = ..., epoch: _Optional[int] = ..., sample: _Optional[_Union[Sample, _Mapping]] = ..., expired_ms: _Optional[int] = ...) -> None: ...
 
 class Sample(_message.Message):
-    __slots__ = ("key", "score", "accepted", "asked", "answer", "doubts", "category")
+    __slots__ = ("key", "score", "accepted", "asked", "answer", "category")
     KEY_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
-    DOUBTS_FIELD_NUMBER: _ClassVar[int]
     CATEGORY_FIELD_NUMBER: _ClassVar[int]
     key: str
     score: float
     accepted: bool
     asked: str
     answer: Answer
-    doubts: _containers.RepeatedScalarFieldContainer[str]
     category: str
-    def __init__(self, key: _Optional[str] = ..., score: _Optional[float] = ..., accepted: _Optional[bool] = ..., asked: _Optional[str] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., doubts: _Optional[_Iterable[str]] = ..., category: _Optional[str] = ...) -> None: ...
+    def __init__(self, key: _Optional[str] = ..., score: _Optional[float] = ..., accepted: _Optional[bool] = ..., asked: _Optional[str] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., category: _Optional[str] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
     __slots__ = ("question", "answer", "ttl_ms", "epoch")

@@ -10,27 +10,22 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
 
-from services.cache.verdict import drift, penalties
-from services.cache.verdict.gates import DOUBTS
-from services.cache.verdict.penalties import REFUSES, Array, Penalties
-from services.cache.verdict.tightening import NEVER
+from services.cache.verdict import drift
 
+NEVER = 2.0  # above every score: no hit of what is merely alike
 FLOOR = 0.75  # who scores less is no candidate
 GRID = (*(round(FLOOR + 0.001 * step, 3) for step in range(251)), NEVER)  # of thresholds
 SAMPLES = 5_000  # of a record; then the older half leaves, so that each bound is one of a sample that only grows
 SAMPLE_BYTES = 2
 DECISIONS = 8  # of a record: what categories of different gateways' settings allow for
 FADES = tuple(1 - 1 / lookups for lookups in (20_000, 1_000))  # lookups that the share of candidates is about
-_FIRST, _AGAIN = 100, 1.5  # samples when doubts are learnt of first, and by how much there are more the next time
-# A sample: the level its score reaches, the doubts raised, its half, whether it was wrong, whether it was given.
-_GIVEN, _WRONG, _HALF, _DOUBTS, _LEVEL = 0, 1, 2, 3, 3 + len(DOUBTS)
-_ALL_DOUBTS = (1 << len(DOUBTS)) - 1
+_GIVEN, _WRONG, _LEVEL = 0, 1, 2  # bits of a sample: whether it was given, was wrong, and the level its score reaches
 _COLUMNS = 9
 _MANY_LOOKUPS = 100  # are news by themselves
 _LEVELS = np.array([0.0, *GRID])  # the least score of each
@@ -87,21 +82,14 @@ class Decision:
 class Record:
     """Of one tenant and category, or of all together. `max_wrong`: what the last lookup allowed for, 1 where that was
     not less than what the service allows. `decisions`: by what lookups allowed for, because gateways may differ in it;
-    that for `max_wrong` is among them, and it alone is kept.
-
-    Entries are in one of two halves, by their keys. What doubts cost in one half is learnt from the verdicts on the
-    other, so no verdict speaks for what was fitted to it (cross-fitting: Chernozhukov et al., arXiv 1608.00060).
-    """
+    that for `max_wrong` is among them, and it alone is kept."""
 
     decisions: dict[float, Decision]
     max_wrong: float = 1.0
-    learnt: list[Penalties] = field(default_factory=lambda: [REFUSES, REFUSES])  # for each half; not kept: samples are
-    learnt_of: int = 0  # samples, the last time
     drift: str = ""  # what `changed` said when it was last asked; not kept
     _all: Counts = field(default_factory=Counts)
     _news: Counts = field(default_factory=Counts)  # of them, what came since `take`
-    _wrong: list[int] = field(default_factory=lambda: [0] * (len(GRID) + 1))  # by the level that doubts leave
-    _plainly_wrong: list[int] = field(default_factory=lambda: [0] * (len(GRID) + 1))  # those without a doubt
+    _wrong: list[int] = field(default_factory=lambda: [0] * (len(GRID) + 1))  # by level
 
     @classmethod
     def of(cls, row: Sequence[object]) -> Record:
@@ -144,46 +132,20 @@ class Record:
         self._all.look_up(candidate)
         self._news.look_up(candidate)
 
-    def verify(self, key: str, score: float, doubts: Collection[str], accepted: bool, right: bool) -> None:
-        raised = sum(1 << number for number, doubt in enumerate(DOUBTS) if doubt in doubts)
-        flags = accepted << _GIVEN | (not right) << _WRONG | half(key) << _HALF | raised << _DOUBTS
-        sample = bisect_right(GRID, score) << _LEVEL | flags
+    def verify(self, score: float, accepted: bool, right: bool) -> None:
+        level = bisect_right(GRID, score)
         for counts in (self._all, self._news):
-            counts.samples.append(sample)
+            counts.samples.append(level << _LEVEL | (not right) << _WRONG | accepted << _GIVEN)
         self._news.trim()
         if self._all.trim():
             self._count()
-        elif not right:
-            self._add(sample)
-
-    def scored(self, key: str, score: float, doubts: Collection[str]) -> float:
-        """What doubts leave of a candidate's score; 0 where they refuse it."""
-        costs = dict(zip(DOUBTS, self.learnt[half(key)], strict=True))
-        return _left(bisect_right(GRID, score), math.fsum(costs[doubt] for doubt in doubts)) if doubts else score
-
-    def due(self) -> bool:
-        """Whether what doubts cost should be learnt anew. Says so once."""
-        due = self.count >= _FIRST and not self.learnt_of <= self.count < _AGAIN * self.learnt_of
-        if due:
-            self.learnt_of = self.count
-        return due
-
-    def lesson(self, of: int) -> tuple[Array, Array, Array]:
-        """Cosines, doubts and whether it was right, of the samples of a half: what `penalties.fitted` takes."""
-        samples = np.array(self._all.samples, np.int64)
-        samples = samples[(samples >> _HALF & 1) == of]
-        cosines = _LEVELS[samples >> _LEVEL]
-        doubts = (samples[:, None] >> (_DOUBTS + np.arange(len(DOUBTS)))) & 1
-        return cosines, doubts.astype(float), (1.0 - (samples >> _WRONG & 1)).astype(float)
+        else:
+            self._wrong[level] += not right
 
     def changed(self) -> str:
         """What differs between the newer half of the samples and the older one, for people; mostly nothing."""
         samples = np.array(self._all.samples, np.int64)
         return drift.drifted(_LEVELS[samples >> _LEVEL], (samples >> _WRONG & 1).astype(bool), self.threshold)
-
-    def learn(self, learnt: list[Penalties]) -> None:
-        self.learnt = learnt
-        self._count()
 
     @property
     def has_news(self) -> bool:
@@ -220,40 +182,12 @@ class Record:
 
     def wrong(self) -> list[int]:
         """For each threshold of the grid, how many wrong candidates would be given."""
-        return _at_least(self._wrong)
-
-    def plainly_wrong(self) -> list[int]:
-        """The same where every doubt refuses."""
-        return _at_least(self._plainly_wrong)
+        return list(accumulate(self._wrong[:0:-1]))[::-1]
 
     def _count(self) -> None:
-        self._wrong, self._plainly_wrong = [0] * (len(GRID) + 1), [0] * (len(GRID) + 1)
+        self._wrong = [0] * (len(GRID) + 1)
         for each in self._all.samples:
-            if each >> _WRONG & 1:
-                self._add(each)
-
-    def _add(self, sample: int) -> None:
-        """A wrong one."""
-        level, raised = sample >> _LEVEL, sample >> _DOUBTS & _ALL_DOUBTS
-        self._plainly_wrong[level] += not raised
-        if raised:
-            costs = self.learnt[sample >> _HALF & 1]
-            level = bisect_right(GRID, _left(level, math.fsum(c for n, c in enumerate(costs) if raised >> n & 1)))
-        self._wrong[level] += 1
-
-
-def half(key: str) -> int:
-    """Which half an entry is in, 0 or 1."""
-    return int(key[-1:] or "0", 16) & 1
-
-
-def _left(level: int, cost: float) -> float:
-    """Of the least score of a level, so that a candidate and its sample are the same."""
-    return penalties.left(GRID[level - 1], cost) if level and GRID[level - 1] <= 1 else 0.0
-
-
-def _at_least(counts: list[int]) -> list[int]:
-    return list(accumulate(counts[:0:-1]))[::-1]
+            self._wrong[each >> _LEVEL] += each >> _WRONG & 1
 
 
 def _samples(value: object) -> array[int]:

@@ -2,7 +2,7 @@
 category of its questions by itself. What is right for chit-chat is wrong for dosages: no category borrows what was
 verified of another. Each may ask for fewer wrong hits than the service allows, never for more.
 
-Of the lookups with a candidate (the nearest stored question that no difference refuses) a share is drawn, whether the
+Of the lookups with a candidate (the nearest stored question that no rule refuses) a share is drawn, whether the
 candidate was given or not, and judged. For a threshold t, with C candidates in L lookups and k wrong ones that score t
 or more among n samples:
 
@@ -14,9 +14,7 @@ are tighter are within it, too; and to pass one that is not, the bound of the ti
 nothing, the default is in force; where it is known to be beyond what is allowed (`bounds.lower`), the loosest that is
 not known to be.
 
-A pair that raises doubts (`gates.py`) is a candidate, too. What they cost is learnt (`penalties.py`), and what they
-leave of its score counts here; until a threshold is certified they refuse. Each time that it is learnt anew the 95%
-are those of a new choice. So are they where old samples leave: the bound is one of the 5,000 samples since then. In a
+Where old samples leave, the 95% are those of a new choice: the bound is one of the 5,000 samples since then. In a
 simulation with 1.05 times what is allowed, 4% of records were certified within 5,000 samples, and 7.5% within 200,000.
 
 Assumed: samples are exchangeable for as long as they count (the last 2,500 to 5,000), missing at random (a judge that
@@ -25,7 +23,7 @@ takes wrong for right hides what it takes; it can loosen no threshold below the 
 themselves are not among the lookups, which only makes the bound larger.
 
 What was verified outlasts a restart: a store writes the records that have news, and with Redis its replicas share them.
-A record is of one score, and `made_by` says of which: where the embedder or the default is another one,
+A record is of one score, and `made_by` says of which: where the embedder, the rules or the default is another one,
 what was verified before says nothing, and is forgotten.
 """
 
@@ -33,12 +31,11 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
-from services.cache.verdict import bounds
-from services.cache.verdict.gates import DOUBTS
-from services.cache.verdict.penalties import Penalties
+from services.cache.verdict import bounds, gates
 from services.cache.verdict.record import GRID, Decision, Record
 from services.cache.verdict.records import Records
 from services.cache.verdict.traffic import EVERYONE, Traffic
@@ -93,23 +90,11 @@ class Thresholds:
         for record in (self._record(traffic), self._everyone):
             record.look_up(candidate)
 
-    def scored(
-        self, traffic: Traffic, key: str, score: float, doubts: Collection[str], max_wrong: float = 1.0
-    ) -> float:
-        """What doubts leave of the score of the entry `key`: all of it without any, 0 where they refuse. No threshold
-        but one that is certified for what lookups allow for has them do anything else."""
-        if not doubts:
-            return score
-        certified, record = self._decision(traffic, max_wrong).certified, self._records.get(traffic)
-        return record.scored(key, score, doubts) if record and certified else 0.0
-
-    def verify(
-        self, traffic: Traffic, score: float, accepted: bool, right: bool, key: str = "", doubts: Collection[str] = ()
-    ) -> None:
-        """A candidate that was drawn is judged: the entry `key`, and the doubts that it raises."""
+    def verify(self, traffic: Traffic, score: float, accepted: bool, right: bool) -> None:
+        """A candidate that was drawn is judged."""
         record = self._record(traffic)
         for each in (record, self._everyone):
-            each.verify(key, score, doubts, accepted, right)
+            each.verify(score, accepted, right)
         self._decide(traffic, record)
         if record.count % _WATCHED == 0:
             self._watch(traffic, record)
@@ -123,19 +108,6 @@ class Thresholds:
         """What has changed in a tenant's questions of no category, for people; mostly nothing."""
         record = self._records.get(Traffic(tenant))
         return record.drift if record else ""
-
-    def due(self, traffic: Traffic) -> Record | None:
-        """The record of whose verdicts something is to be learnt now."""
-        record = self._records.get(traffic)
-        return record if record and record.due() else None
-
-    def learn(self, traffic: Traffic, record: Record, learnt: list[Penalties]) -> None:
-        """Have doubts cost so much in each half of the entries."""
-        record.learn(learnt)
-        self._decide(traffic, record)
-        costs = ", ".join(f"{doubt} {one:.2f} and {two:.2f}" for doubt, one, two in zip(DOUBTS, *learnt, strict=True))
-        text = "tenant %s: learnt of %d verdicts what a doubt takes from artanh(cosine), in each half: %s"
-        _log.info(text, traffic.name, record.learnt_of, costs)
 
     def news(self) -> Iterator[tuple[Traffic, Record]]:
         """The records that are worth to be written, `EVERYONE`'s among them."""
@@ -225,12 +197,18 @@ class Thresholds:
         """The threshold by what was verified, whether it is certified, and whether the default is known to be beyond
         what is allowed."""
         default, allowed = self.default, max_wrong / record.share
-        count, plainly, level = record.count, record.plainly_wrong(), bisect_left(GRID, default)
-        beyond = bounds.is_above(allowed, plainly[level], count)
+        count, wrong, level = record.count, record.wrong(), bisect_left(GRID, default)
+        beyond = bounds.is_above(allowed, wrong[level], count)
         if count >= _LEAST and bounds.is_below(allowed, 0, count):  # fewer are wrong the tighter it is
-            loosest = bisect_left(record.wrong(), True, key=lambda wrong: bounds.is_below(allowed, wrong, count))
+            loosest = bisect_left(wrong, True, key=lambda hits: bounds.is_below(allowed, hits, count))
             return GRID[loosest], True, beyond
         if not beyond:
             return default, False, False
-        tighter = zip(GRID[level:], plainly[level:], strict=True)
+        tighter = zip(GRID[level:], wrong[level:], strict=True)
         return next(t for t, k in tighter if not bounds.is_above(allowed, k, count)), False, True
+
+
+def made_by(default: float, engine: str) -> str:
+    """What makes a pair's score and its candidates, and what decides while nothing is verified, as a digest: what was
+    verified of one says nothing about another."""
+    return sha256(f"{engine}\n{gates.RULES}\n{default!r}".encode()).hexdigest()[:16]

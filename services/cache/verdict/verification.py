@@ -1,13 +1,11 @@
-"""Which lookups are verified, and what comes of it."""
+"""Which lookups are verified."""
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from services.cache.verdict import penalties
 from services.cache.verdict.record import FLOOR
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.traffic import Traffic
@@ -15,14 +13,13 @@ from services.cache.verdict.traffic import Traffic
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A candidate to be judged. `score`: before `doubts` took anything from it. `answer` is as its entry has it."""
+    """A candidate to be judged. `answer` is as its entry has it."""
 
     key: str
     score: float
     accepted: bool
     asked: str
     answer: bytes
-    doubts: tuple[str, ...] = ()
 
 
 class Verification:
@@ -49,13 +46,3 @@ class Verification:
     def draws(self) -> bool:
         """Whether a candidate is drawn: before anybody asks whether it is given."""
         return self._toss() < self._share
-
-    async def verify(
-        self, traffic: Traffic, score: float, accepted: bool, right: bool, key: str = "", doubts: Collection[str] = ()
-    ) -> None:
-        """A candidate that was drawn is judged. Now and then what doubts cost is learnt of it, on another thread."""
-        self.thresholds.verify(traffic, score, accepted, right, key, doubts)
-        if record := self.thresholds.due(traffic):
-            lessons = [record.lesson(of=other) for other in (1, 0)]  # each half learns from the other one
-            learnt = await asyncio.to_thread(lambda: [penalties.fitted(*lesson) for lesson in lessons])
-            self.thresholds.learn(traffic, record, learnt)

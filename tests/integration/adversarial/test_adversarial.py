@@ -12,7 +12,7 @@ import pytest
 
 from bench.cache import parts
 from services.cache.config import CacheSettings
-from services.cache.verdict import verdicts
+from services.cache.verdict import gates
 from tests.integration.adversarial.make import DIFFERENT, SAME
 
 # Measured. CTranslate2's int8 is less exact where the CPU multiplies it without AVX-512.
@@ -37,8 +37,8 @@ class Lookups:
         a, b = await asyncio.to_thread(self._engine.embed_batch, [asked, stored])
         assert a is not None
         assert b is not None
-        judged = verdicts.judge(asked, stored, "acme", float(a @ b), self._engine.unseen)
-        return not (judged.refused or judged.doubts) and judged.score >= self._least
+        refused = gates.difference(asked, stored, "acme") or self._engine.unseen(asked, stored)
+        return not refused and float(a @ b) >= self._least
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,6 @@ SAMPLE = cache_pb2.Sample(
     accepted=False,
     asked="What is the capital?",
     answer=LYON,
-    doubts=["names differ"],
     category="trips",
 )
 MISS = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, sample=SAMPLE)
@@ -83,9 +82,7 @@ async def test_a_clear_verdict_is_told_to_the_cache_after_the_answer_and_costs_t
     assert final.text == ("Lyon." if found is HIT else "Paris.")
     billed = list(scene.billed)
     await settled(scene)
-    drawn = cache_pb2.Sample(
-        key=SAMPLE.key, score=SAMPLE.score, accepted=SAMPLE.accepted, doubts=["names differ"], category="trips"
-    )
+    drawn = cache_pb2.Sample(key=SAMPLE.key, score=SAMPLE.score, accepted=SAMPLE.accepted, category="trips")
     assert reports.requests == [cache_pb2.ReportVerdictRequest(tenant="acme", sample=drawn, right=right)]
     (asked,) = scene.llms["better"].requests
     assert [message.content for message in asked.messages][:2] == ["What is the capital of France?", "Lyon."]

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cache.verdict import records
-from services.cache.verdict.gates import DOUBTS
 from services.cache.verdict.record import DECISIONS, FLOOR
 from services.cache.verdict.records import RECORDS, Records
 from services.cache.verdict.thresholds import Thresholds
@@ -152,15 +151,6 @@ def certified_and_wrong() -> Thresholds:
     for _ in range(40):
         kept.verify(DOSAGES, 0.99, True, False)
     return kept
-
-
-def test_a_doubt_that_one_gateways_share_lets_pass_is_refused_for_a_stricter_one() -> None:
-    kept, doubt = certified(), DOUBTS[0]
-    assert kept.for_lookup(DOSAGES, 0.0001) == DEFAULT, "nothing is certified for so few"
-    kept.learn(DOSAGES, kept._records.use(DOSAGES, DEFAULT), [(0.0,) * len(DOUBTS)] * 2)
-    assert kept.for_lookup(DOSAGES) == FLOOR  # of another gateway, before the stricter one has its candidate
-    assert kept.scored(DOSAGES, "0", 0.9, [doubt]) > 0.89
-    assert kept.scored(DOSAGES, "0", 0.9, [doubt], 0.0001) == 0
 
 
 def test_of_very_many_shares_that_are_asked_for_few_are_remembered_and_all_are_right() -> None:

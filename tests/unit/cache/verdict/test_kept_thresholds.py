@@ -18,12 +18,12 @@ from services.cache.file_store import FileStore
 from services.cache.memory import Memory
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.verdict import records, verdicts
-from services.cache.verdict.thresholds import Thresholds
+from services.cache.verdict import gates, records
+from services.cache.verdict.thresholds import Thresholds, made_by
 from services.cache.verdict.traffic import Traffic
 from services.cache.watch import Watchers
 from tests.stores import at_work
-from tests.unit.cache.conftest import DIMENSION, BagOfWords, Clock
+from tests.unit.cache.conftest import DIMENSION, Clock
 
 ACME, GLOBEX = Traffic("acme"), Traffic("globex")
 
@@ -119,23 +119,14 @@ async def test_where_nothing_is_verified_any_more_the_default_is_in_force_and_re
         assert (kept.of(ACME), kept.of(GLOBEX) < DEFAULT) == (DEFAULT, True)
 
 
-def test_what_makes_a_score_is_the_engine_and_the_default() -> None:
-    engine, other = BagOfWords(), BagOfWords()
-    other.name = "another"
-    scores = [(0.95, engine), (0.95, other), (0.9, engine)]
-    named = [verdicts.made_by(*each) for each in scores]
-    assert len(set(named)) == 3
-    assert named == [verdicts.made_by(*each) for each in scores]
+def test_what_was_verified_of_another_engine_default_or_rules_is_another_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = [made_by(0.95, "engine"), made_by(0.95, "another"), made_by(0.9, "engine")]
+    assert made_by(0.95, "engine") == named[0]
+    monkeypatch.setattr(gates, "RULES", "next")
+    assert len({*named, made_by(0.95, "engine")}) == 4
 
 
 CHAT, DOSAGES, THEIRS = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("globex", "dosages")
-# As the version before categories made it.
-OLDER = """
-CREATE TABLE IF NOT EXISTS verified (tenant TEXT PRIMARY KEY, made_by TEXT NOT NULL, written_at_ms INTEGER NOT NULL,
-    samples BLOB NOT NULL, lookups REAL NOT NULL, candidates REAL NOT NULL, recent_lookups REAL NOT NULL,
-    recent_candidates REAL NOT NULL, threshold REAL NOT NULL, certified INTEGER NOT NULL, alarmed INTEGER NOT NULL
-) WITHOUT ROWID;
-"""
 
 
 async def test_each_category_outlasts_a_restart_by_itself_and_is_forgotten_with_its_tenant(tmp_path: Path) -> None:
@@ -156,35 +147,6 @@ async def test_each_category_outlasts_a_restart_by_itself_and_is_forgotten_with_
         }
 
 
-async def test_what_a_version_without_categories_verified_is_that_of_no_category(tmp_path: Path) -> None:
-    path = tmp_path / "cache.db"
-    async with opened(path) as (store, kept):
-        verify(kept, "acme")
-        store.sweep([], [])
-    as_older(path)
-    async with opened(path) as (store, kept):
-        assert (kept.of(ACME) < DEFAULT, kept.of(CHAT), kept.measured.samples) == (True, DEFAULT, 200)
-        verify(kept, "acme", 1)
-        store.sweep([], [])
-    async with opened(path) as (_, kept):
-        assert kept.measured.samples == 201
-
-
-async def test_what_was_verified_before_an_older_version_had_the_file_is_forgotten_for_it_may_have_removed_tenants(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "cache.db"
-    async with opened(path) as (store, kept):
-        verify(kept, "globex", category="dosages")
-        store.sweep([], [])
-    with sqlite3.connect(path) as file:
-        file.executescript(OLDER)
-    file.close()
-    async with opened(path) as (_, kept):
-        assert kept.of(THEIRS) == DEFAULT
-    assert "an older version had the file" in caplog.text
-
-
 async def test_a_tenant_with_very_many_categories_takes_no_others_row(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     async with opened(path) as (store, kept):
@@ -203,12 +165,3 @@ async def test_a_tenant_with_very_many_categories_takes_no_others_row(tmp_path: 
     file.close()
     async with opened(path) as (_, kept):
         assert kept.of(DOSAGES) == kept.of(THEIRS) == found < DEFAULT
-
-
-def as_older(path: Path) -> None:
-    """Have the file be as the version before categories left it."""
-    file = sqlite3.connect(path)
-    columns = "tenant, made_by, written_at_ms, samples, lookups, candidates, recent_lookups, recent_candidates"
-    copied = f"INSERT INTO verified SELECT {columns}, threshold, certified, alarmed FROM verified_traffic"
-    file.executescript(f"{OLDER} {copied}; DROP TABLE verified_traffic;")
-    file.close()

@@ -25,7 +25,7 @@ def told(steps: list[bool | tuple[float, bool, bool]]) -> Record:
 
 def tell(kept: Record, steps: list[bool | tuple[float, bool, bool]]) -> None:
     for step in steps:
-        kept.look_up(step) if isinstance(step, bool) else kept.verify("0", step[0], (), *step[1:])
+        kept.look_up(step) if isinstance(step, bool) else kept.verify(*step)
 
 
 @settings(deadline=None)

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cache.verdict import record, records
-from services.cache.verdict.record import FLOOR
+from services.cache.verdict.record import FLOOR, NEVER
 from services.cache.verdict.thresholds import Thresholds
-from services.cache.verdict.tightening import NEVER
 from services.cache.verdict.traffic import Traffic
 
 ACME, GLOBEX, UMBRA = Traffic("acme"), Traffic("globex"), Traffic("umbra")

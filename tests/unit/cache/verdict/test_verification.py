@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from services.cache.answers import Verdict
 from services.cache.config import CacheSettings
 from services.cache.servicer import CacheServicer
-from services.cache.verdict.gates import DOUBTS
-from services.cache.verdict.penalties import REFUSES
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.verdict.traffic import Traffic
 from services.cache.verdict.verification import Verification
@@ -23,8 +19,6 @@ from tests.unit.cache.test_servicer import ANSWER, CALL
 ACME = Traffic("acme")
 
 UNLIKE, NEAR_MISS = "an entirely unrelated thing", 0.99
-NAMES = DOUBTS[0]
-WITH_ANNA, WITH_BERTA = (f"how do I travel from here to there with {who}" for who in ("Anna", "Anna and Berta"))
 
 
 def draw_all(default: float = 0.8) -> Verification:
@@ -106,6 +100,17 @@ async def test_a_hit_that_is_judged_wrong_never_comes_again_and_a_near_miss_chan
     assert bench.answers.verification.thresholds.measured.wrong == 2
 
 
+async def test_what_a_rule_refuses_is_no_candidate_and_the_next_question_is(open_cache: OpenCache) -> None:
+    bench = open_cache(verification=draw_all())
+    for text in (CAPITAL.asked, refused := f"{REWORDED.asked} 7"):
+        await store(bench, identity(text))
+    found = await bench.answers.lookup(identity(f"{REWORDED.asked} 8"), None, NEVER)
+    assert (found.verdict, found.refused, found.sample) == (Verdict.MISS, "numbers differ", None)
+    found = await bench.answers.lookup(REWORDED, None, NEVER)
+    assert found.sample
+    assert found.sample.asked == CAPITAL.asked != refused
+
+
 async def test_a_tenant_whose_hits_are_off_is_sampled_on_and_comes_back(open_cache: OpenCache) -> None:
     bench = open_cache(verification=draw_all())
     thresholds = bench.answers.verification.thresholds
@@ -122,68 +127,6 @@ async def test_a_tenant_whose_hits_are_off_is_sampled_on_and_comes_back(open_cac
     for _ in range(6_000):
         thresholds.verify(ACME, 0.76, False, right=True)
     assert (await bench.answers.lookup(REWORDED, None, NEVER)).verdict is Verdict.SEMANTIC
-
-
-async def taught(thresholds: Thresholds, right: Callable[[float], bool]) -> None:
-    """A tenant's verdicts on entries of both halves, with and without names that differ; not of one cosine alone."""
-    for number in range(1_200):
-        score, doubts = 0.8 + number % 20 / 100, (NAMES,) * (number % 40 < 20)
-        key = f"{number % 3 % 2:064x}"
-        thresholds.look_up(ACME, candidate=number % 2 == 0)
-        await Verification(thresholds, 1.0).verify(ACME, score, False, right(score), key, doubts)
-
-
-async def test_what_raises_a_doubt_is_drawn_too_and_given_when_verdicts_say_that_it_tells_nothing(
-    open_cache: OpenCache,
-) -> None:
-    bench = open_cache(verification=draw_all())
-    servicer = served(bench)
-    await store(bench, identity(WITH_ANNA), ANSWER.SerializeToString())
-    await store(bench, identity(WITH_ANNA, tenant="globex"), ANSWER.SerializeToString())
-    found = await look_up(servicer, WITH_BERTA)
-    assert (found.verdict, found.refused) == (cache_pb2.VERDICT_MISS, NAMES)
-    assert (found.sample.accepted, list(found.sample.doubts)) == (False, [NAMES])
-    report = cache_pb2.ReportVerdictRequest(tenant="acme", sample=found.sample, right=True)
-    assert not (await servicer.ReportVerdict(report, CALL)).tightened
-    await taught(bench.answers.verification.thresholds, right=lambda score: True)
-    found = await look_up(servicer, WITH_BERTA)
-    assert (found.verdict, found.sample.accepted) == (cache_pb2.VERDICT_SEMANTIC, True)
-    theirs = await bench.answers.lookup(identity(WITH_BERTA, tenant="globex"), None, NEVER)
-    assert (theirs.verdict, theirs.refused) == (Verdict.MISS, NAMES)
-
-
-async def test_no_request_has_a_doubt_weigh_less_than_the_tenants_verdicts_say(open_cache: OpenCache) -> None:
-    bench = open_cache(verification=draw_all())
-    await store(bench, identity(WITH_ANNA))
-    await taught(bench.answers.verification.thresholds, right=lambda score: score >= 0.97)
-    for least in (None, 0.5):
-        assert (await bench.answers.lookup(identity(WITH_BERTA), least, NEVER)).verdict is Verdict.MISS
-    assert (await bench.answers.lookup(identity(f"{WITH_ANNA} please"), 0.5, NEVER)).verdict is Verdict.SEMANTIC
-
-
-async def test_a_farther_question_without_a_doubt_goes_before_one_of_which_less_is_left(open_cache: OpenCache) -> None:
-    """So that the candidate that is judged is the one that is given, whatever the threshold."""
-    bench = open_cache(verification=draw_all())
-    thresholds = bench.answers.verification.thresholds
-    await taught(thresholds, right=lambda score: True)
-    for text in (WITH_ANNA, farther := f"{WITH_BERTA} today if possible"):
-        await store(bench, identity(text))
-    for cost, given in ((0.0, WITH_ANNA), (0.6, farther)):
-        costs = (cost, *REFUSES[1:])
-        thresholds.learn(ACME, thresholds._held(ACME), [costs, costs])
-        found = await bench.answers.lookup(identity(WITH_BERTA), None, NEVER)
-        assert found.verdict is Verdict.SEMANTIC
-        assert found.entry
-        assert found.entry.asked.decode() == given
-        assert found.sample
-        assert (found.sample.key, found.sample.accepted) == (found.entry.key, True)
-
-
-async def test_without_a_share_a_doubt_refuses_and_makes_no_candidate(open_cache: OpenCache) -> None:
-    bench = open_cache(verification=Verification(Thresholds(0.8, 0.01)))
-    await store(bench, identity(WITH_ANNA))
-    found = await bench.answers.lookup(identity(WITH_BERTA), None, NEVER)
-    assert (found.verdict, found.refused, found.candidate) == (Verdict.MISS, NAMES, False)
 
 
 @pytest.fixture
@@ -275,8 +218,8 @@ async def test_a_category_that_is_too_long_is_refused(two: CacheServicer) -> Non
 
 @pytest.mark.parametrize(
     "sample",
-    [{"key": "0"}, {"score": 1.1}, {"score": float("nan")}, {"doubts": ["none"]}, {"doubts": [NAMES, NAMES]}],
-    ids=["key", "score", "not a number", "doubt", "doubt twice"],
+    [{"key": "0"}, {"score": 1.1}, {"score": float("nan")}],
+    ids=["key", "score", "not a number"],
 )
 async def test_a_sample_that_is_none_is_refused(open_cache: OpenCache, sample: dict[str, object]) -> None:
     servicer = served(open_cache())
