@@ -3,7 +3,7 @@
 `--pairs FILE.jsonl.gz`: hits of the cache as it ships, alone and in the presence of all others, beside cosine alone.
 `--verdicts N` besides: half of the pairs are traffic of which N candidates are judged by their labels, and the other
 half is measured before and after.
-`--lookups N` takes so many of them, and `--peer gptcache` has GPTCache look the same ones up, with all others present.
+`--lookups N` takes so many of them.
 `--entries N` (100,000 where nothing is said): building, searching, changing and restarting with so many entries. Their
 vectors are synthetic: clusters drawn around real embeddings of generated questions.
 """
@@ -18,12 +18,10 @@ from rich.console import Group
 from rich.table import Table
 
 from bench.cache import quality, scale
-from bench.cache.gptcache import GptCacheFailed
 from bench.cache.pairs import BadPairs
-from bench.environments import NotInstalled
 from services.cache.conversion import NoModel
 
-REFUSED = (BadPairs, NoModel, NotInstalled, GptCacheFailed)  # to be told without a traceback
+REFUSED = (BadPairs, NoModel)  # to be told without a traceback
 Progress = Callable[[str], None]
 
 
@@ -33,14 +31,13 @@ async def run(
     pairs: Path | None = None,
     verdicts: int = 0,
     lookups: int | None = None,
-    peer: str | None = None,
 ) -> dict[str, object]:
-    """Measure one or both, in this process; a `peer` in one of its own. Raises `REFUSED`."""
+    """Measure one or both, in this process. Raises `REFUSED`."""
     result: dict[str, object] = {}
-    if (given := verdicts or lookups or peer) and not pairs:
-        raise BadPairs(f"--verdicts, --lookups and --peer: with --pairs FILE.jsonl.gz, got {given} without")
+    if (given := verdicts or lookups) and not pairs:
+        raise BadPairs(f"--verdicts and --lookups: with --pairs FILE.jsonl.gz, got {given} without")
     if pairs:
-        result["pairs"] = await quality.measure(pairs, progress, verdicts, lookups, peer)
+        result["pairs"] = await quality.measure(pairs, progress, verdicts, lookups)
     if entries or not pairs:
         result["entries"] = await scale.measure(entries or 100_000, progress)
     return result
@@ -59,7 +56,7 @@ def _pairs(told: Mapping[str, Any]) -> Table:
     table = Table(title=title)
     for column in ("", "found", "wrong of lookups", "95%", "precision", "unlabelled", "p50 ms", "p99 ms"):
         table.add_column(column, justify="right" if column else "left")
-    for name in filter(told.__contains__, ("alone", "together", "gptcache")):
+    for name in filter(told.__contains__, ("alone", "together")):
         row = told[name]
         if "before" in row:
             table.add_row(f"{name}, before", *_rates(row["before"]))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.cache import gptcache, pairs, parts
+from bench.cache import pairs, parts
 from bench.cache.labels import Judged, Labels
 from bench.cache.pairs import Pair
 from bench.cache.rates import Nearest, calibrated
@@ -45,13 +45,11 @@ async def measure(
     progress: Progress,
     verdicts: int = 0,
     lookups: int | None = None,
-    peer: str | None = None,
     seed: int = 0,
 ) -> dict[str, object]:
-    """What is found and what of it is wrong, alone and together, and by GPTCache where that is the `peer`; with
-    `verdicts`, of the pairs that are no traffic, before and after at most so many verdicts on those that are. Raises
-    `BadPairs`, and for a peer what `gptcache.look_up` raises. Two minutes for 20,000 pairs; `lookups` takes so many of
-    them."""
+    """What is found and what of it is wrong, alone and together; with `verdicts`,
+    of the pairs that are no traffic, before and after at most so many verdicts on those that are. Raises
+    `BadPairs`. Two minutes for 20,000 pairs; `lookups` takes so many of them."""
     given = _some(pairs.read(path), lookups)
     share = 1.0 if verdicts else 0.0
     settings = CacheSettings(database="", max_entries=max(len(given), CacheSettings().max_entries), verify_share=share)
@@ -64,9 +62,6 @@ async def measure(
         mode = Mode(name, measured, apart, progress, Traffic(judged, verdicts))
         result[name] = await mode.measure(settings, engine)
         progress(f"{name}: {result[name]}")
-    if peer:
-        result[peer] = await Mode(peer, measured, False, progress, Traffic()).measure_peer(settings)
-        progress(f"{peer}: {result[peer]}")
     return result
 
 
@@ -111,14 +106,6 @@ class Mode:
         oracles = {"at_1_percent_wrong": _ORACLE, "at_the_same_error": told["wrong"] / len(hits)}
         cosine = {name: calibrated(nearest, share) for name, share in oracles.items()}
         return {**told, **learnt, "ms": times, "cosine_alone_oracle": cosine}
-
-    async def measure_peer(self, settings: CacheSettings) -> dict[str, object]:
-        """The same for GPTCache, which has no partitions."""
-        stored, asked = [pair.a for pair in self._pairs], [pair.b for pair in self._pairs]
-        looked = await gptcache.look_up(stored, asked, settings, self._progress)
-        found = zip(looked.hits, asked, strict=True)
-        hits = [None if hit is None else self._labels.judge(stored[hit], each) for hit, each in found]
-        return {**self._told(hits), "ms": {"whole": percentiles(looked.ms, 2)}}
 
     async def _store(self, answers: Answers) -> None:
         self._progress(f"{self._name}: storing {len(self._stored)} questions")

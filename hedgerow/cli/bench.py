@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Mapping
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +14,6 @@ import typer
 from hedgerow.cli import options
 
 _ROOT = Path(__file__).parents[2]
-
-
-class Peer(StrEnum):
-    """Other people's caches."""
-
-    GPTCACHE = "gptcache"
 
 
 def bench(
@@ -40,9 +33,6 @@ def bench(
     lookups: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --pairs: so many of them, drawn the same each time.")
     ] = None,
-    peer: Annotated[
-        Peer | None, typer.Option(help="With --pairs: who looks the same questions up, beside the cache.")
-    ] = None,
 ) -> None:
     """Measure something, and print the figures. Progress goes to stderr.
 
@@ -52,7 +42,6 @@ def bench(
       hedgerow bench overhead --json
       hedgerow bench cache --entries 1000000
       hedgerow bench cache --pairs pairs.jsonl.gz --verdicts 2000
-      hedgerow bench cache --pairs pairs.jsonl.gz --lookups 2000 --peer gptcache
     """
     from hedgerow.cli.failures import fail
 
@@ -65,13 +54,7 @@ def bench(
     elif name not in known:
         fail(f"no bench {name}; there are: {', '.join(known)}")
     else:
-        given = {
-            "entries": entries,
-            "pairs": pairs,
-            "verdicts": verdicts,
-            "lookups": lookups,
-            "peer": peer and peer.value,
-        }
+        given = {"entries": entries, "pairs": pairs, "verdicts": verdicts, "lookups": lookups}
         _run(name, as_json, {option: value for option, value in given.items() if value is not None})
 
 

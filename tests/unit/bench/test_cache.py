@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import cache
-from bench.cache import gptcache, synthetic
+from bench.cache import synthetic
 from bench.cache.labels import Judged, Labels
-from bench.cache.pairs import BadPairs, Pair
+from bench.cache.pairs import Pair
 from bench.cache.quality import Mode, _some
 from bench.cache.rates import Nearest, calibrated
 from bench.cache.traffic import Traffic, divided
@@ -87,21 +87,10 @@ def test_no_question_is_both_judged_and_measured(ends: list[tuple[int, int]], se
     assert sorted([*parts[0], *parts[1]]) == sorted(given_pairs)
 
 
-async def test_verdicts_without_pairs_are_refused() -> None:
-    with pytest.raises(cache.REFUSED, match="--verdicts, --lookups and --peer"):
-        await cache.run(lambda line: None, verdicts=5)
-
-
-async def test_a_peer_is_judged_by_the_same_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look_up(stored: Sequence[str], asked: Sequence[str], *_: object) -> gptcache.Looked:
-        assert (list(stored), list(asked)) == (["a", "b", "c"], ["x", "y", "z"])
-        return gptcache.Looked([0, 2, None], [1.0, 2.0, 3.0])
-
-    monkeypatch.setattr(gptcache, "look_up", look_up)
-    given = [Pair("a", "x", True), Pair("b", "y", True), Pair("c", "z", False)]
-    told = await Mode("gptcache", given, False, lambda line: None, Traffic()).measure_peer(CacheSettings())
-    assert (told["found"], told["right"], told["wrong"], told["unlabelled"]) == (0.5, 1, 0, 1)
-    assert told["ms"] == {"whole": {"p50": 2.0, "p95": 2.9, "p99": 2.98}}
+@pytest.mark.parametrize("given", [{"verdicts": 5}, {"lookups": 5}])
+async def test_options_that_need_pairs_are_refused_without(given: dict[str, int]) -> None:
+    with pytest.raises(cache.REFUSED, match="--verdicts and --lookups: with --pairs"):
+        await cache.run(lambda line: None, **given)
 
 
 def test_lookups_are_drawn_the_same_each_time_and_in_their_order() -> None:
@@ -110,11 +99,6 @@ def test_lookups_are_drawn_the_same_each_time_and_in_their_order() -> None:
     assert some == _some(given, 10) == sorted(some, key=lambda pair: int(pair.a))
     assert len(some) == 10
     assert _some(given, None) == _some(given, 1_000) == given
-
-
-async def test_options_that_need_pairs_are_refused_without() -> None:
-    with pytest.raises(BadPairs, match="--peer: with --pairs"):
-        await cache.run(lambda line: None, peer="gptcache")
 
 
 def test_what_is_drawn_is_the_same_each_time_and_has_neighbours() -> None:
