@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.looking import holds
+from services.gateway.decisions import Decisions
 from services.gateway.generation.shared import Generation
-from services.gateway.labels import LOCAL
+from services.gateway.labels import LOCAL, Act
+from services.runtime.security.private_data import Rule
 
 
 def is_of_another(name: str, generation: Generation, identities: str) -> bool:
@@ -26,3 +31,16 @@ def is_storable(final: pb.Final, asked: chat_pb2.Sampling) -> bool:
     )
     undegraded = all(label in LOCAL for label in final.degraded)
     return fresh and (ended or as_asked) and undegraded and bool(final.text.strip())
+
+
+async def may_keep(text: str, hides: Sequence[Rule], decisions: Decisions) -> bool:
+    """Whether an answer holds nothing private. The event loop runs between the parts of a long one."""
+    if await holds(text, hides):
+        note_private(decisions)
+        return False
+    return True
+
+
+def note_private(decisions: Decisions) -> None:
+    """Why an answer is not kept."""
+    decisions.add(Act.GUARD_BYPASSED, "cache", "the answer holds secrets or personal data")

@@ -1,10 +1,12 @@
 """A look through texts for what a guard wants found, in steps: between two of them others have their turn.
 
-For what is asked (`stages/guard.py`) and for what tools say (`results.py`).
+For what is asked (`stages/guard.py`), for what tools say (`results.py`), and for answers that the cache is to keep
+(`stages/cache.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 
@@ -12,7 +14,7 @@ from services.gateway.guard import injection
 from services.gateway.guard.checks import Checks
 from services.gateway.guard.screen import Screen
 from services.runtime.deadline import Deadline
-from services.runtime.security.private_data import Finding, Names
+from services.runtime.security.private_data import Finding, Names, Rule
 
 _CHUNK = 2_048  # characters that are looked through between two looks at the clock
 
@@ -73,6 +75,17 @@ class Looking:
     def _in_time(self) -> None:
         if self._deadline.remaining() <= 0:
             raise Late
+
+
+async def holds(text: str, rules: Sequence[Rule]) -> bool:
+    """Whether any of the rules finds something in a text. The event loop runs between the parts of a long one."""
+    screen = Screen(rules)
+    for at in range(0, len(text), _CHUNK):
+        if screen.feed(text[at : at + _CHUNK]).findings:
+            return True
+        if len(text) > _CHUNK:
+            await asyncio.sleep(0)
+    return bool(screen.close().findings)
 
 
 def told(rule: str, score: float) -> str:

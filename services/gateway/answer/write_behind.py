@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Gauge
@@ -30,16 +30,18 @@ _OVERHEAD_BYTES = 2_500  # of a waiting answer beside its message's fields: mess
 _DROPPED = Counter("hedgerow_write_behind_dropped", "Answers not stored and observations not sent.", ["kind"])
 _BYTES = Gauge("hedgerow_write_behind_bytes", "Size of the answers that wait for the cache to keep them.")
 _Place = tuple[str, bytes]  # a tenant, and the digest of a question of its
+Look = Callable[[], Awaitable[bool]]  # whether an answer may be kept
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Waiting:
-    """An answer on its way to the cache, with its size in bytes."""
+    """An answer on its way to the cache, with its size in bytes. `look`: None once it has been looked through."""
 
     place: _Place
     request: cache_pb2.StoreRequest
     known: Known
     size: int
+    look: Look | None
 
     @property
     def tenant(self) -> str:
@@ -60,11 +62,12 @@ class WriteBehind:
         self._observations: deque[router_pb2.Observation] = deque()
         self._observed = asyncio.Event()
 
-    def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known) -> None:
-        """Have the cache keep an answer; `question` is the L1 cache's digest for it, `known` when it was begun."""
+    def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known, look: Look | None = None) -> None:
+        """Have the cache keep an answer; `question` is the L1 cache's digest for it, `known` when it was begun. `look`
+        says first whether it may be kept, and until then it is not found either."""
         request.epoch = known.epoch
         size = request.ByteSize() + _OVERHEAD_BYTES
-        waiting = _Waiting((request.question.tenant, question), request, known, size)
+        waiting = _Waiting((request.question.tenant, question), request, known, size, look)
         self._line[waiting.place] = None
         for gone in self._waiting.replace(waiting.place, waiting):
             if gone.place not in self._waiting:  # else a newer answer took its place
@@ -78,7 +81,7 @@ class WriteBehind:
         """The answer that is on its way to the cache: who asks again at once finds it too, unless it was removed."""
         place = tenant, question
         waiting = self._waiting.get(place) or self._stored_now.get(place)
-        if waiting is None or self._l1.removals.overtook(waiting.known, tenant):
+        if waiting is None or waiting.look or self._l1.removals.overtook(waiting.known, tenant):
             return None
         return waiting.request.answer
 
@@ -123,6 +126,9 @@ class WriteBehind:
 
     async def _keep(self, cache: Cache, waiting: _Waiting) -> None:
         tenant, question = waiting.place
+        if waiting.look and not await waiting.look():
+            return
+        waiting.look = None
         if self._l1.removals.took(waiting.known, tenant):
             _DROPPED.labels("store").inc()
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from services.runtime import linear_model
@@ -17,7 +18,8 @@ from services.runtime.linear_model import LinearModel
 
 PIECE = 400  # characters
 _OVERLAP = 80  # of a piece with the one before, where no sentence ends
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。！？])")
+# Begins with one of a few signs: what has none is searched ten times as fast as by alternatives.
+_SENTENCE_END = re.compile(r"[.!?\n。！？](?:(?<=[.!?])\s+|(?<=[\n。！？])\n*)")
 # Templates' own marks, which a model may take for an end of what a user says.
 _MARKS = re.compile(
     r"<\|?(?:im_start|im_end|start_header_id|eot_id|endoftext|system)\|?>|<</?SYS>>|\[/?INST\]", re.IGNORECASE
@@ -37,10 +39,10 @@ CLASSIFIER = "classifier"
 
 
 def pieces(text: str) -> Iterator[str]:
-    """All of `text`, in pieces of whole sentences where they are short enough."""
+    """All of `text`, in pieces of whole sentences where they are short enough. Each is found when it is asked for."""
     begin = at = 0
-    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
-    for end in (*ends, len(text)):
+    ends = (found.end() for found in _SENTENCE_END.finditer(text))
+    for end in chain(ends, (len(text),)):
         if end - begin > PIECE and at > begin:
             yield text[begin:at]
             begin = at

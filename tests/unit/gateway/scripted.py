@@ -15,6 +15,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
+from services.gateway.answer.write_behind import Look
 from services.gateway.config import BreakerSettings, GatewaySettings
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.usual import Usual
@@ -208,11 +209,13 @@ class NotedWriteBehind:
     stored: list[cache_pb2.StoreRequest] = field(default_factory=list)
     known: list[Known] = field(default_factory=list)
     observed: list[router_pb2.Observation] = field(default_factory=list)
+    looks: list[Look | None] = field(default_factory=list)
     keeps_pending: bool = False
 
-    def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known) -> None:
+    def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known, look: Look | None = None) -> None:
         self.stored.append(request)
         self.known.append(known)
+        self.looks.append(look)
 
     def pending(self, tenant: str, question: bytes) -> cache_pb2.Answer | None:
         return self.stored[-1].answer if self.keeps_pending and self.stored else None

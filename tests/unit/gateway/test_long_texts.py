@@ -18,8 +18,9 @@ from services.gateway.answer.voice import Voice
 from services.gateway.config import GuardSettings
 from services.gateway.guard.checks import checks_for
 from tests.clock import on_paused_loop
-from tests.unit.gateway.scripted import ScriptedCache
+from tests.unit.gateway.scripted import ScriptedCache, finish
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene
+from tests.unit.gateway.test_guard_stage import guarded
 
 WORDS = st.sampled_from(
     ["a", "Well. ", "Dr. ", "? ", "\n", "元気？", "」", "ana@example.com ", "password: hunter2x ", "titan ", "é", '" ']
@@ -105,3 +106,19 @@ async def test_so_it_does_for_an_answer_that_was_stored() -> None:
 
     assert await turns(ask) >= LEAST
     assert found[0].text == LONG["no sentence"]
+
+
+@pytest.mark.parametrize(("ends", "kept"), [("", True), (" Write to ana@example.com.", False)])
+@pytest.mark.parametrize("text", LONG)
+async def test_so_it_does_where_an_answer_is_looked_through_before_it_is_kept(text: str, ends: str, kept: bool) -> None:
+    scene = guarded(None, finish(LONG[text] + ends), personal="mask")
+    final, allowed = await scene.final(), list[bool]()
+    look = scene.write_behind.looks[0]
+    assert final.text == LONG[text] + ends
+    assert look is not None
+
+    async def take() -> None:
+        allowed.append(await look())
+
+    assert await turns(take) >= LEAST
+    assert allowed == [kept]

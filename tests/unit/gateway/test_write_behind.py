@@ -43,10 +43,17 @@ class Scene:
         self.near.watch_began()
         self.write_behind = WriteBehind(self.cache, None, self.near, max_bytes)  # type: ignore[arg-type]
 
-    def store(self, question: str, tenant: str = "a", text: str = "Paris.", known: Known | None = None) -> None:
+    def store(
+        self,
+        question: str,
+        tenant: str = "a",
+        text: str = "Paris.",
+        known: Known | None = None,
+        look: write_behind.Look | None = None,
+    ) -> None:
         asked = cache_pb2.Question(tenant=tenant, model_class=question)
         request = cache_pb2.StoreRequest(question=asked, answer=cache_pb2.Answer(text=text))
-        self.write_behind.store(question.encode(), request, known or self.near.removals.known())
+        self.write_behind.store(question.encode(), request, known or self.near.removals.known(), look)
 
     def pending(self, question: str, tenant: str = "a") -> str | None:
         found = self.write_behind.pending(tenant, question.encode())
@@ -76,6 +83,27 @@ async def test_an_answer_is_found_while_it_waits_while_it_is_stored_and_then_in_
         await scene.write_behind.settle(1)
     assert scene.pending("q") is None
     assert scene.near.get("a", b"q").key == "key of q"
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_an_answer_that_is_to_be_looked_through_is_neither_found_nor_stored_before(clean: bool):
+    scene, looked = Scene(), asyncio.Event()
+
+    async def look() -> bool:
+        await looked.wait()
+        return clean
+
+    scene.store("q", look=look)
+    async with scene.running():
+        scene.store("r")
+        await until(lambda: scene.cache.stores, 1)
+        assert (scene.pending("q"), scene.pending("r"), scene.stored()) == (None, "Paris.", ["r"])
+        looked.set()
+        await until(lambda: ("a", b"q") not in scene.write_behind._stored_now or scene.stored() == ["r", "q"], 1)
+        assert scene.pending("q") == ("Paris." if clean else None)
+        scene.cache.go.set()
+        await scene.write_behind.settle(1)
+    assert scene.stored() == (["r", "q"] if clean else ["r"])
 
 
 async def test_the_cache_is_told_what_was_known_when_the_answer_was_begun():

@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Draft
-from services.gateway.answer.keeping import is_of_another, is_storable
+from services.gateway.answer.keeping import is_of_another, is_storable, may_keep, note_private
 from services.gateway.answer.l1_cache import Copy
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import VERDICTS
+from services.gateway.answer.screened import AT_ONCE
 from services.gateway.answer.stages.stage import AnswerStage, Needs, retrieve
 from services.gateway.changes import Changed
 from services.gateway.hits.pacing import paced
@@ -162,15 +164,18 @@ class CacheStage(AnswerStage):
             return
         if is_of_another(final.model, generation, self._identities):
             return
-        if draft.checks and find(final.text, draft.checks.hides):
-            draft.ledger.decide(Act.GUARD_BYPASSED, self.name, "the answer holds secrets or personal data")
+        hides, decisions = draft.checks.hides if draft.checks else (), draft.ledger.decisions
+        is_long = len(final.text) > AT_ONCE
+        if not is_long and find(final.text, hides):
+            note_private(decisions)
             return
+        look = partial(may_keep, final.text, hides, decisions) if hides and is_long else None
         generation.report.stored = True
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage
         )
         request = cache_pb2.StoreRequest(question=draft.cached, answer=answer, ttl_ms=draft.hits.ttl_ms)
-        draft.backends.write_behind.store(draft.key, request, generation.job.known)
+        draft.backends.write_behind.store(draft.key, request, generation.job.known, look)
 
     def _have_judged(self) -> None:
         draft, sample = self.draft, self._sample

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,31 @@ def test_pieces_are_all_of_a_text_and_none_is_long(text: str):
         assert begin <= at
         at = begin + len(piece)
     assert at == len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("Is it? \n Yes.No", [9]),
+        ("a\n\nb\n", [3, 5]),
+        ("元気？！\nはい。", [3, 5, 8]),
+        ("1.5 or 2.\t", [10]),
+        ("no end", []),
+    ],
+)
+def test_sentences_end_at_a_mark_before_white_space_at_a_wide_mark_and_at_a_lines_end(text: str, ends: list[int]):
+    assert [found.end() for found in injection._SENTENCE_END.finditer(text)] == ends
+
+
+def test_a_piece_is_found_when_it_is_asked_for():
+    """To find all sentences of 256 KB first would hold up the event loop for 100 ms."""
+    found, text = list[str](), "。" * 262_144
+    tracemalloc.start()
+    found.append(next(injection.pieces(text)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found[0]) == injection.PIECE
+    assert peak < 65_536
 
 
 @pytest.mark.parametrize(
