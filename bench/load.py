@@ -39,6 +39,11 @@ class Outcome(StrEnum):
     REFUSED = "refused"  # RESOURCE_EXHAUSTED
     FAILED = "failed"
 
+    @property
+    def good(self) -> bool:
+        """Whether the caller has an answer."""
+        return self in (Outcome.OK, Outcome.DEGRADED)
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
@@ -75,7 +80,7 @@ class Sample:
     @property
     def good(self) -> bool:
         """Whether the caller has an answer."""
-        return self.outcome in (Outcome.OK, Outcome.DEGRADED)
+        return self.outcome.good
 
     @property
     def waited_s(self) -> float:

@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rich.table import Table
-
+from bench.asking import question, user
+from bench.cluster import MODEL, Cluster, Progress
 from bench.jagged.latency import Mixture, Profile
 from bench.load import Arrival, Ask, OpenLoop, Outcome, Sample, ask_gateway, ask_llm, closed_loop, poisson
 from bench.stats import percentiles
-from hedgerow.channel import open_channel
-from hedgerow.chat.v1 import chat_pb2
-from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
-from launcher.mesh import Mesh
-from launcher.processes import ServiceSpec, free_ports
 
 SLOTS = 12
 PROFILE = Profile(Mixture(median_ms=120, sigma=0.25), each_ms=9)
@@ -42,7 +35,6 @@ SETTLE_S = 1.0  # at the start of a level, not counted in its goodput
 BUDGET_MS = 5_000
 SEED = 11
 _CONNECTIONS = 4
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +62,6 @@ class Arrangement:
 
     gateway: Ask
     backend: Ask
-    gateway_address: str
 
     async def capacity_rps(self, seconds: float = CALLERS_S, callers: Sequence[int] = CALLERS) -> dict[str, float]:
         """The best goodput that a closed loop gets, at the backend itself and through the gateway."""
@@ -100,33 +91,39 @@ class Arrangement:
 
 
 @asynccontextmanager
-async def arranged(folder: Path, **gateway_settings: str) -> AsyncIterator[Arrangement]:
-    """The processes, serving. `gateway_settings` are names and values of the gateway's settings."""
-    llm, gateway = (f"127.0.0.1:{port}" for port in free_ports(2))
-    specs = [_backend(llm), _gateway(gateway, llm, gateway_settings)]
-    async with Mesh(specs, folder), AsyncExitStack() as stack:
-        fronts = [await stack.enter_async_context(open_channel(gateway)) for _ in range(_CONNECTIONS)]
-        backends = [await stack.enter_async_context(open_channel(llm)) for _ in range(_CONNECTIONS)]
+async def arranged(folder: Path, progress: Progress = lambda line: None) -> AsyncIterator[Arrangement]:
+    """The processes, serving."""
+    tenants = {each.tenant for each in CLASSES}
+    keys = {hashlib.sha256(_key(tenant).encode()).hexdigest(): tenant for tenant in tenants}
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(stack, folder, progress)
+        llm = await cluster.llm(profile=PROFILE.to_json(), tokens=TOKENS, slots=SLOTS, seed=SEED)
+        front = await cluster.gateway(
+            llm_addresses={MODEL: [llm.spec.address]},
+            api_keys=keys,
+            tenants={tenant: {"premium": tenant == "premium"} for tenant in tenants},
+        )
+        fronts = [await cluster.channel(front) for _ in range(_CONNECTIONS)]
+        backends = [await cluster.channel(llm) for _ in range(_CONNECTIONS)]
         timeout_s = BUDGET_MS / 1000 + 1
-        yield Arrangement(ask_gateway(fronts, timeout_s), ask_llm(backends, timeout_s), gateway)
+        yield Arrangement(ask_gateway(fronts, timeout_s), ask_llm(backends, timeout_s))
 
 
 async def run(progress: Progress) -> dict[str, object]:
     """Start what is needed, measure, stop it. About four minutes."""
     with tempfile.TemporaryDirectory() as folder:
-        progress("overload: starting the backend and the gateway")
-        async with arranged(Path(folder)) as arrangement:
-            progress("overload: looking for the capacity, in a closed loop")
+        async with arranged(Path(folder), progress) as arrangement:
+            progress("looking for the capacity, in a closed loop")
             capacities = await arrangement.capacity_rps()
             capacity = max(capacities.values())
-            progress(f"overload: {capacity:.0f} requests/s; unloaded latencies at {UNLOADED:g} of it")
+            progress(f"{capacity:.0f} requests/s; unloaded latencies at {UNLOADED:g} of it")
             unloaded = await arrangement.unloaded(capacity)
             levels = {}
             *others, worst = LEVELS
             for load in others:
-                progress(f"overload: {load:g} times the capacity for {LEVELS[load]:g} s")
+                progress(f"{load:g} times the capacity for {LEVELS[load]:g} s")
                 levels[load] = await arrangement.level(load, capacity, LEVELS[load])
-            progress(f"overload: {worst:g} times the capacity for {LEVELS[worst]:g} s, then {RECOVERY:g} of it")
+            progress(f"{worst:g} times the capacity for {LEVELS[worst]:g} s, then {RECOVERY:g} of it")
             both = await arrangement.level_then_recovery(worst, capacity, LEVELS[worst])
     levels[worst] = [sample for sample in both if sample.at_s < LEVELS[worst]]
     after = [sample for sample in both if sample.at_s >= LEVELS[worst]]
@@ -140,35 +137,6 @@ async def run(progress: Progress) -> dict[str, object]:
         "samples": sum(map(len, levels.values())) + len(after) + len(unloaded),
         "seed": SEED,
     }
-
-
-def table(result: Mapping[str, Any]) -> Table:
-    """The result, for people."""
-    names = [each.name for each in CLASSES]
-    title = f"Overload (simulated backend): capacity {result['capacity_rps']:g} requests/s"
-    table = Table("load", title=title)
-    for column in ("offered", "goodput", "of peak", "admitted p50", "p99", *(f"{name} in" for name in names)):
-        table.add_column(column, justify="right")
-    for column in ("rejection p50", "p95", "p99"):
-        table.add_column(column, justify="right")
-    for row in result["levels"]:
-        cells = [f"{row['offered_rps']:.0f}/s", f"{row['goodput_rps']:.1f}/s", f"{row['goodput_of_peak']:.0%}"]
-        cells += [f"{row['admitted_p50_ms']:.0f} ms", f"{row['admitted_p99_ms']:.0f} ms"]
-        cells += [_share_in(row["admitted"][name], row["rejected"][name]) for name in names]
-        cells += [_milliseconds(row[f"rejection_{name}_ms"]) for name in ("p50", "p95", "p99")]
-        table.add_row(f"{row['load']:g}×", *cells)
-    recovery = result["recovery_s"]
-    recovered = f"not within {RECOVERY_S:g} s" if recovery is None else f"within {recovery:.1f} s"
-    table.caption = f"Unloaded p99 {result['unloaded_p99_ms']:.0f} ms; back to normal {recovered}"
-    return table
-
-
-def _milliseconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f} ms"
-
-
-def _share_in(admitted: int, rejected: int) -> str:
-    return f"{admitted / (admitted + rejected):.0%}" if admitted + rejected else ""
 
 
 def mixed(rate: float, seconds: float, seed: int, start_s: float = 0) -> list[Arrival]:
@@ -185,14 +153,8 @@ def to_gateway(of: Class) -> Callable[[float], Arrival]:
     metadata = (("authorization", f"Bearer {_key(of.tenant)}"),)
 
     def make(at_s: float) -> Arrival:
-        request = gateway_pb2.GenerateRequest(
-            messages=[_question()],
-            cache=gateway_pb2.CachePolicy(bypass=True),
-            budget_ms=BUDGET_MS,
-            realtime=of.realtime,
-            attempt=of.attempt,
-        )
-        return Arrival(at_s, request.SerializeToString(), of.name, metadata)
+        rank = {"realtime": of.realtime, "attempt": of.attempt}
+        return Arrival(at_s, question(_text(), bypass=True, budget_ms=BUDGET_MS, **rank), of.name, metadata)
 
     return make
 
@@ -251,13 +213,13 @@ def _by_class(samples: Sequence[Sample]) -> dict[str, int]:
 _numbers = itertools.count()
 
 
-def _question() -> chat_pb2.Message:
+def _text() -> str:
     """No two are equal: equal ones would share a generation."""
-    return chat_pb2.Message(role=chat_pb2.ROLE_USER, content=f"Where is order {next(_numbers)}?")
+    return f"Where is order {next(_numbers)}?"
 
 
 def _to_llm(at_s: float) -> Arrival:
-    return Arrival(at_s, llm_pb2.GenerateRequest(messages=[_question()]).SerializeToString())
+    return Arrival(at_s, llm_pb2.GenerateRequest(messages=user(_text())).SerializeToString())
 
 
 def _endless(make: Callable[[float], Arrival]) -> Iterator[Arrival]:
@@ -266,24 +228,3 @@ def _endless(make: Callable[[float], Arrival]) -> Iterator[Arrival]:
 
 def _key(tenant: str) -> str:
     return f"key-of-{tenant}"
-
-
-def _backend(address: str) -> ServiceSpec:
-    settings = {"ADDRESS": address, "PROFILE": PROFILE.to_json(), "TOKENS": TOKENS, "SLOTS": SLOTS, "SEED": SEED}
-    environment = {f"HEDGEROW_SIMULATED_LLM_{name}": str(value) for name, value in settings.items()}
-    return ServiceSpec("simulated", "bench.simulated_llm", address, environment)
-
-
-def _gateway(address: str, llm: str, more: Mapping[str, str]) -> ServiceSpec:
-    tenants = {each.tenant for each in CLASSES}
-    settings = {
-        "ADDRESS": address,
-        "CACHE_ADDRESS": "",
-        "ROUTER_ADDRESS": "",
-        "LLM_ADDRESSES": json.dumps({"simulated": [llm]}),
-        "API_KEYS": json.dumps({hashlib.sha256(_key(tenant).encode()).hexdigest(): tenant for tenant in tenants}),
-        "TENANTS": json.dumps({tenant: {"premium": tenant == "premium"} for tenant in tenants}),
-        **{name.upper(): value for name, value in more.items()},
-    }
-    environment = {f"HEDGEROW_GATEWAY_{name}": value for name, value in settings.items()}
-    return ServiceSpec("gateway", "services.gateway", address, environment)

@@ -1,27 +1,81 @@
 """vLLM as an application would use it, in a process of its own: the floor that `bench.llm` and `bench.public` compare
 with.
 
-Reads `{"prompt": …, "max_tokens": …, "ignore_eos": …}` lines, generates the answers of all at once, and writes a
-`{"first_s": …, "total_s": …, "tokens": …, "accepted": …}` line for each with the line's `id`, as it is done. The first
-line it writes is `{}`, once vLLM is loaded. Its argument is the engine's settings.
+Reads `{"id": …, "prompt": …, "max_tokens": …, "ignore_eos": …}` lines, generates the answers of all at once, and writes
+a `{"id": …, "first_s": …, "total_s": …, "tokens": …, "accepted": …}` line for each as it is done. The first line it
+writes is `{}`, once vLLM is loaded. Its argument is the engine's settings.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import sys
 import time
 import uuid
-from typing import Any, TextIO
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
 
-from services.llm.config import VllmSettings
-from services.llm.vllm_args import engine_args, environment, set_environment
+if TYPE_CHECKING:  # vLLM is measured without what a cluster imports
+    from bench.cluster import Cluster
+
+_START_S = 300.0
 
 
-async def main(settings: VllmSettings, replies: TextIO) -> None:
+@dataclass(frozen=True)
+class Sample:
+    """One answer."""
+
+    first_s: float  # to the first text
+    total_s: float
+    tokens: int
+    accepted: int = 0  # of those, proposed by speculation
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens / self.total_s
+
+    @property
+    def accepted_per_step(self) -> float:
+        """A step yields what was accepted and one token more."""
+        return self.accepted / (self.tokens - self.accepted)
+
+
+Ask = Callable[[str, int], Awaitable[Sample]]  # a prompt and the most tokens
+
+
+async def loaded(cluster: Cluster, *, ignore_eos: bool = False, **settings: object) -> Ask:
+    """Start this module with an engine's settings; return what asks it when vLLM is loaded."""
+    cluster.progress("loading vLLM")
+    process = await cluster.piped("bench.raw_vllm", json.dumps(settings))
+    waiting: dict[int, asyncio.Future[Sample]] = {}
+    numbers = itertools.count()
+
+    async def read() -> None:
+        while line := await process.stdout.readline():
+            reply = json.loads(line)
+            waiting.pop(reply.pop("id")).set_result(Sample(**reply))
+
+    async def ask(prompt: str, tokens: int) -> Sample:
+        number, reply = next(numbers), asyncio.get_running_loop().create_future()
+        waiting[number] = reply
+        asked = {"id": number, "prompt": prompt, "max_tokens": tokens, "ignore_eos": ignore_eos}
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        sample: Sample = await reply
+        return sample
+
+    await asyncio.wait_for(process.stdout.readline(), _START_S)
+    cluster.stack.callback(asyncio.create_task(read()).cancel)
+    return ask
+
+
+async def main(settings: Any, replies: TextIO) -> None:
     from vllm.v1.engine.async_llm import AsyncLLM
+
+    from services.llm.vllm_args import engine_args
 
     engine = AsyncLLM.from_engine_args(engine_args(settings))
     try:
@@ -33,7 +87,7 @@ async def main(settings: VllmSettings, replies: TextIO) -> None:
         engine.shutdown(0.2)
 
 
-async def _answer(engine: Any, replies: TextIO, id: int = 0, **asked: Any) -> None:
+async def _answer(engine: Any, replies: TextIO, id: int, **asked: Any) -> None:
     _write(replies, {"id": id, **await _generate(engine, **asked)})
 
 
@@ -41,7 +95,7 @@ def _write(replies: TextIO, reply: dict[str, float]) -> None:
     print(json.dumps(reply), file=replies, flush=True)
 
 
-async def _generate(engine: Any, prompt: str, max_tokens: int, ignore_eos: bool = False) -> dict[str, float]:
+async def _generate(engine: Any, prompt: str, max_tokens: int, ignore_eos: bool) -> dict[str, float]:
     from vllm.sampling_params import RequestOutputKind, SamplingParams
 
     started, first, tokens, speculation = time.perf_counter(), 0.0, 0, None
@@ -59,6 +113,9 @@ async def _generate(engine: Any, prompt: str, max_tokens: int, ignore_eos: bool 
 
 
 if __name__ == "__main__":
+    from services.llm.config import VllmSettings
+    from services.llm.vllm_args import environment, set_environment
+
     chosen = VllmSettings(**json.loads(sys.argv[1]))
     set_environment(environment(chosen))
     own_output = os.fdopen(os.dup(1), "w")

@@ -2,8 +2,7 @@
 
 Joins spoken sentences with pauses of 0.2 to 1.2 s, and transcribes them in turns: by faster-whisper's `transcribe`, its
 `BatchedInferencePipeline`, and the service through gRPC, all with the same model and threads. Then plays them to the
-service in real time. $HEDGEROW_BENCH_WHISPER is the model (a folder; otherwise the catalogue's whisper-base),
-$HEDGEROW_BENCH_RECORDINGS a folder of recordings with `texts.json` (otherwise tests/recordings).
+service in real time, by both policies. The model is whisper-base (`hedgerow models pull whisper-base`).
 """
 
 from __future__ import annotations
@@ -13,35 +12,58 @@ import io
 import json
 import os
 import random
-import tempfile
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import jiwer
 import numpy as np
-import psutil
 import soundfile
 import soxr
-from rich.table import Table
+from numpy.typing import NDArray
 
-from bench.audio import PIECE, POLICIES, Heard, play, service
-from bench.llm import Progress
-from bench.spoken import NOISE, RATE, Recording, Said, Samples, compare
-from bench.stats import percentiles
-from hedgerow.audio.v1 import audio_pb2
+from bench.asking import in_turns
+from bench.cluster import Progress, clustered
+from bench.stats import cpu_s, percentiles
+from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from launcher.catalog import store
 
 LENGTHS = {"11 s": 11.0, "1 min": 60.0, "4 min": 240.0, "10 min": 600.0}
 ROUNDS = 3
 LIVE_S = 120.0
-STREAMS = (1, 2)
+LIVE = (("LOCAL_AGREEMENT", 1), ("LOCAL_AGREEMENT", 2), ("WINDOWS", 1))  # policies, and how many streams at once
 THREADS = len(os.sched_getaffinity(0))
-ROOT = Path(__file__).parents[1]
+RECORDINGS = Path(__file__).parents[1] / "tests" / "recordings"
+RATE = 16_000  # Hz
+NOISE = 1e-3  # a quiet room, -60 dB: microphones know no digital silence
+PACKET_S = 0.06
+PIECE = 65_536  # bytes of a recording in one message
+Samples = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Said:
+    """A word, and when it is over."""
+
+    text: str
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Sentences with pauses between them: float32, mono, at `RATE`."""
+
+    samples: Samples
+    words: tuple[Said, ...]
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / RATE
 
 
 @dataclass(frozen=True)
@@ -71,40 +93,97 @@ class Written:
     sentences: int
 
 
-async def run(progress: Progress, lengths: Sequence[str] = tuple(LENGTHS)) -> dict[str, object]:
+@dataclass
+class Heard:
+    """What came back for one stream. `words`: each with the second of the stream in which it was confirmed."""
+
+    words: list[tuple[str, float]] = field(default_factory=list)
+    behind: int = 0
+    busy_s: float = 0.0
+    _confirmed: int = 0  # words of the segment that is being spoken
+
+    def add(self, reply: audio_pb2.TranscribeStreamResponse, at_s: float) -> None:
+        """Take an event that came at a time."""
+        match reply.WhichOneof("kind"):
+            case "partial":
+                self._confirm(reply.partial.words[: reply.partial.confirmed], at_s)
+            case "segment":
+                self._confirm(reply.segment.words, at_s)
+                self._confirmed = 0
+            case "behind":
+                self.behind += 1
+            case "summary":
+                self.busy_s = reply.summary.busy_s
+
+    def _confirm(self, words: Sequence[audio_pb2.Word], at_s: float) -> None:
+        self.words += ((word.text, at_s) for word in words[self._confirmed :])
+        self._confirmed = len(words)
+
+
+async def run(progress: Progress) -> dict[str, object]:
     """Measure. About a quarter of an hour."""
-    model = _model()
-    with tempfile.TemporaryDirectory() as folder:
-        async with service(Path(folder), model, THREADS=str(THREADS)) as (stub, process):
-            ways = _ways(model, stub)
-            whole = {name: await _whole(name, ways, progress) for name in lengths}
-            live: dict[str, object] = {}
-            for count in STREAMS:
-                progress(f"speech: {count} × {LIVE_S:.0f} s in real time")
-                live[str(count)] = await _live(stub, process, [joined(LIVE_S, seed) for seed in range(count)], ways)
+    model = store.path("whisper-base")
+    async with clustered(progress) as cluster:
+        process = await cluster.start("audio", "services.audio", model=str(model), threads=THREADS)
+        stub: Any = audio_pb2_grpc.AudioServiceStub(await cluster.channel(process))  # type: ignore[no-untyped-call]
+        ways, words = _ways(model, stub)
+        whole: dict[str, object] = {}
+        for name, seconds in LENGTHS.items():
+            progress(f"a recording of {name}, {ROUNDS} times by each of {', '.join(ways)}")
+            spoken = joined(seconds)
+            found = await in_turns({way: partial(_written, of=spoken, by=write) for way, write in ways.items()}, ROUNDS)
+            whole[name] = {way: _summary(spoken, written) for way, written in found.items()}
+        live: dict[str, object] = {}
+        for policy, count in LIVE:
+            progress(f"{count} × {LIVE_S:.0f} s in real time, {policy}")
+            streams = [joined(LIVE_S, seed) for seed in range(count)]
+            ends = [await asyncio.to_thread(words, each.recording.samples) for each in streams]
+            live[f"{policy.lower()} {count}"] = await _live(stub, process.pid, policy, streams, ends)
     return {"model": model.name, "threads": THREADS, "whole": whole, "live": live}
-
-
-def _model() -> Path:
-    asked = os.environ.get("HEDGEROW_BENCH_WHISPER")
-    return Path(asked) if asked else store.path("whisper-base")
 
 
 def joined(seconds: float, seed: int = 0) -> Spoken:
     """Sentences of the recordings, in an order of their own, until there are so many seconds."""
-    folder = Path(os.environ.get("HEDGEROW_BENCH_RECORDINGS", ROOT / "tests" / "recordings"))
-    texts: dict[str, str] = json.loads((folder / "texts.json").read_text())
+    texts: dict[str, str] = json.loads((RECORDINGS / "texts.json").read_text())
     rng, parts, sentences, length = random.Random(seed), [], [], 0.0
     names: list[str] = []
     while length < seconds:
         names = names or rng.sample(sorted(texts), len(texts))
         name = names.pop()
-        parts += [_read(folder / name), np.zeros(round(rng.uniform(0.2, 1.2) * RATE), np.float32)]
+        parts += [_read(RECORDINGS / name), np.zeros(round(rng.uniform(0.2, 1.2) * RATE), np.float32)]
         sentences.append(texts[name])
         length += (len(parts[-1]) + len(parts[-2])) / RATE
     samples = np.concatenate(parts)
     noise = np.random.default_rng(seed).normal(0, NOISE, len(samples)).astype(np.float32)
     return Spoken(Recording(samples + noise, ()), tuple(sentences))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """`rate`: the word error rate. `same`: which word of the truth is which of the heard ones."""
+
+    rate: float
+    same: tuple[tuple[int, int], ...]
+
+
+def compare(truth: Sequence[str], heard: Sequence[str]) -> Compared:
+    """Align what was heard with what was said, word by word. A word such as `nine-tenths` counts as one."""
+    one, other = [_single(word) for word in truth], [_single(word) for word in heard]
+    found = jiwer.process_words(" ".join(one), " ".join(other))
+    same = (
+        pair
+        for chunk in found.alignments[0]
+        if chunk.type == "equal"
+        for pair in zip(
+            range(chunk.ref_start_idx, chunk.ref_end_idx), range(chunk.hyp_start_idx, chunk.hyp_end_idx), strict=True
+        )
+    )
+    return Compared(float(found.wer), tuple(same))
+
+
+def _single(word: str) -> str:
+    bare = "".join(re.sub(r"[^\w\s]", "", word.lower()).split())
+    return bare or "-"  # punctuation alone would be no word, and shift those after it
 
 
 @cache
@@ -120,85 +199,66 @@ def _normalizer() -> Callable[[str], str]:
     return EnglishTextNormalizer({})  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True)
-class Ways:
-    """The three ways to write a recording down, and the times of its words."""
-
-    by_name: Mapping[str, Callable[[Spoken], Awaitable[Written]]]
-    words: Callable[[Samples], tuple[Said, ...]]
+Write = Callable[[Spoken], Awaitable[list[str]]]  # a recording's segments
 
 
-def _ways(folder: Path, stub: Any) -> Ways:
+def _ways(folder: Path, stub: Any) -> tuple[Mapping[str, Write], Callable[[Samples], tuple[Said, ...]]]:
+    """The three ways to write a recording down, and what finds the times of its words."""
     from faster_whisper import BatchedInferencePipeline, WhisperModel
 
     model = WhisperModel(str(folder), device="cpu", compute_type="int8", cpu_threads=THREADS)
     batched = BatchedInferencePipeline(model)
 
-    def locally(transcribe: Callable[..., Any], **options: Any) -> Callable[[Spoken], Awaitable[Written]]:
-        async def write(spoken: Spoken) -> Written:
-            began = time.monotonic()
-            texts = await asyncio.to_thread(
-                lambda: [each.text.strip() for each in transcribe(spoken.recording.samples, **options)[0]]
-            )
-            return _written(began, texts)
+    def locally(transcribe: Callable[..., Any], **options: Any) -> Write:
+        def write(spoken: Spoken) -> list[str]:
+            return [each.text.strip() for each in transcribe(spoken.recording.samples, **options)[0]]
 
-        return write
+        return lambda spoken: asyncio.to_thread(write, spoken)
 
-    async def through_grpc(spoken: Spoken) -> Written:
+    async def through_grpc(spoken: Spoken) -> list[str]:
         data = spoken.wav()
 
         async def requests() -> AsyncIterator[audio_pb2.TranscribeRequest]:
             for start in range(0, len(data), PIECE):
                 yield audio_pb2.TranscribeRequest(data=data[start : start + PIECE])
 
-        began = time.monotonic()
         replies = [reply async for reply in stub.Transcribe(requests(), timeout=600)]
-        return _written(began, [reply.segment.text for reply in replies if reply.HasField("segment")])
+        return [reply.segment.text for reply in replies if reply.HasField("segment")]
 
     def words(samples: Samples) -> tuple[Said, ...]:
         segments, _ = batched.transcribe(samples, batch_size=1, word_timestamps=True, language="en")
         return tuple(Said(word.word.strip(), word.end) for segment in segments for word in segment.words or ())
 
-    by_name = {
+    ways = {
         "plain": locally(model.transcribe),
         "batched": locally(batched.transcribe, batch_size=8),
         "service": through_grpc,
     }
-    return Ways(by_name, words)
+    return ways, words
 
 
-def _written(began: float, texts: list[str]) -> Written:
+async def _written(number: int, of: Spoken, by: Write) -> Written:
+    began = time.monotonic()
+    texts = await by(of)
     return Written(time.monotonic() - began, " ".join(texts), sum(text.endswith((".", "?", "!")) for text in texts))
 
 
-async def _whole(name: str, ways: Ways, progress: Progress) -> dict[str, object]:
-    """Every way in turn, several times."""
-    spoken = joined(LENGTHS[name])
-    found: dict[str, list[Written]] = {way: [] for way in ways.by_name}
-    for turn in range(ROUNDS):
-        for way, write in ways.by_name.items():
-            if turn and way == "plain":  # slow, and only there to be seen once
-                continue
-            progress(f"speech: {name}, {way}")
-            found[way].append(await write(spoken))
-    rows: dict[str, object] = {
-        way: {
-            "s": round(median(each.took_s for each in written), 2),
-            "wer": round(spoken.wrong(written[0].text), 4),
-            "sentences": written[0].sentences,
-        }
-        for way, written in found.items()
+def _summary(spoken: Spoken, written: Sequence[Written]) -> dict[str, float]:
+    return {
+        "s": round(median(each.took_s for each in written), 2),
+        "wer": round(spoken.wrong(written[0].text), 4),
+        "sentences": written[0].sentences,
+        "of": len(spoken.sentences),
     }
-    return {"ways": rows, "sentences": len(spoken.sentences), "seconds": round(spoken.recording.seconds, 1)}
 
 
-async def _live(stub: Any, process: psutil.Process, spoken: Sequence[Spoken], ways: Ways) -> dict[str, float]:
+async def _live(
+    stub: Any, pid: int, policy: str, spoken: Sequence[Spoken], ends: Sequence[Sequence[Said]]
+) -> dict[str, float]:
     """All at once, in real time. A word's end is what faster-whisper found of the whole recording."""
-    ends = [await asyncio.to_thread(ways.words, each.recording.samples) for each in spoken]
-    before = process.cpu_times()
-    policy = POLICIES["local_agreement"]
-    heard: list[Heard] = await asyncio.gather(*(play(stub, policy, each.recording) for each in spoken))
-    after, seconds = process.cpu_times(), max(each.recording.seconds for each in spoken)
+    before = cpu_s(pid)
+    heard = await asyncio.gather(*(_play(stub, policy, each.recording) for each in spoken))
+    spent_s, seconds = cpu_s(pid) - before, [each.recording.seconds for each in spoken]
     late = percentiles(
         [
             found.words[there][1] - said[here].end_s
@@ -206,29 +266,32 @@ async def _live(stub: Any, process: psutil.Process, spoken: Sequence[Spoken], wa
             for here, there in compare([word.text for word in said], [text for text, _ in found.words]).same
         ]
     )
-    cpu_s = after.user + after.system - before.user - before.system
     wrong = [each.wrong(" ".join(text for text, _ in found.words)) for each, found in zip(spoken, heard, strict=True)]
     return {
-        "delay_p50_s": late["p50"],
-        "delay_p95_s": late["p95"],
-        "wer": round(sum(wrong) / len(wrong), 4),
-        "busy": round(sum(each.busy_s for each in heard) / sum(each.recording.seconds for each in spoken), 3),
-        "cpu_cores": round(cpu_s / seconds, 2),
+        **{f"delay_{name}_s": value for name, value in late.items()},
+        "wer": round(mean(wrong), 4),
+        "busy": round(sum(each.busy_s for each in heard) / sum(seconds), 3),
+        "cpu_cores": round(spent_s / max(seconds), 2),
         "behind_events": sum(each.behind for each in heard),
     }
 
 
-def table(result: Mapping[str, Any]) -> Table:
-    """The result, for people."""
-    table = Table("recording", "way", "s", "over batched", "words wrong", "sentences", title="Public Whisper")
-    for name, found in result["whole"].items():
-        for way, row in found["ways"].items():
-            ratio = row["s"] / found["ways"]["batched"]["s"]
-            count = f"{row['sentences']} of {found['sentences']}"
-            table.add_row(name, way, f"{row['s']:.2f}", f"{ratio:.2f}", f"{row['wer']:.1%}", count)
-        table.add_section()
-    for count, row in result["live"].items():
-        late = f"{row['delay_p50_s']:.2f} / {row['delay_p95_s']:.2f} s"
-        table.add_row("live", f"{count} streams", "", late, f"{row['wer']:.1%}", f"busy {row['busy']:.0%}")
-    table.caption = f"{result['model']}, int8, {result['threads']} threads. Live: p50 / p95 behind the end of a word."
-    return table
+async def _play(stub: Any, policy: str, spoken: Recording) -> Heard:
+    """Send each packet when its last sample would have been spoken."""
+    pcm = (np.clip(spoken.samples, -1, 1) * 32_767).astype("<i2")
+    size = round(PACKET_S * RATE)
+    form = audio_pb2.AudioFormat(encoding=audio_pb2.ENCODING_PCM_S16LE, sample_rate_hz=RATE, channels=1)
+    options = audio_pb2.StreamOptions(format=form, policy=f"POLICY_{policy}")
+    began = time.monotonic()
+
+    async def requests() -> AsyncIterator[audio_pb2.TranscribeStreamRequest]:
+        yield audio_pb2.TranscribeStreamRequest(options=options)
+        for start in range(0, len(pcm), size):
+            packet = pcm[start : start + size]
+            await asyncio.sleep(began + (start + len(packet)) / RATE - time.monotonic())
+            yield audio_pb2.TranscribeStreamRequest(audio=packet.tobytes())
+
+    heard = Heard()
+    async for reply in stub.TranscribeStream(requests(), timeout=spoken.seconds + 60):
+        heard.add(reply, time.monotonic() - began)
+    return heard

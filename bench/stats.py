@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import psutil
 
 COMMON = (50.0, 95.0, 99.0)
-ADDED = "Added: a percentile of the path less that of the direct one. It is no percentile of what a call takes more."
 TO_THE_TAIL = (*COMMON, 99.9)
 
 

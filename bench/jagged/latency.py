@@ -1,4 +1,4 @@
-"""How a simulated provider behaves, as data: chosen latencies and faults, no model.
+"""How a simulated provider behaves, as data: chosen latencies, no model.
 
 `ARTICLES` is the provider that the project starts from: totals of p50 200 ms, p95 2.3 s, and 2.3% that take longer than
 the client's 8 s, so that its p99 is the client's timeout. Its answers have 4 tokens, the first after T and the others
@@ -23,7 +23,6 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field, TypeAdapter
 
 Milliseconds = Annotated[float, Field(ge=0, le=600_000)]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Share = Annotated[float, Field(ge=0, le=1)]
 _STRICT = ConfigDict(extra="forbid")
 
@@ -49,82 +48,13 @@ class Mixture:
 
 
 @dataclass(frozen=True, slots=True)
-class Stalls:
-    """Some answers fall silent once, before any token but the first."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    share: Share
-    lasts_ms: Milliseconds
-
-
-@dataclass(frozen=True, slots=True)
-class SlowPeriods:
-    """All calls of a period are slow together, as when a region is busy: once in every `every_s`, at a random time.
-
-    When depends on the clock and `seed` alone, so replicas on one machine that share the seed are slow together.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    every_s: Seconds
-    lasts_s: Seconds
-    factor: Annotated[float, Field(ge=1)]  # of the time to the first token
-    seed: int = 0
-
-    def factor_at(self, now: float) -> float:
-        """What a call that starts at `now` (seconds, monotonic) is slowed by."""
-        number = int(now // self.every_s)
-        start = random.Random(f"{self.seed} {number}").uniform(0, max(0.0, self.every_s - self.lasts_s))
-        return self.factor if start <= now - number * self.every_s < start + self.lasts_s else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class ColdStart:
-    """The first call, and the first after `after_idle_s` without any, finds the provider cold."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    after_idle_s: Seconds
-    extra_ms: Milliseconds
-
-
-@dataclass(frozen=True, slots=True)
-class Cliff:
-    """Over its limits the provider does not slow down, it refuses (429, RESOURCE_EXHAUSTED). 0: no such limit."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    per_s: Annotated[int, Field(ge=0)] = 0  # calls accepted within any second
-    concurrent: Annotated[int, Field(ge=0)] = 0
-    retry_after_ms: Milliseconds = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """Calls that fail by chance."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
-
-    unavailable_share: Share = 0  # before the first token
-    exhausted_share: Share = 0  # the same, as RESOURCE_EXHAUSTED
-    interrupted_share: Share = 0  # UNAVAILABLE after the first token and before the last
-    retry_after_ms: Milliseconds = 1_000
-
-
-@dataclass(frozen=True, slots=True)
 class Profile:
-    """Everything about a simulated provider but how many calls it runs at once."""
+    """The latencies of a simulated provider."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     first: Mixture = Mixture()
     each_ms: Milliseconds = 0  # between two tokens
-    stalls: Stalls | None = None
-    slow_periods: SlowPeriods | None = None
-    cold_start: ColdStart | None = None
-    cliff: Cliff | None = None
-    failures: Failures | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

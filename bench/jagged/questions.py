@@ -6,14 +6,13 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from bench.asking import question, user
 from bench.load import Arrival, poisson
-from hedgerow.chat.v1 import chat_pb2
-from hedgerow.gateway.v1 import gateway_pb2
 from hedgerow.llm.v1 import llm_pb2
 
 RECENT = 1_000  # questions that a repeat is drawn from, each as likely
-_ROLE = chat_pb2.ROLE_USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +45,9 @@ def arrivals(questions: Sequence[Question], request: Callable[[str], bytes]) -> 
 
 def to_llm(text: str) -> bytes:
     """Straight to the provider."""
-    return llm_pb2.GenerateRequest(messages=[_message(text)]).SerializeToString()
+    return llm_pb2.GenerateRequest(messages=user(text)).SerializeToString()
 
 
 def to_gateway(budget_ms: int, *, bypass: bool) -> Callable[[str], bytes]:
     """To a gateway. Only the very same question is a hit: here wordings differ in their numbers alone."""
-    cache = gateway_pb2.CachePolicy(bypass=bypass, min_similarity=1)
-
-    def request(text: str) -> bytes:
-        return gateway_pb2.GenerateRequest(
-            messages=[_message(text)], cache=cache, budget_ms=budget_ms
-        ).SerializeToString()
-
-    return request
-
-
-def _message(text: str) -> chat_pb2.Message:
-    return chat_pb2.Message(role=_ROLE, content=text)
+    return partial(question, bypass=bypass, budget_ms=budget_ms)

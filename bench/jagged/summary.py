@@ -44,11 +44,6 @@ class Record:
         """Share of requests that the cache answered."""
         return round(sum(sample.hit for sample in self.samples) / len(self.samples), 4)
 
-    @property
-    def lags_s(self) -> list[float]:
-        """How late each call was sent."""
-        return [sample.lag_s for sample in self.samples]
-
     def _extra(self) -> int:
         """Calls that the provider served beyond one for each request that needed a generation of its own."""
         needed = sum(not (sample.hit or sample.shared) for sample in self.samples)

@@ -22,7 +22,6 @@ class Tally:
     finished: int = 0  # to their end
     cancelled: int = 0
     failed: int = 0  # after they were let in
-    refused: int = 0  # not let in
     running: int = 0
     waiting: int = 0  # for a slot
     prompt_tokens: int = 0

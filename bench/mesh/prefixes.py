@@ -9,17 +9,15 @@ other left behind, and the policies take turns.
 from __future__ import annotations
 
 import random
-import statistics
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
+from itertools import chain
 from typing import Any
 
-from bench.mesh.cluster import Cluster, Progress
+from bench.asking import BUDGET_MS, in_turns
+from bench.cluster import Cluster
 from bench.stats import percentiles
-from hedgerow import AsyncClient, Final, TextDelta
+from hedgerow import AsyncClient, Final, TextDelta, Usage
 from tests.models import MODELS
 
 POLICIES = {"round_robin": "round_robin", "prefix_aware": "prefix"}
@@ -29,104 +27,63 @@ _LINES = 140  # of a system prompt, about 1,700 tokens
 _KV_BLOCKS = 72  # of 128 tokens: five system prompts and what is being answered
 _MODEL = "demo-llm"
 _CITIES = ("Paris", "Rome", "Madrid", "Berlin", "Vienna", "Lisbon", "Athens", "Dublin", "Oslo", "Cairo")
+_ENGINE: dict[str, Any] = {
+    "model": str(MODELS / _MODEL),
+    "max_model_len": 2048,
+    "max_num_seqs": 4,
+    "enforce_eager": True,
+    "num_gpu_blocks_override": _KV_BLOCKS,
+}
+Seen = tuple[float, Usage]  # milliseconds to the first text
 
 
-@dataclass(slots=True)
-class _Seen:
-    firsts_ms: list[float] = field(default_factory=list)
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
+async def measure(cluster: Cluster) -> dict[str, dict[str, float]]:
+    """First texts and the share of cached tokens of each policy."""
+    told = {f"vllm__{name}": value for name, value in _ENGINE.items()}
+    llms = [await cluster.start(f"llm-{number}", "services.llm", model_name=_MODEL, **told) for number in (1, 2)]
+    at = {_MODEL: [llm.spec.address for llm in llms]}
+    ways = {}
+    for name, policy in POLICIES.items():
+        front = await cluster.gateway(f"gateway-{name}", llm_addresses=at, balance=policy, hedge__mode="off")
+        client = await cluster.stack.enter_async_context(AsyncClient(front.spec.address))
+        ways[name] = partial(_phase, client=client, policy=name)
+    cluster.progress(f"{PHASES} phases of {REQUESTS} requests by each of {', '.join(ways)}")
+    return {name: _summary([*chain(*phases)]) for name, phases in (await in_turns(ways, PHASES)).items()}
 
 
-async def measure(folder: Path, progress: Progress) -> dict[str, dict[str, float]]:
-    """`ttft_p50_ms` and `cached_tokens_share` of each policy."""
-    async with AsyncExitStack() as stack:
-        cluster = Cluster(stack, folder, progress)
-        llms = [(await _engine(cluster, number)).spec.address for number in (1, 2)]
-        clients = {}
-        for name, policy in POLICIES.items():
-            gateway = await cluster.start(
-                f"gateway-{name}",
-                "services.gateway",
-                cache_address="",
-                router_address="",
-                llm_addresses={_MODEL: llms},
-                balance=policy,
-                hedge__mode="off",
-            )
-            clients[name] = await stack.enter_async_context(AsyncClient(gateway.spec.address))
-        seen = {name: _Seen() for name in clients}
-        for phase in range(PHASES):
-            for name, client in clients.items():
-                progress(f"mesh: prefixes, phase {phase + 1} of {PHASES}, {name}")
-                await _phase(client, f"{name} {phase}", seen[name])
-    return {name: _summary(each) for name, each in seen.items()}
+async def _phase(number: int, client: AsyncClient, policy: str) -> list[Seen]:
+    rng = random.Random(f"{policy} {number}")
+    systems = [_system(rng, f"{policy} {number} {prefix}") for prefix in range(PREFIXES)]
+    asked = [*(count % PREFIXES for count in range(_WARM_UP)), *rng.choices(range(PREFIXES), k=REQUESTS)]
+    sums = (f"What is {rng.randint(1, 20)} plus {rng.randint(1, 20)}?" for _ in asked)
+    return [await _ask(client, systems[prefix], each) for prefix, each in zip(asked, sums, strict=True)][_WARM_UP:]
 
 
-async def _engine(cluster: Cluster, number: int) -> Any:
-    model = MODELS / _MODEL
-    return await cluster.start(
-        f"llm-{number}",
-        "services.llm",
-        model_name=_MODEL,
-        vllm__model=str(model),
-        vllm__max_model_len=2048,
-        vllm__max_num_seqs=4,
-        vllm__enforce_eager=True,
-        vllm__num_gpu_blocks_override=_KV_BLOCKS,
-    )
-
-
-async def _phase(client: AsyncClient, salt: str, seen: _Seen) -> None:
-    rng = random.Random(salt)
-    systems = [_system(rng, f"{salt} {number}") for number in range(PREFIXES)]
-    asked = [number % PREFIXES for number in range(_WARM_UP)]
-    asked += rng.choices(range(PREFIXES), k=REQUESTS)
-    for count, number in enumerate(asked):
-        question = f"What is {rng.randint(1, 20)} plus {rng.randint(1, 20)}?"
-        first_ms, final = await _ask(client, systems[number], question)
-        if count >= _WARM_UP:
-            seen.firsts_ms.append(first_ms)
-            seen.prompt_tokens += final.answer.usage.prompt_tokens
-            seen.cached_tokens += final.answer.usage.cached_prompt_tokens
-
-
-async def _ask(client: AsyncClient, system: str, question: str) -> tuple[float, Final]:
-    """Milliseconds to the first text, and the last event."""
+async def _ask(client: AsyncClient, system: str, asked: str) -> Seen:
     began, first_ms, last = time.perf_counter(), 0.0, None
-    stream = client.stream(question, system=system, max_tokens=4, temperature=0, budget_ms=20_000)
-    async with stream as events:
+    async with client.stream(asked, system=system, max_tokens=4, temperature=0, budget_ms=BUDGET_MS) as events:
         async for event in events:
             if isinstance(event, TextDelta):
                 first_ms = first_ms or (time.perf_counter() - began) * 1000
             last = event
     assert isinstance(last, Final)  # every answer ends with one
-    return first_ms, last
+    return first_ms, last.answer.usage
 
 
 def _system(rng: random.Random, title: str) -> str:
     """A system prompt that begins like no other."""
-    return "\n".join([f"Context {title}:", *_lines(rng)])
+    minutes = (
+        f"- {rng.choice(_CITIES)} is {rng.randint(2, 900)} minutes from {rng.choice(_CITIES)}." for _ in range(_LINES)
+    )
+    return "\n".join([f"Context {title}:", *minutes])
 
 
-def _lines(rng: random.Random) -> Iterable[str]:
-    for _ in range(_LINES):
-        yield f"- {rng.choice(_CITIES)} is {rng.randint(2, 900)} minutes from {rng.choice(_CITIES)}."
-
-
-def _summary(seen: _Seen) -> dict[str, float]:
+def _summary(seen: list[Seen]) -> dict[str, float]:
+    firsts_ms, prompt_tokens = [first_ms for first_ms, _ in seen], sum(usage.prompt_tokens for _, usage in seen)
     return {
-        "ttft_p50_ms": round(statistics.median(seen.firsts_ms), 1),
-        "ttft_mean_ms": round(statistics.mean(seen.firsts_ms), 1),
-        "ttft_p95_ms": percentiles(seen.firsts_ms, digits=1)["p95"],
-        "cached_tokens_share": round(seen.cached_tokens / seen.prompt_tokens, 3),
-        "prompt_tokens": round(seen.prompt_tokens / len(seen.firsts_ms)),
-        "requests": len(seen.firsts_ms),
+        **{f"ttft_{name}_ms": value for name, value in percentiles(firsts_ms, 1).items()},
+        "ttft_mean_ms": round(sum(firsts_ms) / len(seen), 1),
+        "cached_tokens_share": round(sum(usage.cached_prompt_tokens for _, usage in seen) / prompt_tokens, 3),
+        "prompt_tokens": round(prompt_tokens / len(seen)),
+        "requests": len(seen),
     }
-
-
-def rows(result: Mapping[str, Mapping[str, float]]) -> Iterable[tuple[str, ...]]:
-    """Of the table."""
-    for name, each in result.items():
-        times = (f"{each[key]:.1f}" for key in ("ttft_p50_ms", "ttft_mean_ms", "ttft_p95_ms"))
-        yield name, *times, f"{each['cached_tokens_share']:.0%}", f"{each['requests']:.0f}"

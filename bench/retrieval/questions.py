@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from hedgerow import CollectionHit
@@ -37,6 +38,7 @@ class Question:
         return next(right, None)
 
 
+@cache
 def questions() -> list[Question]:
     """All of them, in the order of the file."""
     lines = (line for line in _FILE.read_text().splitlines() if not line.startswith("#"))

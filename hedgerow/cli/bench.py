@@ -59,12 +59,11 @@ def bench(
 
 
 def benches(folder: Path) -> dict[str, str]:
-    """Name and first line of each module or package that has `run` and `table`."""
+    """Name and first line of each module or package that has an asynchronous `run`."""
     found = {}
     for path in sorted((*folder.glob("*.py"), *folder.glob("*/__init__.py"))):
         module = ast.parse(path.read_text())
-        functions = {node.name for node in module.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-        if functions >= {"run", "table"}:
+        if any(isinstance(node, ast.AsyncFunctionDef) and node.name == "run" for node in module.body):
             name = path.parent.name if path.name == "__init__.py" else path.stem
             found[name] = (ast.get_docstring(module) or "").partition("\n")[0]
     return dict(sorted(found.items()))
@@ -90,4 +89,5 @@ def _run(name: str, as_json: bool, given: Mapping[str, object]) -> None:
     if as_json:
         print(json.dumps(result))
     else:
-        Console().print(module.table(result))
+        shown = getattr(module, "table", None) or import_module("bench.tables").tables
+        Console().print(shown(result))

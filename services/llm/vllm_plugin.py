@@ -84,7 +84,7 @@ def _spin_briefly() -> None:
     """vLLM 0.32's processes poll for a second after each step before they wait, and starve what shares their cores.
 
     A step follows the last within milliseconds or not at all. Two engines on 2 cores, 28 answers with a budget of
-    300 ms: the slowest ended after 297 ms with 5 ms of polling and after 420 ms with a second (docs/benchmarks.md).
+    300 ms: the slowest ended after 297 ms with 5 ms of polling and after 420 ms with a second.
     """
     from vllm.distributed.device_communicators.shm_broadcast import SpinCondition
 
@@ -94,8 +94,7 @@ def _spin_briefly() -> None:
 def _look_again_soon() -> None:
     """vLLM 0.32's processes signal each other that a message waits; one may be lost, and they look again after 5 s.
 
-    One of 1,600 short answers took 5,068 ms so, and none of 4,200 more than 151 ms since they look sooner
-    (docs/benchmarks.md).
+    One of 1,600 short answers took 5,068 ms so, and none of 4,200 more than 151 ms since they look sooner.
     """
     from vllm.distributed.device_communicators import shm_broadcast
 

@@ -17,7 +17,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from bench.wires import Asked, http1, http2
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
@@ -30,6 +29,7 @@ from tests.integration.scripted import Heard, Hold, serving
 from tests.integration.scripted_audio import ScriptedAudio, segment, serve_audio
 from tests.integration.scripted_cache import ScriptedCache, serve_cache
 from tests.integration.scripted_llm import ScriptedLlm, end, words
+from tests.integration.wires import Asked, http1, http2
 from tests.keys import digest
 from tests.waiting import until
 

@@ -9,11 +9,12 @@ from typing import Literal
 
 import pytest
 
-from bench.spoken import Recording, compare, recording
+from bench.speech import Recording, compare
 from services.audio.listener import Listener, ListenerSettings
 from services.audio.speech import RATE, Audio, Segment, Word
 from services.audio.whisper import Whisper, open_whisper
 from tests.models import MODELS
+from tests.spoken import recording
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.engine]
 

@@ -14,12 +14,12 @@ from itertools import pairwise
 import pytest
 
 from bench.speech import Spoken, joined
-from bench.spoken import read_aloud
 from launcher import catalog
 from services.audio.listener import Listener, ListenerSettings
 from services.audio.sentences import Sentences
 from services.audio.speech import RATE, Audio, Segment, Word
 from services.audio.whisper import Whisper, open_whisper
+from tests.spoken import read_aloud
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.engine]
 

@@ -9,5 +9,5 @@ from services.gateway.hits import kinds
 
 def test_no_question_is_of_a_kind() -> None:
     asked = [each.text for each in ask_around(50, 10, 0.4, seed=1)]
-    asked += [paths.question(number) for number in range(10)]
+    asked += [paths.text(number) for number in range(10)]
     assert [text for text in asked if kinds.kinds([text])] == []

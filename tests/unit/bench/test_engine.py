@@ -1,4 +1,4 @@
-"""Whom the simulated provider lets in, when its tokens are due, and what it counts."""
+"""When the tokens of a simulated model are due, and what it counts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from bench.jagged.engine import SimulatedEngine
-from bench.jagged.latency import Cliff, ColdStart, Failures, Mixture, Profile, SlowPeriods, Stalls
+from bench.jagged.latency import Mixture, Profile
 from bench.jagged.tally import Tally, TallyCollector
 from bench.simulated_llm import SimulatedLlm, SimulatedLlmSettings
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.runtime.errors import Exhausted, NotSupported, Unavailable
+from services.runtime.errors import NotSupported
 from tests.clock import PausedClock
 from tests.waiting import until
 
@@ -39,52 +39,6 @@ def held(engine: SimulatedEngine, release: asyncio.Event, ended: list[float]) ->
 def test_the_first_token_and_those_after_it_have_times_of_their_own() -> None:
     engine, clock = an_engine(first=Mixture(200), each_ms=10)
     assert [due - clock() for due in engine.schedule(3)] == pytest.approx([0.2, 0.21, 0.22])
-
-
-def test_a_stall_is_in_the_middle_of_an_answer() -> None:
-    engine, clock = an_engine(first=Mixture(200), stalls=Stalls(share=1, lasts_ms=5_000))
-    times = [due - clock() for due in engine.schedule(10)]
-    assert times[0] == pytest.approx(0.2)
-    assert sorted({round(time, 3) for time in times}) == [0.2, 5.2]
-
-
-def test_a_slow_period_stretches_the_first_token() -> None:
-    engine, clock = an_engine(first=Mixture(200), slow_periods=SlowPeriods(10, 10, factor=4))
-    assert [due - clock() for due in engine.schedule(1)] == pytest.approx([0.8])
-
-
-def test_a_call_after_silence_finds_the_provider_cold() -> None:
-    engine, clock = an_engine(cold_start=ColdStart(after_idle_s=60, extra_ms=3_000))
-    assert next(engine.schedule(1)) - clock() == pytest.approx(3)
-    clock.advance(59)
-    assert next(engine.schedule(1)) == clock()
-    clock.advance(61)
-    assert next(engine.schedule(1)) - clock() == pytest.approx(3)
-
-
-async def test_over_its_rate_the_provider_refuses_and_says_when_to_come_back() -> None:
-    engine, clock = an_engine(cliff=Cliff(per_s=2, retry_after_ms=700))
-    for _ in range(2):
-        async with engine.call():
-            pass
-    with pytest.raises(Exhausted) as caught:
-        async with engine.call():
-            pass
-    assert caught.value.retry_delay_s == 0.7
-    clock.advance(1)
-    async with engine.call():
-        pass
-    assert (engine.tally.finished, engine.tally.refused) == (3, 1)
-
-
-async def test_over_its_concurrency_the_provider_refuses() -> None:
-    engine, _ = an_engine(cliff=Cliff(concurrent=1))
-    async with engine.call():
-        with pytest.raises(Exhausted):
-            async with engine.call():
-                pass
-    async with engine.call():
-        pass
 
 
 async def test_calls_beyond_the_slots_wait_inside_first_come_first_served() -> None:
@@ -114,28 +68,6 @@ async def test_a_cancelled_call_frees_its_slot() -> None:
     await last
     assert (engine.tally.cancelled, engine.tally.finished) == (2, 1)
     assert (engine.tally.running, engine.tally.waiting) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("failures", "error"), [(Failures(unavailable_share=1), Unavailable), (Failures(exhausted_share=1), Exhausted)]
-)
-async def test_calls_fail_by_chance(failures: Failures, error: type[Exception]) -> None:
-    engine, _ = an_engine(failures=failures)
-    with pytest.raises(error):
-        async with engine.call():
-            pass
-    assert (engine.tally.refused, engine.tally.started) == (1, 0)
-
-
-async def test_an_answer_may_break_off_after_its_first_token() -> None:
-    engine, _ = an_engine(failures=Failures(interrupted_share=1))
-    tokens = []
-    with pytest.raises(Unavailable):
-        async with engine.call():
-            tokens += engine.schedule(10)
-    # What came before is lost with the list; the count is kept.
-    assert 1 <= engine.tally.completion_tokens < 10
-    assert engine.tally.failed == 1
 
 
 def test_its_counts_are_among_the_metrics() -> None:
@@ -173,6 +105,6 @@ async def test_it_goes_on_where_another_engine_broke_off() -> None:
 
 
 def test_a_profile_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = Profile(first=Mixture(5), cliff=Cliff(per_s=3))
+    profile = Profile(first=Mixture(5), each_ms=3)
     monkeypatch.setenv("HEDGEROW_SIMULATED_LLM_PROFILE", profile.to_json())
     assert SimulatedLlmSettings().profile == profile

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import random
-from pathlib import Path
-
 import pytest
 
-from bench.jagged.latency import ARTICLES
-from bench.jagged.plots import draw
 from bench.jagged.questions import arrivals, ask_around, to_gateway, to_llm
 from bench.jagged.summary import Record
 from bench.jagged.tally import Tally
@@ -69,19 +63,3 @@ def test_calls_are_extra_beyond_one_for_each_answer_that_had_to_be_generated() -
     assert (summary["calls_per_request"], summary["extra_calls_share"]) == (0.6, 0.1)
     assert summary["cost_usd_per_1000"] == 200
     assert record.hit_rate == 0.4
-
-
-@pytest.fixture(scope="module")
-def fonts() -> None:
-    """Known: the first to import Matplotlib on a machine asks a process for them."""
-    importlib.import_module("matplotlib.font_manager")
-
-
-@pytest.mark.usefixtures("fonts")
-def test_the_pictures_are_small(tmp_path: Path) -> None:
-    rng = random.Random(1)
-    samples = [a_sample(ARTICLES.first.draw_ms(rng) / 1000, at_s=number / 100) for number in range(5_000)]
-    samples += [a_sample(0.001, Outcome.FAILED, at_s=number) for number in range(50)]  # infinite times are not drawn
-    for path in draw(dict.fromkeys(("before", "hedging_only", "after"), samples), tmp_path):
-        assert path.read_bytes().startswith(b"\x89PNG")
-        assert path.stat().st_size < 150_000

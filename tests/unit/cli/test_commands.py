@@ -119,14 +119,12 @@ def test_addresses_come_from_the_running_mesh_or_are_the_defaults(tmp_path: Path
         assert known_addresses(tmp_path) == {"cache": "127.0.0.1:7"}
 
 
-def test_a_bench_is_a_module_or_a_package_that_runs_and_shows_a_table(tmp_path: Path) -> None:
-    (tmp_path / "speed.py").write_text(
-        '"""How fast.\n\nMore."""\nasync def run(progress): ...\ndef table(result): ...\n'
-    )
+def test_a_bench_is_a_module_or_a_package_that_runs(tmp_path: Path) -> None:
+    (tmp_path / "speed.py").write_text('"""How fast.\n\nMore."""\nasync def run(progress): ...\n')
     (tmp_path / "helper.py").write_text("def run(): ...\n")
     (tmp_path / "load").mkdir()
-    (tmp_path / "load" / "__init__.py").write_text('"""How much."""\ndef run(progress): ...\ndef table(result): ...\n')
-    (tmp_path / "load" / "arms.py").write_text("def run(progress): ...\ndef table(result): ...\n")
+    (tmp_path / "load" / "__init__.py").write_text('"""How much."""\nasync def run(progress): ...\n')
+    (tmp_path / "load" / "arms.py").write_text("async def run(progress): ...\n")
     assert benches(tmp_path) == {"load": "How much.", "speed": "How fast."}
     assert benches(tmp_path / "nowhere") == {}
 
