@@ -20,7 +20,6 @@ locked = sed -nE '/^($(1))==/,/[^\\]$$/p' requirements.lock
 # Workers of the test run; tests/marks.py says what stays together. The fault tests that measure are run last, in lanes.
 WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-BUF := npx --yes --loglevel=error @bufbuild/buf@1.75.0
 
 .PHONY: help setup demo up unit test faults images mutants lint check format proto sync docs lock pin sbom clean
 
@@ -68,7 +67,7 @@ lint: setup  ## Lint, types, imports: all that runs no test
 	$(BIN)/lint-imports
 	$(BIN)/hadolint deploy/docker/*.Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose*.yml
-	$(if $(shell command -v npx),$(BUF) lint,@echo "buf lint: left out, there is no npx; the contract tests check most of its rules")
+	$(BIN)/buf lint
 
 check: lint  ## The same and the contract tests
 	$(BIN)/python -m pytest -q tests/contract $(PARALLEL)
@@ -79,7 +78,8 @@ format: setup  ## Format and fix what can be fixed
 
 proto: setup  ## Generate the stubs from protos/ and record what callers may rely on
 	$(BIN)/python -m protos.generate
-	$(BIN)/python -m protos.snapshot
+	$(BIN)/buf breaking --against protos/snapshot.binpb
+	$(BIN)/buf build --exclude-source-info -o protos/snapshot.binpb
 
 sync: setup  ## Derive the SDK's blocking clients from its asyncio ones
 	@$(BIN)/python -m scripts.unasync
