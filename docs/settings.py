@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from services.runtime.explain import settings_class
 from services.runtime.process.config import ServiceSettings
 
 PAGE = Path(__file__).with_suffix(".md")
@@ -41,13 +41,7 @@ def main() -> None:
 
 def settings_classes() -> list[type[ServiceSettings]]:
     """The settings class of each service, in the order of their names."""
-    modules = [import_module(f"services.{path.parent.name}.config") for path in sorted(SERVICES.glob("*/config.py"))]
-    return [
-        member
-        for module in modules
-        for member in vars(module).values()
-        if isinstance(member, type) and issubclass(member, ServiceSettings) and member is not ServiceSettings
-    ]
+    return [settings_class(path.parent.name) for path in sorted(SERVICES.glob("*/config.py"))]
 
 
 def settings(cls: type[ServiceSettings]) -> Iterator[Setting]:

@@ -17,8 +17,8 @@ from typing import Any
 from bench.asking import Timing, added, gateway, in_turns, milliseconds, question, timed
 from bench.cluster import MODEL, Progress, clustered
 from bench.stats import cpu_s, percentiles
-from services.gateway.config import UNGUARDED
 from services.gateway.guard import injection
+from services.gateway.settings.guard import UNGUARDED
 from services.runtime.complexity import Complexity, classify
 from services.runtime.security.credentials import SECRETS
 from services.runtime.security.personal_data import PERSONAL

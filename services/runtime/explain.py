@@ -135,9 +135,9 @@ def _holds(values: Any, path: _Path) -> bool:
 
 def settings_class(service: str) -> type[ServiceSettings]:
     """The class of a service's settings. Raises ImportError where the service is not installed."""
-    members = vars(import_module(f"services.{service}.config")).values()
-    classes = (member for member in members if isinstance(member, type) and issubclass(member, ServiceSettings))
-    return next(cls for cls in classes if cls is not ServiceSettings)
+    module = import_module(f"services.{service}.config")
+    own = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
+    return next(cls for cls in own if issubclass(cls, ServiceSettings))
 
 
 def _plan(settings: Any, budget_ms: float | None) -> dict[str, Any]:

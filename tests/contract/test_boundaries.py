@@ -70,8 +70,8 @@ def test_without_the_launcher_a_command_that_needs_it_says_what_to_install(comma
 
 
 def test_a_module_fits_in_the_head() -> None:
-    """At most 300 lines; settings are a table."""
+    """At most 300 lines."""
     folders = ("services", "hedgerow", "launcher", "bench", "protos", "docs", "scripts")
     modules = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py") if "_pb2" not in path.name]
-    long = {str(path.relative_to(REPOSITORY)) for path in modules if len(path.read_text().splitlines()) > 300}
-    assert long <= {"services/gateway/config.py"}
+    long = [str(path.relative_to(REPOSITORY)) for path in modules if len(path.read_text().splitlines()) > 300]
+    assert not long

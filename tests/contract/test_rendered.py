@@ -20,7 +20,7 @@ from launcher.meshfile import compose, kubernetes
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.reading import parse
 from launcher.meshfile.schema import MeshFile, Tenant
-from services.gateway.config import TenantSettings
+from services.gateway.settings.tenants import TenantSettings
 from services.runtime.process.config import load
 from tests.contract.manifests import container, environment, labels, pod, selects
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from hedgerow.identities import SERVICES
-from services.runtime.process.config import ServiceSettings
+from services.runtime.explain import settings_class
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -22,13 +21,7 @@ def test_the_folders_are_the_services() -> None:
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_service_has_an_extra_and_its_own_port(service: str) -> None:
     assert service in PROJECT["project"]["optional-dependencies"]
-    kept = vars(import_module(f"services.{service}.config")).values()
-    (cls,) = [
-        each
-        for each in kept
-        if isinstance(each, type) and issubclass(each, ServiceSettings) and each is not ServiceSettings
-    ]
-    assert cls.model_fields["address"].default == f"127.0.0.1:{SERVICES[service].port}"
+    assert settings_class(service).model_fields["address"].default == f"127.0.0.1:{SERVICES[service].port}"
 
 
 def test_the_import_rules_know_every_service() -> None:

@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
-from services.gateway.config import ToolSettings
+from services.gateway.settings.tools import ToolSettings
 from services.gateway.tools import mcp_streams
 from tests.waiting import until
 

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.trace import INVALID_SPAN
 
 from hedgerow.tool.v1 import tool_pb2
-from services.gateway.config import ToolSettings, ToolSourceSettings
+from services.gateway.settings.tools import ToolSettings, ToolSourceSettings
 from services.gateway.tools import mcp_source, mcp_streams
 from services.gateway.tools.mcp_source import McpSource
 from services.gateway.tools.source import Call

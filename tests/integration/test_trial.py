@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hedgerow.chat.v1.chat_pb2 import Choice, ResponseFormat
 from services.gateway.admission import constraint as gateway
-from services.gateway.config import ConstraintSettings
+from services.gateway.settings.response_format import ConstraintSettings
 from services.llm.constraints import Trial
 from services.llm.engine import Constraint
 from services.llm.errors import EngineDown

@@ -16,7 +16,7 @@ from typing import Any
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import pattern
-from services.gateway.config import ConstraintSettings
+from services.gateway.settings.response_format import ConstraintSettings
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 

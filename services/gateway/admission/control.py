@@ -18,12 +18,12 @@ from services.gateway.admission.question import Question
 from services.gateway.admission.quota import CONVERSATION, REQUEST, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.admission.recordings import estimated_tokens
 from services.gateway.admission.shared_quotas import SharedQuotas
-from services.gateway.config import ShedSettings
 from services.gateway.decisions import Decisions
 from services.gateway.labels import Act
 from services.gateway.permissions import choices
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Shed
+from services.gateway.settings.admission import ShedSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted
 

@@ -26,11 +26,13 @@ import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from services.gateway.admission.quota import Allowance
-from services.gateway.config import KEY_WANTED, UNGUARDED, GuardSettings, TenantPromptSettings, TenantSettings
+from services.gateway.config import KEY_WANTED
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.guard.checks import prepare
 from services.gateway.hits.settings import NO_HITS_SAID, HitSettings
 from services.gateway.permissions import PERMISSIONS
+from services.gateway.settings.guard import UNGUARDED, GuardSettings
+from services.gateway.settings.tenants import TenantPromptSettings, TenantSettings
 from services.runtime import yaml_file
 from services.runtime.errors import shorten
 from services.runtime.stamps import Stamps

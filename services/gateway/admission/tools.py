@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import constraint
-from services.gateway.config import ConstraintSettings, ToolSettings
+from services.gateway.settings.response_format import ConstraintSettings
+from services.gateway.settings.tools import ToolSettings
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import MESH_TOOLS, TOOL_NAME, TOOLS

@@ -25,7 +25,7 @@ from services.gateway.answer.pictures import picture_lines
 from services.gateway.answer.summaries import Summaries
 from services.gateway.answer.voice import Voice
 from services.gateway.answer.write_behind import WriteBehind
-from services.gateway.config import TEMPLATE, CascadeSettings, PromptSettings, SystemPromptSettings
+from services.gateway.config import TEMPLATE
 from services.gateway.form.forms import Forms
 from services.gateway.generation.shared import Generation, Shared
 from services.gateway.guard.checks import Checks, checks_for
@@ -33,6 +33,8 @@ from services.gateway.hits.choice import ANY, Choice, choose, within
 from services.gateway.hits.reasons import Bypassed
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.settings.generation import CascadeSettings
+from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.tools.toolbox import Equipment, Toolbox
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.removals import Known

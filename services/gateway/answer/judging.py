@@ -21,12 +21,12 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer import judge
 from services.gateway.answer.booking import book
-from services.gateway.config import JudgeSettings
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Ticket
+from services.gateway.settings.generation import JudgeSettings
 from services.gateway.upstream.routes import Routes
 from services.gateway.upstream.stubs import Cache, whose
 from services.runtime import telemetry

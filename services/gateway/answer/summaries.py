@@ -18,13 +18,13 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.booking import book
-from services.gateway.config import PromptSettings
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
 from services.gateway.policies.priority import score
 from services.gateway.policies.ticket import Ticket
 from services.gateway.prompt import window
+from services.gateway.settings.prompt import PromptSettings
 from services.gateway.upstream.routes import Routes
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError

@@ -11,7 +11,7 @@ from functools import cache
 
 from prometheus_client import Counter
 
-from services.gateway.config import TargetSettings
+from services.gateway.settings.budgets import TargetSettings
 
 _MEASURED = Counter("hedgerow_target_measured", "Times that have a target.", ["what"])
 _MISSED = Counter("hedgerow_target_missed", "Times beyond a target.", ["what", "percentile"])

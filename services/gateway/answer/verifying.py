@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.hearing import Tried
-from services.gateway.config import CascadeSettings
+from services.gateway.settings.generation import CascadeSettings
 
 _UNSURE = re.compile(
     r"\b(?:i (?:do not|don['’]t|can ?not|can['’]t) (?:know|say|tell|answer|help)"

@@ -20,9 +20,9 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.answer.answer import Messages
-from services.gateway.config import KeptSettings
 from services.gateway.errors import AnswerNotKept
 from services.gateway.policies.single_flight import Flight, Reader
+from services.gateway.settings.admission import KeptSettings
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput
 

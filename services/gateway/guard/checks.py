@@ -8,9 +8,9 @@ from functools import lru_cache
 from itertools import islice
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.config import GuardSettings
 from services.gateway.guard import injection
 from services.gateway.guard.denied import Denied
+from services.gateway.settings.guard import GuardSettings
 from services.runtime.security import growing
 from services.runtime.security.private_data import Kind, Rule
 

@@ -11,9 +11,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from services.gateway.config import HttpSettings
 from services.gateway.http.room import Room
 from services.gateway.http.sse import compact
+from services.gateway.settings.http import HttpSettings
 from services.runtime.security.tls import caller_in
 
 _RAW = 2  # bytes on the wire for each one that counts of a head, whose blanks and line ends do not: more are refused

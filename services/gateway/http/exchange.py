@@ -25,7 +25,6 @@ from services.gateway.admission.credential import Credential
 from services.gateway.admission.intake import USUAL, Intake, Limits
 from services.gateway.admission.quota import CONVERSATION, NOTHING
 from services.gateway.api.servicer import GatewayServicer
-from services.gateway.config import HttpSettings
 from services.gateway.http import browsers
 from services.gateway.http.connection import PEER, PROVEN
 from services.gateway.http.errors import BodyLate, BodyTooLarge, Headers, NotJson, Told, tell
@@ -33,6 +32,7 @@ from services.gateway.http.fields import Fields, parse
 from services.gateway.http.original import FOR_PROVIDERS
 from services.gateway.http.sse import CONTENT_TYPE, compact
 from services.gateway.http.watch import Left
+from services.gateway.settings.http import HttpSettings
 from services.runtime import telemetry
 from services.runtime.errors import CallerRefused, Unavailable
 from services.runtime.policy.waiting_bytes import Held

@@ -14,8 +14,9 @@ from functools import partial
 from starlette.types import ASGIApp
 from uvicorn.config import Config
 
-from services.gateway.config import GatewaySettings, HttpSettings
+from services.gateway.config import GatewaySettings
 from services.gateway.http.connection import Connection, State
+from services.gateway.settings.http import HttpSettings
 from services.runtime.security import tls
 
 _BACKLOG = 2_048

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission import constraint
-from services.gateway.config import ConstraintSettings, ToolSettings, ToolSourceSettings
+from services.gateway.settings.response_format import ConstraintSettings
+from services.gateway.settings.tools import ToolSettings, ToolSourceSettings
 from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import TOOL_NAME
 

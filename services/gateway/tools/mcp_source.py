@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.tool.v1 import tool_pb2
-from services.gateway.config import ToolSettings, ToolSourceSettings
+from services.gateway.settings.tools import ToolSettings, ToolSourceSettings
 from services.gateway.tools import mcp_streams
 from services.gateway.tools.mcp_streams import Ended, Streams
 from services.gateway.tools.source import Call

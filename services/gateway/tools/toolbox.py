@@ -17,7 +17,7 @@ from opentelemetry.trace import Span
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
-from services.gateway.config import ToolSettings
+from services.gateway.settings.tools import ToolSettings
 from services.gateway.tools.listing import Tool
 from services.gateway.tools.shelf import Shelf, Told, Waited
 from services.runtime import strict_json

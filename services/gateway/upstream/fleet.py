@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.config import BreakerSettings, GatewaySettings, LimitSettings
+from services.gateway.config import GatewaySettings
 from services.gateway.policies.breaker import Breaker, BreakerOpen
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
 from services.gateway.policies.limit import Aimd, Fixed, Gradient2, Limit
@@ -19,6 +19,7 @@ from services.gateway.policies.retry import Retry
 from services.gateway.policies.sag import Sag
 from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.usual import MIN_ANSWERS, Usual
+from services.gateway.settings.generation import BreakerSettings, LimitSettings
 from services.gateway.upstream import balance
 from services.gateway.upstream.balance import Locality, Policy
 from services.gateway.upstream.completion import Llm

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from services.gateway.config import PromptSettings, SystemPromptSettings
 from services.gateway.prompt.diet import dieted
+from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 
 ALL = "*"
 _VARIANTS = ("default", "simple", "complex")

@@ -16,9 +16,10 @@ from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.answer.write_behind import Look
-from services.gateway.config import BreakerSettings, GatewaySettings
+from services.gateway.config import GatewaySettings
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.usual import Usual
+from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.gateway.upstream.media import Hearing, Media, Seeing
 from services.gateway.upstream.removals import Known

@@ -14,8 +14,8 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.admission.quota import Allowance, QuotaExceeded
 from services.gateway.admission.shared_quotas import SharedQuotas
-from services.gateway.config import ShedSettings
 from services.gateway.policies.ticket import Shed
+from services.gateway.settings.admission import ShedSettings
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedState
 from tests.clock import loop_clock, on_paused_loop

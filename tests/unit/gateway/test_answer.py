@@ -22,12 +22,14 @@ from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import answer_stages
 from services.gateway.answer.stages.cache import CacheStage
 from services.gateway.answer.stages.prompt import is_needed
-from services.gateway.config import TEMPLATE, BreakerSettings, StageBudgets
+from services.gateway.config import TEMPLATE
 from services.gateway.errors import ModelUnavailable
 from services.gateway.form.forms import Checked, Forms, checked
 from services.gateway.generation.stack import make_stack
 from services.gateway.guard.checks import checks_for
 from services.gateway.policies.usual import Usual
+from services.gateway.settings.budgets import StageBudgets
+from services.gateway.settings.generation import BreakerSettings
 from services.gateway.tools.toolbox import Toolbox
 from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Media

@@ -15,8 +15,8 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Claim, Reservation
 from services.gateway.answer.answer import Messages
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
-from services.gateway.config import KeptSettings
 from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.settings.admission import KeptSettings
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock

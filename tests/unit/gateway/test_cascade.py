@@ -15,7 +15,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer.answer import Answer
 from services.gateway.answer.hearing import Tried
 from services.gateway.answer.verifying import refused
-from services.gateway.config import CascadeSettings
+from services.gateway.settings.generation import CascadeSettings
 from services.runtime.errors import Exhausted, NotSupported, ServiceError, TooLate, Unavailable
 from tests.clock import on_paused_loop
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text

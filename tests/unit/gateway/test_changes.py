@@ -14,9 +14,11 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.budget import Budget, budget_of
 from services.gateway.admission.identity import Identity
 from services.gateway.changes import By, Changed, Changes, told
-from services.gateway.config import GatewaySettings, GuardSettings, TenantSettings
+from services.gateway.config import GatewaySettings
 from services.gateway.errors import BudgetSpent
 from services.gateway.http.account import account, short
+from services.gateway.settings.guard import GuardSettings
+from services.gateway.settings.tenants import TenantSettings
 from services.runtime.deadline import Deadline
 from tests.keys import digest
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text

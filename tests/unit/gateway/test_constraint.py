@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hedgerow.chat.v1.chat_pb2 import Choice, ResponseFormat
 from services.gateway.admission.constraint import check
-from services.gateway.config import ConstraintSettings
+from services.gateway.settings.response_format import ConstraintSettings
 from services.runtime.errors import InvalidInput
 
 LIMITS = ConstraintSettings()

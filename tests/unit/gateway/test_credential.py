@@ -8,8 +8,8 @@ import pytest
 
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Identity
-from services.gateway.config import TenantSettings
 from services.gateway.errors import CredentialExpired, KeyUnknown
+from services.gateway.settings.tenants import TenantSettings
 from tests.keys import digest
 
 EDGE = "edge"

@@ -18,7 +18,6 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import STAGES, answer_stages
-from services.gateway.config import StageBudgets
 from services.gateway.decisions import Decisions
 from services.gateway.generation.fallback import Fallback
 from services.gateway.generation.guard import Guard
@@ -31,6 +30,7 @@ from services.gateway.generation.retrying import Retrying
 from services.gateway.generation.send import Send
 from services.gateway.generation.shared import Shared
 from services.gateway.policies.ticket import Ticket
+from services.gateway.settings.budgets import StageBudgets
 from services.llm import engines
 from services.llm.config import LlmSettings
 from services.llm.errors import BadEngineSettings
@@ -57,7 +57,7 @@ class Guardrail:
 '''
 STAGE = '''
 from services.gateway.answer.stages.stage import AnswerStage
-from services.gateway.config import StageBudget
+from services.gateway.settings.budgets import StageBudget
 
 class TimeStage(AnswerStage):
     """Tells the model what time it is."""

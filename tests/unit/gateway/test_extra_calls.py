@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from services.gateway.config import BreakerSettings
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.race import Race
 from services.gateway.policies.single_flight import Reader
+from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import Fleet, make_breaker
 from services.runtime.errors import Unavailable
 from tests.clock import loop_clock, on_paused_loop

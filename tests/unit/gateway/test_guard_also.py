@@ -10,8 +10,8 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.config import GuardSettings
 from services.gateway.errors import GuardRefused
+from services.gateway.settings.guard import GuardSettings
 from tests.unit.gateway.scripted import ScriptedLlm, finish
 from tests.unit.gateway.scripted_tools import ScriptedTools, toolbox
 from tests.unit.gateway.test_answer import ACME, Scene

@@ -14,9 +14,10 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.config import GuardSettings, StageBudget, StageBudgets
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard import injection, screen
+from services.gateway.settings.budgets import StageBudget, StageBudgets
+from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
 from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, senses, text
 from tests.unit.gateway.scripted_tools import ScriptedTools, toolbox

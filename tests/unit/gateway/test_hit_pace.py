@@ -10,8 +10,8 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.config import GuardSettings
 from services.gateway.hits.settings import HitSettings
+from services.gateway.settings.guard import GuardSettings
 from tests.clock import loop_clock
 from tests.unit.gateway.scripted import ScriptedCache
 from tests.unit.gateway.test_answer import Scene

@@ -13,10 +13,11 @@ import pytest
 
 from services.gateway.admission.identity import LOCAL, BadTenants, Identity, Tenant
 from services.gateway.admission.quota import Allowance
-from services.gateway.config import GuardSettings, TenantSettings
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.hits.settings import HitSettings
 from services.gateway.permissions import PERMISSIONS
+from services.gateway.settings.guard import GuardSettings
+from services.gateway.settings.tenants import TenantSettings
 from tests.keys import digest
 from tests.waiting import until
 

@@ -12,7 +12,8 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.answer import judge
 from services.gateway.answer.judging import Judging
-from services.gateway.config import GuardSettings, JudgeSettings
+from services.gateway.settings.generation import JudgeSettings
+from services.gateway.settings.guard import GuardSettings
 from services.runtime.errors import ServiceError, Unavailable
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
 from tests.unit.gateway.test_answer import Scene

@@ -13,8 +13,8 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
-from services.gateway.config import KeptSettings
 from services.gateway.errors import AnswerNotKept
+from services.gateway.settings.admission import KeptSettings
 from services.runtime.errors import Exhausted, InvalidInput
 
 pytestmark = pytest.mark.paused

@@ -15,8 +15,8 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Allowance, Claim, Quotas, Reservation
 from services.gateway.api.kept import KeptAnswers
-from services.gateway.config import KeptSettings
 from services.gateway.errors import AnswerNotKept
+from services.gateway.settings.admission import KeptSettings
 from services.runtime.errors import Exhausted, InvalidInput
 from tests.clock import PausedLoop
 

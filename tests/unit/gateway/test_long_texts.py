@@ -15,8 +15,8 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import screened, voice
 from services.gateway.answer.voice import Voice
-from services.gateway.config import GuardSettings
 from services.gateway.guard.checks import checks_for
+from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
 from tests.unit.gateway.scripted import ScriptedCache, finish
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene

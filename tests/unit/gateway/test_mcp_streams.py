@@ -15,7 +15,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
 
-from services.gateway.config import ToolSettings
+from services.gateway.settings.tools import ToolSettings
 from services.gateway.tools import mcp_streams
 from services.gateway.tools.mcp_source import _question_argument
 

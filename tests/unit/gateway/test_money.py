@@ -18,8 +18,9 @@ from hedgerow.llm.v1 import llm_pb2
 from launcher.meshfile.provider_models import find
 from services.gateway.answer.judging import Judging
 from services.gateway.answer.summaries import Summaries
-from services.gateway.config import JudgeSettings, PromptSettings
 from services.gateway.generation.stack import make_stack
+from services.gateway.settings.generation import JudgeSettings
+from services.gateway.settings.prompt import PromptSettings
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
 from services.runtime.routing import Choice, Demand, Model, Tier, choose
 from tests.clock import loop_clock

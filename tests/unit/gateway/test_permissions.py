@@ -13,7 +13,6 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import original as words
 from services.gateway.admission.control import _tokens
 from services.gateway.admission.question import Question
-from services.gateway.config import GuardSettings
 from services.gateway.errors import FieldDenied
 from services.gateway.guard.checks import checks_for
 from services.gateway.hits.reasons import Bypassed
@@ -22,6 +21,7 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.messages_request import read_messages
 from services.gateway.http.original import original
 from services.gateway.permissions import PERMISSIONS, choices, needed
+from services.gateway.settings.guard import GuardSettings
 from services.runtime.errors import InvalidInput
 
 HELLO = {"role": "user", "content": "Hi"}

@@ -10,7 +10,7 @@ from opentelemetry.trace import INVALID_SPAN
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import Stage, make_plan
 from services.gateway.answer.stages import answer_stages
-from services.gateway.config import StageBudget, StageBudgets
+from services.gateway.settings.budgets import StageBudget, StageBudgets
 from tests.clock import PausedClock
 
 CLAIMS = st.tuples(st.floats(0.01, 1), st.floats(0.1, 10_000))

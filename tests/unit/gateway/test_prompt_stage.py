@@ -9,8 +9,8 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.draft import Prompts
 from services.gateway.answer.summaries import NOTE, Summaries
-from services.gateway.config import PromptSettings, SystemPromptSettings
 from services.gateway.labels import Degraded
+from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.runtime.errors import ContextExceeded, NotSupported, TooLate
 from services.runtime.question_key import normalized
 from tests.unit.gateway.prompt.test_window import conversation, said

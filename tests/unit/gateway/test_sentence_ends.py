@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.voice import Voice
-from services.gateway.config import GuardSettings
+from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import ACME, MISS, Scene

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from services.gateway.answer.targets import Targets
-from services.gateway.config import TargetSettings
+from services.gateway.settings.budgets import TargetSettings
 
 
 def test_a_time_is_named_at_the_highest_percentile_it_is_beyond():

@@ -17,7 +17,9 @@ from services.gateway.admission.prompting import prompting
 from services.gateway.answer.draft import Prompts
 from services.gateway.answer.summaries import Summaries
 from services.gateway.changes import By, Changed, Changes, told
-from services.gateway.config import GatewaySettings, PromptSettings, TenantSettings
+from services.gateway.config import GatewaySettings
+from services.gateway.settings.prompt import PromptSettings
+from services.gateway.settings.tenants import TenantSettings
 from services.runtime.deadline import Deadline
 from tests.keys import digest
 from tests.unit.gateway.prompt.test_window import said

@@ -9,7 +9,7 @@ import pytest
 from hedgerow.chat.v1.chat_pb2 import API_RESPONSES, TOOL_MODE_REQUIRED, Original, ResponseFormat, Tool, ToolChoice
 from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
 from services.gateway.admission import tools
-from services.gateway.config import ConstraintSettings
+from services.gateway.settings.response_format import ConstraintSettings
 from services.runtime.errors import InvalidInput
 
 LIMITS = ConstraintSettings(max_bytes=1_000)

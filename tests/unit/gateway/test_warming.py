@@ -17,9 +17,11 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity
 from services.gateway.answer.draft import Prompts
 from services.gateway.api import warm
-from services.gateway.config import GatewaySettings, PromptSettings, SystemPromptSettings, TenantSettings
+from services.gateway.config import GatewaySettings
 from services.gateway.errors import WarmDenied
 from services.gateway.policies.ticket import Ticket
+from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
+from services.gateway.settings.tenants import TenantSettings
 from services.gateway.upstream import prefix
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.warming.prompts import hot_prompts

@@ -19,8 +19,8 @@ from launcher.meshfile.processes import TENANTS_FILE, ports_of, processes, write
 from launcher.meshfile.reading import parse
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
-from services.gateway.config import TenantSettings
 from services.gateway.permissions import PERMISSIONS
+from services.gateway.settings.tenants import TenantSettings
 from services.router.config import RouterSettings
 
 KEY = "sk-proj-Ab12Cd34Ef56"

@@ -20,7 +20,6 @@ from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.voice import Voice
 from services.gateway.answer.written import Written
-from services.gateway.config import GuardSettings
 from services.gateway.guard.checks import checks_for
 from services.gateway.http.anthropic_messages import MessageWriter
 from services.gateway.http.openai_chat import ChatWriter
@@ -31,6 +30,7 @@ from services.gateway.http.relayed_chat import RelayedChat
 from services.gateway.http.relayed_messages import RelayedMessages
 from services.gateway.http.relayed_responses import RelayedResponse
 from services.gateway.http.sse import compact
+from services.gateway.settings.guard import GuardSettings
 from tests.clock import PausedClock
 from tests.unit.linear.reader import Reader, encodable, ran
 

@@ -21,7 +21,7 @@ from services.gateway.answer.stages.prompt import PromptStage
 from services.gateway.answer.stages.router import RouterStage
 from services.gateway.answer.stages.stage import AnswerStage, Needs
 from services.gateway.answer.stages.tools import ToolsStage
-from services.gateway.config import StageBudgets
+from services.gateway.settings.budgets import StageBudgets
 
 STAGES: Mapping[str, type[AnswerStage]] = {
     stage.name: stage

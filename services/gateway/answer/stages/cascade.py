@@ -18,10 +18,10 @@ from services.gateway.answer.draft import Streamed
 from services.gateway.answer.hearing import Tried, hear, hear_all
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import AnswerStage, Needs
-from services.gateway.config import StageBudget
 from services.gateway.form.verdict import Unchecked
 from services.gateway.generation.shared import Reading
 from services.gateway.labels import Act
+from services.gateway.settings.budgets import StageBudget
 from services.runtime.errors import ServiceError
 
 _JUDGED_TOKENS = 4

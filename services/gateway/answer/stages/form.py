@@ -19,11 +19,11 @@ from services.gateway.answer.hearing import hear_all
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.metrics import HITS
 from services.gateway.answer.stages.stage import AnswerStage, Needs
-from services.gateway.config import StageBudget
 from services.gateway.errors import FormBroken
 from services.gateway.form.verdict import Mismatch, Unchecked
 from services.gateway.form.words import again
 from services.gateway.labels import Act, Degraded
+from services.gateway.settings.budgets import StageBudget
 from services.runtime.errors import ServiceError
 
 _FORMS = Counter("hedgerow_forms", "Answers that are to match a response format, by what was found.", ["outcome"])

@@ -20,10 +20,11 @@ from services.gateway.answer.draft import Draft
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages.stage import BesideStage, Needs, retrieve
 from services.gateway.answer.summaries import NOTE
-from services.gateway.config import PromptSettings, StageBudget
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
 from services.gateway.prompt.diet import dieted
+from services.gateway.settings.budgets import StageBudget
+from services.gateway.settings.prompt import PromptSettings
 from services.runtime import telemetry
 from services.runtime.complexity import Complexity
 from services.runtime.errors import ContextExceeded, ServiceError

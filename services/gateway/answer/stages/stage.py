@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import Recording
 from services.gateway.answer.draft import Draft
-from services.gateway.config import StageBudget
+from services.gateway.settings.budgets import StageBudget
 
 
 class Needs(NamedTuple):

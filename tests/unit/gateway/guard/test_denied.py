@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from services.gateway.config import GuardSettings
 from services.gateway.guard.denied import Denied, TooSlow
+from services.gateway.settings.guard import GuardSettings
 
 
 def spans(text: str, phrases: list[str] = [], patterns: list[str] = []) -> list[str]:  # noqa: B006  # it only reads

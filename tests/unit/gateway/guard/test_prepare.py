@@ -13,10 +13,11 @@ import regex
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Identity
-from services.gateway.config import GuardSettings, TenantSettings
 from services.gateway.guard import injection
 from services.gateway.guard.checks import checks_for
 from services.gateway.guard.screen import Screen
+from services.gateway.settings.guard import GuardSettings
+from services.gateway.settings.tenants import TenantSettings
 from services.runtime.security import growing
 from tests.keys import digest
 from tests.unit.gateway.test_identity import followed, write

@@ -15,7 +15,7 @@ import pytest
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.admission.control import AdmissionControl
-from services.gateway.config import BreakerSettings, GatewaySettings
+from services.gateway.config import GatewaySettings
 from services.gateway.http.aside import Admitted, Aside
 from services.gateway.http.caching import Caching
 from services.gateway.http.errors import Told
@@ -24,6 +24,7 @@ from services.gateway.http.fields import Fields
 from services.gateway.http.multipart import Form
 from services.gateway.http.transcriptions import Transcriptions, _heard
 from services.gateway.policies.usual import Usual
+from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Hearing
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable

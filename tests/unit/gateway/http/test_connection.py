@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from services.gateway.config import HttpSettings
+from services.gateway.settings.http import HttpSettings
 from tests.unit.gateway.http.wire import Application, Request, Wire, served
 
 pytestmark = pytest.mark.paused

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.config import HttpSettings
 from services.gateway.errors import KeyUnknown
 from services.gateway.http.errors import Told
 from services.gateway.http.exchange import Endpoint, Exchange
+from services.gateway.settings.http import HttpSettings
 from tests.unit.gateway.http.wire import Wire
 
 pytestmark = pytest.mark.paused

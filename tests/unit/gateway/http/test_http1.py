@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from services.gateway.config import HttpSettings
+from services.gateway.settings.http import HttpSettings
 from tests.unit.gateway.http.wire import Application, Request, Wire
 
 pytestmark = pytest.mark.paused

@@ -12,10 +12,11 @@ from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.quota import Allowance
-from services.gateway.config import HttpSettings, ShedSettings
 from services.gateway.errors import BodiesWaiting
 from services.gateway.http.errors import Told
 from services.gateway.http.exchange import Endpoint, Exchange, Serve
+from services.gateway.settings.admission import ShedSettings
+from services.gateway.settings.http import HttpSettings
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from tests.unit.gateway.http.wire import Wire
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 
-from services.gateway.config import HttpSettings
 from services.gateway.http.connection import Connection, State
+from services.gateway.settings.http import HttpSettings
 
 _TURNS = 12  # of the loop, until everything that can go on has gone on
 

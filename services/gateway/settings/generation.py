@@ -1,0 +1,118 @@
+"""How models are called: hedges, retries, breakers, limits, and which model answers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from services.gateway.settings.group import Group
+
+
+class HedgeSettings(Group):
+    """A second call where the first text is late; the first text wins and the other call is cancelled."""
+
+    mode: Literal["adaptive", "fixed", "tied", "off"] = Field(
+        "adaptive",
+        description="When: `adaptive` after a percentile of recent first-token times, `fixed` after `delay_ms`, "
+        "`tied` at once.",
+    )
+    percentile: float = Field(95, gt=0, lt=100, description="For `adaptive`: after which percentile.")
+    delay_ms: float = Field(150, ge=0, le=60_000, description="For `fixed`: how long to wait for a first text.")
+    min_samples: int = Field(
+        100,
+        ge=1,
+        description="For `adaptive`: where there are fewer in the window, those of the last ten minutes count, or what "
+        "is expected.",
+    )
+    window_s: float = Field(60, gt=0, le=3_600, description="How far back they reach, in seconds.")
+    max_share: float = Field(
+        0.05, ge=0, le=1, description="The most second calls, as a share of all requests; in a short run `burst` more."
+    )
+    burst: float = Field(10, ge=1, description="The most second calls at once, saved up in quiet times.")
+    across_models: bool = Field(False, description="Whether the next best model may take the second call.")
+
+
+class RetrySettings(Group):
+    """Another call where the first was UNAVAILABLE before its first text."""
+
+    max_share: float = Field(
+        0.2, ge=0, le=1, description="The most retries, as a share of all requests; in a short run `burst` more."
+    )
+    burst: float = Field(10, ge=1, description="The most retries at once, saved up in quiet times.")
+    base_ms: float = Field(5, ge=0, le=10_000, description="Backoff before the retry: a random time up to this.")
+
+
+class ExpectedSettings(Group):
+    """How long each backend usually needs, until it has answered often enough to tell: a call that had less and brought
+    nothing says nothing of its backend. A router's table knows better for models."""
+
+    cache_ms: float = Field(50, gt=0, le=600_000, description="For a lookup.")
+    vision_ms: float = Field(250, gt=0, le=600_000, description="For the pictures of a request.")
+    audio_ms: float = Field(5_000, gt=0, le=600_000, description="For a recording.")
+    tool_ms: float = Field(500, gt=0, le=600_000, description="For a call of a tool.")
+    first_text_ms: float = Field(
+        300, gt=0, le=600_000, description="For a model's first text; also when to hedge while little is known."
+    )
+
+
+class BreakerSettings(Group):
+    """When a backend gets no more calls, and when it is tried again."""
+
+    window_s: float = Field(10, gt=0, le=600, description="How far back calls count, in seconds.")
+    min_calls: int = Field(5, ge=1, description="Fewer calls than this say nothing yet.")
+    in_a_row: int = Field(5, ge=1, description="Failures in a row that open it at once.")
+    failure_rate: float = Field(0.5, gt=0, le=1, description="Share of failed calls that opens it.")
+    slow_rate: float = Field(0.9, gt=0, le=1, description="Share of slow calls that opens it.")
+    slow_ms: float = Field(10_000, gt=0, description="A first text that takes longer is slow.")
+    open_ms: float = Field(1_000, gt=0, le=600_000, description="How long it stays open before one call may probe.")
+
+
+class LimitSettings(Group):
+    """How many calls a model gets at once, and who waits for how long."""
+
+    algorithm: Literal["gradient2", "aimd", "fixed"] = Field(
+        "gradient2", description="How the limit follows first-token times and queue waits; `fixed` stays at `initial`."
+    )
+    initial: int = Field(20, ge=1, le=10_000, description="Calls at once, at start.")
+    min: int = Field(10, ge=1, le=10_000, description="Never fewer.")
+    max: int = Field(200, ge=1, le=10_000, description="Never more.")
+    queue: int = Field(100, ge=0, le=10_000, description="Requests that may wait for a place.")
+    queue_ms: float = Field(200, ge=0, le=60_000, description="The longest wait; then the request is shed.")
+    batch_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="The most of a model's places that items of batches take, while nobody waits and the load is below "
+        "`shed.load`.",
+    )
+    batch_share_beside: float = Field(
+        0.1,
+        gt=0,
+        le=1,
+        description="The same where somebody who waits for an answer asked in the last 5 s; one place at least.",
+    )
+    order: Literal["lifo", "deadline"] = Field(
+        "deadline",
+        description="Who of one class and tenant goes first. `lifo`: the newest, which has most of its time left; the "
+        "oldest then learn late that they are refused.",
+    )
+
+
+class CascadeSettings(Group):
+    """When a fast model's answer will do, where a request asks for a cascade."""
+
+    min_mean_logprob: float = Field(
+        -0.3, ge=-100, le=0, description="The least mean log-probability of its tokens, where a request names none."
+    )
+
+
+class JudgeSettings(Group):
+    """Who judges the stored answers that a cache with a `verify_share` draws."""
+
+    model: str = Field(
+        "",
+        description="The model. Empty: the one that a question of the quality tier gets; where there is none, nobody.",
+    )
+    at_once: int = Field(2, ge=0, description="How many are judged at once; what comes meanwhile is dropped. 0: none.")
+    ms: int = Field(10_000, ge=1, le=600_000, description="The longest it may take, the wait for a place to spare too.")

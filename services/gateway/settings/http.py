@@ -1,0 +1,90 @@
+"""The HTTP API."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from services.gateway.settings.group import Group
+from services.runtime import limits
+
+
+class HttpSettings(Group):
+    """What a caller by HTTP may take: bytes, time, connections."""
+
+    max_body_bytes: int = Field(
+        limits.HTTP_BODY_BYTES, ge=1_024, description="Of a request's body, where it may hold pictures or recordings."
+    )
+    max_text_body_bytes: int = Field(
+        limits.HTTP_TEXT_BODY_BYTES,
+        ge=1_024,
+        description="Of other bodies: embeddings, reports of wrong answers.",
+    )
+    max_waiting_bytes: int = Field(
+        limits.HTTP_WAITING_BYTES,
+        ge=2_048,
+        description="Of all bodies and messages by gRPC that are being read and not admitted yet, of all tenants, in "
+        "each worker. A tenant may hold as much as is free, so one alone half of it; more is a 503 with `retry-after`, "
+        "by gRPC RESOURCE_EXHAUSTED. A message that is being read counts as the largest that may come, "
+        "`max_message_bytes`. At least twice that, and twice `max_body_bytes`.",
+    )
+    max_json_values: int = Field(
+        limits.JSON_VALUES,
+        ge=1_000,
+        description="Of a JSON body, altogether, without the names in its objects: counted before any is made. Of a "
+        "message by gRPC ten times `max_json_items`, or five times `max_messages` where that is more.",
+    )
+    max_json_items: int = Field(
+        limits.JSON_ITEMS,
+        ge=100,
+        description="Elements of one array, or members of one object, of a JSON body, or of one field of a message by "
+        "gRPC. Of `messages` and `input` four times `max_messages`, where that is more.",
+    )
+    max_header_bytes: int = Field(65_536, ge=1_024, description="Of a request's path and headers, without blanks.")
+    max_connections: int = Field(
+        4_096,
+        ge=1,
+        description="At once, in each worker. One more gets the place of the one that has been without a request for "
+        "longest, of those without a tenant first; it is closed where all have requests.",
+    )
+    max_connections_of_one: int = Field(
+        2_048, ge=1, description="Of one address, in each worker; more are closed at once."
+    )
+    header_ms: int = Field(
+        10_000, ge=1, le=600_000, description="The longest a request's headers may take, from its first byte on."
+    )
+    body_ms: int = Field(30_000, ge=1, le=600_000, description="The longest its body may take, from its headers on.")
+    write_ms: int = Field(
+        20_000, ge=1, le=600_000, description="The longest a client may read nothing while there is something to read."
+    )
+    keep_alive_ms: int = Field(
+        75_000, ge=0, le=3_600_000, description="How long a connection without a request is kept open."
+    )
+    heartbeat_ms: int = Field(
+        10_000,
+        ge=100,
+        le=600_000,
+        description="After so long without a byte, a stream has a comment. The first one sends the headers, with 200.",
+    )
+    silence_ms: int = Field(
+        30_000,
+        ge=0,
+        le=600_000,
+        description="The longest silence after an answer's first text, where the request names none; then it ends with "
+        "an error. 0: as long as the answer has.",
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (), description='Origins whose pages may call from a browser, as JSON; `["*"]`: all. Empty: none.'
+    )
+    metrics: bool = Field(
+        False,
+        description="Serve `/metrics` and `/v1/cache/stats`, which tell of all tenants, to whoever has a key. Without "
+        "keys they always are.",
+    )
+
+    @model_validator(mode="after")
+    def _room_for_a_body(self) -> Self:
+        if self.max_waiting_bytes < (least := 2 * self.max_body_bytes):
+            raise ValueError(f"max_waiting_bytes: at least twice max_body_bytes, {least}, got {self.max_waiting_bytes}")
+        return self

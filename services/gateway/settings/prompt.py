@@ -1,0 +1,81 @@
+"""Prompts, the system prompts that the gateway keeps, and which of them models have read before."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from services.gateway.settings.group import Group
+
+
+class PromptSettings(Group):
+    """What becomes of prompts before a model reads them. A request may ask for less."""
+
+    diet: Literal["off", "system", "all"] = Field(
+        "system",
+        description="Which messages are put on a diet: those that instruct, or the user's too, which may hold data.",
+    )
+    whole: bool = Field(
+        False,
+        description="Leave a conversation that is longer than its model's context as it is: the model refuses it. "
+        "Otherwise its first turns are left out, or summed up. A request's `truncation` is stronger.",
+    )
+    diet_from_bytes: int = Field(500, ge=1, description="Prompts from this size on.")
+    diet_to_bytes: int = Field(
+        16_384, ge=0, le=65_536, description="The most of a prompt's messages; those after it stay as they are."
+    )
+    max_examples: int = Field(4, ge=0, description="Examples a message keeps, one of each answer first. 0: all.")
+    reserved_tokens: int = Field(
+        256,
+        ge=1,
+        description="Kept of a context for an answer without `max_tokens`; half of it at most.",
+    )
+    summary_model: str = Field(
+        "", description="Who sums up the turns that do not fit a context, beside the answer. Empty: they are left out."
+    )
+    summary_tokens: int = Field(128, ge=1, le=4_096, description="The most tokens of such a summary.")
+    summary_ms: int = Field(10_000, ge=1, le=600_000, description="The longest it may take.")
+
+
+class SystemPromptSettings(Group):
+    """A system prompt that requests name, in variants by how hard a question looks."""
+
+    version: str = Field("1", min_length=1, max_length=64, description="Told in the account of every answer.")
+    default: str = Field(min_length=1, description="For questions that nobody has judged, and in place of the others.")
+    simple: str = Field("", description="For simple questions.")
+    complex: str = Field("", description="For complex ones.")
+    max_tokens: int = Field(1_000, ge=1, description="The most each variant may have, at 4 bytes a token.")
+
+    @model_validator(mode="after")
+    def _within_its_length(self) -> Self:
+        for name in ("default", "simple", "complex"):
+            tokens = -(-len(getattr(self, name).encode()) // 4)
+            if tokens > self.max_tokens:
+                raise ValueError(f"{name}: at most {self.max_tokens} tokens, got about {tokens}")
+        return self
+
+
+class WarmSettings(Group):
+    """System prompts that models have read before anybody asks with them, so that an engine's prefix cache has them.
+
+    Off unless it names some: to read a prompt is work for an engine, and costs money at a provider.
+    """
+
+    prompts: tuple[str, ...] = Field(
+        (),
+        description="Of `system_prompts`, by name; `*`: all. Each is read for each tenant with `warm` by itself, or "
+        "once for its `prefix_group`: prefix caches share nothing between others. Empty: none.",
+    )
+    tiers: tuple[Literal["fast", "balanced", "quality"], ...] = Field(
+        ("fast", "balanced", "quality"),
+        min_length=1,
+        description="Whose models read them, on each replica; without a router, all models.",
+    )
+    every_ms: int = Field(
+        60_000,
+        ge=0,
+        le=86_400_000,
+        description="How often, with one token of output: engines forget what is not asked for. 0: once for each "
+        "replica, and again when it comes back.",
+    )
