@@ -151,6 +151,8 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
             audio_address=ears,
             tenants=tenants("a", "b"),
             metrics_address=f"127.0.0.1:{free_port()}",
+            # On a machine without CPU time to spare 200 ms pass before the cache has had its turn, whoever asks.
+            stages={"cache": {"share": 0.2, "cap_ms": 1_000}},
         )
         a, b = [await enter(asking(gateway.spec.address, f"key-{name}")) for name in "ab"]
         llm.behaviour = Behaviour(first_ms=5, refuses="Refuse this", breaks_over="Break over this")
