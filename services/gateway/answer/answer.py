@@ -36,8 +36,8 @@ class Answer:
     async def messages(self) -> Messages:
         draft, ledger, final = self._draft, self._ledger, None
         draft.backends.fleet.request()
-        self._begin()
         try:
+            self._begin()
             for stage in chain(self._stages_to_wait_for(), self._closing()):
                 async with aclosing(stage.run() if stage else self._until_one_is_ready()) as steps:
                     async for _ in steps:
@@ -66,13 +66,15 @@ class Answer:
     def _end(self, final: pb.Final | None) -> None:
         """Whichever way it ended. `final`: the last event, where there is one."""
         stages = self._started.values()
-        if final is not None:
-            self._ledger.publish(final)
+        try:
+            if final is not None:
+                self._ledger.publish(final)
+                for stage in stages:
+                    stage.after_final(final)
+        finally:
             for stage in stages:
-                stage.after_final(final)
-        for stage in stages:
-            stage.leave()
-        self._reservation.settle(self._ledger.billed_tokens)
+                stage.leave()
+            self._reservation.settle(self._ledger.billed_tokens)
 
     def _stages_to_wait_for(self) -> Iterator[AnswerStage | None]:
         """One after the other, what is to be run to its end, whichever is ready first; None while none is. Whatever

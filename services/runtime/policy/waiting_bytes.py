@@ -43,15 +43,10 @@ class WaitingBytes:
     async def take_in_time(self, tenant: str, size: int, within_s: float) -> None:
         """`take`, as soon as there is room: tenants in turn, and of a tenant the first first. Raises `Exhausted` where
         there is none within `within_s` seconds."""
-        if not (self.take_at_once(tenant, size) or await self._granted(tenant, size, within_s)):
-            raise self._refusal(tenant, size)
-
-    def take_at_once(self, tenant: str, size: int) -> bool:
-        """`take` where there is room and no other request of `tenant` waits for some; whether that is so."""
-        room = tenant not in self._waiters and self._fits(tenant, size)
-        if room:
+        if tenant not in self._waiters and self._fits(tenant, size):
             self._add(tenant, size)
-        return room
+        elif not await self._granted(tenant, size, within_s):
+            raise self._refusal(tenant, size)
 
     def give_back(self, tenant: str, size: int) -> None:
         self._taken -= size
@@ -134,8 +129,7 @@ class Held:
 
     async def take_in_time(self, size: int, within_s: float) -> None:
         """Hold `size` bytes more, within `within_s` seconds. Raises `Exhausted`."""
-        if not self._waiting.take_at_once(self._tenant, size):
-            await self._waiting.take_in_time(self._tenant, size, within_s)
+        await self._waiting.take_in_time(self._tenant, size, within_s)
         self._bytes += size
 
     def keep(self, size: int) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from opentelemetry.trace import INVALID_SPAN
@@ -495,6 +495,17 @@ async def test_a_lookup_that_its_client_leaves_has_an_end_in_the_trace():
     stage.leave()
     assert [each.name for each in answer._ledger.stages] == ["cache"]
     answer._reservation.settle(0)
+
+
+async def test_a_fault_after_the_last_event_leaves_no_reservation_open(monkeypatch: pytest.MonkeyPatch):
+    def broken(stage: CacheStage, final: pb.Final) -> NoReturn:
+        raise RuntimeError
+
+    monkeypatch.setattr(CacheStage, "after_final", broken)
+    scene = Scene(ScriptedCache(MISS))
+    with pytest.raises(RuntimeError):
+        await scene.messages()
+    assert len(scene.billed) == 1
 
 
 async def test_a_stage_that_has_ended_is_told_before_a_slow_model_says_anything():
