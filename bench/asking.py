@@ -71,8 +71,8 @@ async def posted(
 async def in_turns(
     ways: Mapping[str, Callable[[int], Awaitable[Result]]], samples: int, warm_up: int = 0
 ) -> dict[str, list[Result]]:
-    """Measure every way `samples` times, one after the other in all orders. Each is told the number of the turn; those
-    below 0 are the warm-up, which is not kept."""
+    """Measure every way `samples` times, one after the other in all orders. Each is called with the number of its turn;
+    turns below 0 are the warm-up, which is not kept."""
     found: dict[str, list[Result]] = {name: [] for name in ways}
     orders = itertools.cycle(itertools.permutations(ways))
     for number in range(-warm_up, samples):

@@ -78,10 +78,12 @@ async def run(progress: Progress) -> dict[str, object]:
                 before = cpu_s(process.pid)
                 await asked(name, LONG_TOKENS)
                 relay_us[name] += (cpu_s(process.pid) - before) / (LONG_STREAMS * LONG_TOKENS) * 1e6
+    by_gateway, by_floor = (added(told[name]["total_ms"], told["direct"]["total_ms"]) for name in ("gateway", "floor"))
     return {
         **told,
-        "added_ms": added(told["gateway"]["total_ms"], told["direct"]["total_ms"]),
-        "floor_added_ms": added(told["floor"]["total_ms"], told["direct"]["total_ms"]),
+        "added_ms": by_gateway,
+        "floor_added_ms": by_floor,
+        "added_over_floor": {name: round(by_gateway[name] / by_floor[name], 2) for name in by_floor},
         **{f"{name}_ms": percentiles(spent_ms) for name, spent_ms in hits.items()},
         "relay_cpu_us_per_message": {name: round(spent_us, 1) for name, spent_us in relay_us.items()},
         "samples": SAMPLES,

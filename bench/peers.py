@@ -45,7 +45,7 @@ _LITELLM = {
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """`ask` is told the tokens of an answer; `pids` are of what stands between."""
+    """`ask` takes the number of an answer's tokens; `pids` are the processes between client and provider."""
 
     ask: Callable[[int], Awaitable[Timing]]
     pids: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ async def run(progress: Progress) -> dict[str, object]:
     return {
         "ttft_ms": firsts,
         "added_ms": {name: added(firsts[name], firsts["direct"]) for name in firsts if name != "direct"},
-        "more": {
+        "answers": {
             name: {
                 "total_200_ms": round(median(total for _, total in long[name]) * 1000, 2),
                 **{

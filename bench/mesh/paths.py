@@ -36,7 +36,7 @@ async def measure(cluster: Cluster) -> dict[str, dict[str, dict[str, float]]]:
 async def _start(cluster: Cluster) -> dict[str, str]:
     """Where each path begins."""
     llm, router = await cluster.llm(), await cluster.router()
-    # Exact lookups alone; and questions too long to embed, so that what is stored afterwards disturbs nobody.
+    # Exact lookups alone; and questions too long to embed, so that no path is slowed by what is stored afterwards.
     cache = await cluster.cache(max_embedded_tokens=8)
     places = {"cache": cache.spec.address, "router": router.spec.address, "llm": llm.spec.address}
     static = await _gateway(cluster, "gateway-static", "", places)

@@ -22,7 +22,7 @@ from tests.models import MODELS
 
 POLICIES = {"round_robin": "round_robin", "prefix_aware": "prefix"}
 PREFIXES, REQUESTS, PHASES = 8, 64, 3  # requests and phases of each policy
-_WARM_UP = 2 * PREFIXES  # requests of a phase that are not counted: the first of each prefix must be read by somebody
+_WARM_UP = 2 * PREFIXES  # requests of a phase that are not counted: the first of each prefix must be read by a replica
 _LINES = 140  # of a system prompt, about 1,700 tokens
 _KV_BLOCKS = 72  # of 128 tokens: five system prompts and what is being answered
 _MODEL = "demo-llm"

@@ -151,7 +151,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
             audio_address=ears,
             tenants=tenants("a", "b"),
             metrics_address=f"127.0.0.1:{free_port()}",
-            # On a machine without CPU time to spare 200 ms pass before the cache has had its turn, whoever asks.
+            # On a machine without CPU time to spare the cache gets no turn within 200 ms, whichever tenant asks.
             stages={"cache": {"share": 0.2, "cap_ms": 1_000}},
         )
         a, b = [await enter(asking(gateway.spec.address, f"key-{name}")) for name in "ab"]

@@ -1,4 +1,4 @@
-"""Where the gateway serves, and how it is told where others do."""
+"""Where the gateway serves, and how settings name the addresses of other services."""
 
 from __future__ import annotations
 
