@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -21,15 +22,8 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # one message, either way; gRPC's own defau
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    # A ping after 0.7 s of silence, though gRPC sends one a second at most; no answer within 0.9 s: the peer is gone,
-    # in less than 2 s altogether. Shorter would take a peer whose cores are busy for a dead one.
-    # Measured with SIGSTOP: a peer that stands still for 1 s loses no call, and for 2 s all of its connection; with 3 s
-    # for the answer it loses none in 2 s and all in 5 s. A caller that stands still for 5 s loses none.
-    # `keepalive_timeout_ms` alone leaves a frozen peer in place for a minute: the HTTP/2 layer has a ping timeout of
-    # its own.
+    # A ping after 0.7 s of silence, though gRPC sends one a second at most. See `ping_timeout_ms`.
     ("grpc.keepalive_time_ms", 700),
-    ("grpc.keepalive_timeout_ms", 900),
-    ("grpc.http2.ping_timeout_ms", 900),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.keepalive_permit_without_calls", 1),
     # A backend that came back is found within half a second. `min_reconnect_backoff_ms` is also the time that one
@@ -42,6 +36,9 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     # A channel to a backend shares no connection with another channel, so closing one never disturbs the other.
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+PING_TIMEOUT_VARIABLE = "HEDGEROW_PING_TIMEOUT_MS"
+_PING_TIMEOUT_MS, _PING_TIMEOUT_RANGE = 900, range(100, 60_001)
 
 # In an INTERNAL status gRPC's word for a stream that was reset: its server died in mid-answer, behind a proxy.
 RESET = "RST_STREAM"
@@ -84,8 +81,33 @@ def _name(tls: Tls) -> tuple[tuple[str, str], ...]:
 
 
 def channel_options(target: str) -> tuple[tuple[str, int | str], ...]:
-    """`CHANNEL_OPTIONS`, and for a list of addresses that calls go to all of them: by default gRPC takes the first."""
-    return (*CHANNEL_OPTIONS, ("grpc.service_config", _IN_TURN)) if "," in target else CHANNEL_OPTIONS
+    """`CHANNEL_OPTIONS` and `ping_timeout_options`, and for a list of addresses that calls go to all of them: by
+    default gRPC takes the first."""
+    options = (*CHANNEL_OPTIONS, *ping_timeout_options(ping_timeout_ms()))
+    return (*options, ("grpc.service_config", _IN_TURN)) if "," in target else options
+
+
+def ping_timeout_ms() -> int:
+    """How long a channel waits for the answer to a ping, before it takes its peer for dead and fails all its calls.
+
+    `HEDGEROW_PING_TIMEOUT_MS`, by default 900: a frozen peer is found in less than 2 s. Where processes get no core
+    for a second (throttled containers, busy machines), a larger value keeps their connections. Measured with SIGSTOP: a
+    peer that stands still for 1 s loses no call, and for 2 s all calls of its connection; with 3,000 ms it loses none
+    in 2 s and all in 5 s. A caller that stands still for 5 s loses none.
+
+    Raises ValueError for a value that is no whole number from 100 to 60,000.
+    """
+    text = os.environ.get(PING_TIMEOUT_VARIABLE) or str(_PING_TIMEOUT_MS)
+    if not text.isdecimal() or int(text) not in _PING_TIMEOUT_RANGE:
+        limits = f"{_PING_TIMEOUT_RANGE.start} to {_PING_TIMEOUT_RANGE.stop - 1}"
+        raise ValueError(f"{PING_TIMEOUT_VARIABLE} must be a whole number of milliseconds from {limits}, not {text!r}")
+    return int(text)
+
+
+def ping_timeout_options(timeout_ms: int) -> tuple[tuple[str, int], ...]:
+    """For channels and servers. `keepalive_timeout_ms` alone leaves a frozen peer in place for a minute: the HTTP/2
+    layer has a ping timeout of its own."""
+    return ("grpc.keepalive_timeout_ms", timeout_ms), ("grpc.http2.ping_timeout_ms", timeout_ms)
 
 
 async def send(call: Any, request: Message) -> bool:

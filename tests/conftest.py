@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,6 +17,7 @@ import setuptools  # noqa: F401  # torch's extensions import it, and it must com
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
+from hedgerow.channel import PING_TIMEOUT_VARIABLE
 from launcher.processes import ServiceSpec, free_port
 from tests import marks
 from tests.forked import ServiceProcess
@@ -30,6 +32,8 @@ grpc.aio.init_grpc_aio()
 # How long an example takes is the machine's affair.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+# Tests beside each other leave a process without a core for longer than a mesh waits for one.
+_PING_TIMEOUT_MS = "5000"
 REPOSITORY = Path(__file__).parents[1]
 Start = Callable[..., Awaitable[ServiceProcess]]
 _TURN = pytest.StashKey[Turn]()
@@ -39,6 +43,8 @@ _MEASURED = pytest.StashKey[bool]()  # whether any of the run's tests measures
 def pytest_configure(config: pytest.Config) -> None:
     for name, meaning in marks.MARKS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+    if not config.getoption("--faults-report", default=False):  # that measures how soon a silent peer is found
+        os.environ.setdefault(PING_TIMEOUT_VARIABLE, _PING_TIMEOUT_MS)
     if worker := getattr(config, "workerinput", None):
         config.stash[_TURN] = Turn(Path(gettempdir()) / f"hedgerow-turns-{worker['testrunuid']}")
 

@@ -10,7 +10,7 @@ from envoy.extensions.transport_sockets.tls.v3 import common_pb2, secret_pb2, tl
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from envoy.type.matcher.v3 import string_pb2
 
-from hedgerow.channel import CHANNEL_OPTIONS
+from hedgerow.channel import CHANNEL_OPTIONS, ping_timeout_ms
 from hedgerow.identities import server_name_of, uri_of
 from services.control.members import identity
 from services.control.routes import ads, packed
@@ -155,7 +155,7 @@ def _http2() -> http_protocol_options_pb2.HttpProtocolOptions:
     http2.max_concurrent_streams.value = _STREAMS
     keepalive = http2.connection_keepalive
     keepalive.interval.FromMilliseconds(_TUNING["grpc.keepalive_time_ms"])
-    keepalive.timeout.FromMilliseconds(_TUNING["grpc.keepalive_timeout_ms"])
+    keepalive.timeout.FromMilliseconds(ping_timeout_ms())
     return options
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
-from hedgerow.channel import open_channel
+from hedgerow.channel import PING_TIMEOUT_VARIABLE, open_channel
 from launcher.processes import ServiceSpec, free_port
 from tests.fault.asking import MODEL, Asker, asking
 from tests.fault.faulty_llm import FaultyLlm, faulty_llm
@@ -38,6 +38,8 @@ _MODULES = {
 }
 # Lookups of a gateway that a busy machine may make late, where it matters what is found.
 PATIENT_LOOKUPS = {"cache": {"share": 0.5, "cap_ms": 10_000}}
+# Of processes that are to find a silent peer in 2 s, as they do by default. Tests otherwise give it more.
+ATTENTIVE = {PING_TIMEOUT_VARIABLE: "900"}
 # Of a gateway whose limit a busy machine does not reach, where it matters what a fault costs.
 UNLIMITED = {"limit__algorithm": "fixed", "limit__initial": 200}
 
@@ -143,6 +145,7 @@ async def shared_mesh(folder: Path) -> AsyncIterator[Mesh]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         starter, llm = await enter(processes(folder)), await enter(faulty_llm())
+        starter.environment |= ATTENTIVE
         cache, router = await asyncio.gather(starter.start("cache"), starter.router())
         to_cache, to_router, to_llm = [
             await enter(FaultProxy(target)) for target in (cache.spec.address, router.spec.address, llm.address)

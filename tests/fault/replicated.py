@@ -23,7 +23,7 @@ from launcher import envoy
 from launcher.processes import ServiceSpec, free_port
 from launcher.replicas import xds_bootstrap
 from tests.fault.asking import MODEL, Asker, asking
-from tests.fault.mesh import UNLIMITED, Processes, processes
+from tests.fault.mesh import ATTENTIVE, UNLIMITED, Processes, processes
 from tests.fault.proxy import FaultProxy
 from tests.forked import ServiceProcess
 from tests.redis import RedisProcess, redis_server
@@ -163,8 +163,9 @@ async def replicated(folder: Path, proxied: Sequence[str] = ()) -> AsyncIterator
             name: [first, proxies[name].address if name in proxies else second] for name, (first, second) in at.items()
         }
         write_topology(file, edge, listed)
+        starter.environment |= ATTENTIVE
         controller = await starter.start("control", control, topology=str(file))
-        starter.environment = bootstrap(control)
+        starter.environment |= bootstrap(control)
         shared = {"redis_url": redis.url, "lame_duck_ms": LAME_DUCK_MS, "grace_ms": GRACE_MS}
         gateway = {
             "cache_address": "xds:///cache",

@@ -16,7 +16,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from launcher.processes import check_health
 from tests.fault.asking import Asker, Outcome, asking
-from tests.fault.mesh import UNLIMITED, Mesh, Processes, killed, stats
+from tests.fault.mesh import ATTENTIVE, UNLIMITED, Mesh, Processes, killed, stats
 from tests.fault.report import Report
 from tests.forked import ServiceProcess
 from tests.waiting import until
@@ -190,6 +190,7 @@ def _cache_skipped(outcome: Outcome) -> bool:
 
 
 async def test_a_frozen_model_ends_at_the_budget_and_is_noticed(starter: Processes, report: Report):
+    starter.environment |= ATTENTIVE
     llm = await starter.start("simulated_llm", tokens=100, each_ms=10)
     gateway = await starter.gateway(llm.spec.address)
     async with asking(gateway.spec.address) as caller:

@@ -39,7 +39,7 @@ from tests.forked import ServiceProcess
 from tests.models import MODELS
 from tests.waiting import until
 
-START_S = 300  # an engine imports torch three times over: a minute or more where cores are few
+START_S = 600  # an engine imports torch three times over: a minute, and several where cores are few and busy
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(2 * START_S), pytest.mark.engine]
 
 REPOSITORY = Path(__file__).parents[2]

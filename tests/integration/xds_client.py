@@ -20,7 +20,7 @@ from typing import Any
 import grpc
 import grpc.experimental
 
-from hedgerow.channel import CHANNEL_OPTIONS, open_channel
+from hedgerow.channel import channel_options, open_channel
 from launcher.replicas import xds_bootstrap
 from tests.conftest import REPOSITORY
 from tests.waiting import until
@@ -119,7 +119,7 @@ def _open(target: str) -> grpc.aio.Channel:
     if not os.environ.get("XDS_CLIENT_TLS"):
         return open_channel(target)
     fallback = grpc.experimental.insecure_channel_credentials()
-    return grpc.aio.secure_channel(target, grpc.xds_channel_credentials(fallback), CHANNEL_OPTIONS)
+    return grpc.aio.secure_channel(target, grpc.xds_channel_credentials(fallback), channel_options(target))
 
 
 async def main() -> None:

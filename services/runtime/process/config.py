@@ -21,7 +21,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from hedgerow.channel import MAX_MESSAGE_BYTES
+from hedgerow.channel import MAX_MESSAGE_BYTES, ping_timeout_ms
 from services.runtime import yaml_file
 from services.runtime.errors import shorten
 from services.runtime.security.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
@@ -198,6 +198,7 @@ def read(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
     """Read `cls` from all sources. Raises `Refused`, whose lines begin with `prog`."""
     try:
         refuse_unknown(cls, os.environ)
+        ping_timeout_ms()  # not a service's own: the SDK reads it as well
         return _from_all_sources(cls, argv, prog)
     except ValidationError as error:
         told = [_told(cls, problem) for problem in error.errors()]

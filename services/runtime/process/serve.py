@@ -32,6 +32,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection
 
+from hedgerow.channel import ping_timeout_ms, ping_timeout_options
 from hedgerow.identities import SERVICES
 from services.runtime import telemetry
 from services.runtime.errors import Starting
@@ -289,6 +290,5 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.http2.min_ping_interval_without_data_ms", 500),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 2_000),
-        ("grpc.http2.ping_timeout_ms", 2_000),
+        *ping_timeout_options(max(2_000, ping_timeout_ms())),
     ]

@@ -16,6 +16,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3.http_connection
 from envoy.extensions.transport_sockets.tls.v3.tls_pb2 import UpstreamTlsContext
 from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
 
+from hedgerow.channel import PING_TIMEOUT_VARIABLE
 from services.control.members import Health
 from services.control.snapshot import ASSIGNMENTS, CLUSTERS, LISTENERS, ROUTES, Kind
 from tests.unit.control.topologies import REGIONS, rendered, unpacked
@@ -200,7 +201,10 @@ def test_no_failure_makes_an_outlier_where_the_topology_says_never():
     assert cluster(text, "gateway").outlier_detection.enforcing_failure_percentage.value == 0
 
 
-def test_envoy_is_told_to_speak_http2_to_ping_to_weigh_localities_and_to_panic_when_nobody_is_left():
+def test_envoy_is_told_to_speak_http2_to_ping_to_weigh_localities_and_to_panic_when_nobody_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.delenv(PING_TIMEOUT_VARIABLE)
     made = cluster(MESH, "gateway", Kind.ENVOY)
     options = HttpProtocolOptions()
     (packed,) = made.typed_extension_protocol_options.values()

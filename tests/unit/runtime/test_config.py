@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hedgerow.channel import PING_TIMEOUT_VARIABLE, channel_options
 from services.runtime.process.config import ServiceSettings, is_loopback, load
+from services.runtime.process.serve import server_options
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,29 @@ def test_on_loopback_with_certificates_or_on_purpose_it_starts(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     assert start(monkeypatch, *arguments).address == arguments[1]
+
+
+@pytest.mark.parametrize("value", ["0", "99", "60001", "soon", "-1", "1.5"])
+def test_a_ping_timeout_beyond_its_limits_ends_the_start_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    monkeypatch.setenv(PING_TIMEOUT_VARIABLE, value)
+    with pytest.raises(SystemExit) as ended:
+        start(monkeypatch, "--address", "127.0.0.1:50052")
+    assert ended.value.code == 2
+    assert f"{PING_TIMEOUT_VARIABLE} must be a whole number of milliseconds from 100 to 60000, not '{value}'" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "channel_ms", "server_ms"), [("", 900, 2_000), ("100", 100, 2_000), ("5000", 5_000, 5_000)]
+)
+def test_channels_and_servers_wait_for_the_answer_to_a_ping_as_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, value: str, channel_ms: int, server_ms: int
+) -> None:
+    monkeypatch.setenv(PING_TIMEOUT_VARIABLE, value)
+    settings = start(monkeypatch, "--address", "127.0.0.1:50052")
+    for options, expected_ms in ((channel_options("a:1"), channel_ms), (server_options(settings), server_ms)):
+        waits = {name: limit for name, limit in options if name.endswith("_timeout_ms")}
+        assert waits == {"grpc.keepalive_timeout_ms": expected_ms, "grpc.http2.ping_timeout_ms": expected_ms}
