@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from docs.settings import settings, settings_classes
+from hedgerow.channel import PING_TIMEOUT_VARIABLE
 from services.runtime.process.config import ServiceSettings
 
 REPOSITORY = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def variables() -> set[str]:
     known = {setting.variable for cls in settings_classes() for setting in settings(cls)}
     known |= {f"HEDGEROW_<SERVICE>_{setting.variable}" for setting in settings(ServiceSettings)}
     known |= {name.partition("__")[0] for name in known}  # a group of settings, as JSON
-    known |= {"HEDGEROW_<SERVICE>_CONFIG"}
+    known |= {"HEDGEROW_<SERVICE>_CONFIG", PING_TIMEOUT_VARIABLE}
     return known | {name for path in COMMANDS for name in re.findall(r"\"(HEDGEROW_[A-Z0-9_]+)\"", path.read_text())}
 
 
