@@ -25,7 +25,9 @@ async def nothing_left() -> AsyncIterator[None]:
     handler, finalizer = loop.get_exception_handler(), loop._asyncgen_finalizer_hook  # type: ignore[attr-defined]
 
     def hear(loop: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
-        unheard.append(f"{told['message']}: {told.get('exception')!r}")
+        # gRPC's one poller may wake the closed loop of an earlier test.
+        if not told["message"].startswith("Exception in callback PollerCompletionQueue._handle_events"):
+            unheard.append(f"{told['message']}: {told.get('exception')!r}")
 
     def finalize(generator: Any) -> None:
         code = getattr(generator, "ag_code", None)  # gRPC's, in Cython, has none

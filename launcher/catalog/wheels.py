@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterator, Sequence
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def unpack(package: Package, wheel: Path, folder: Path) -> None:
 def pip() -> Sequence[str]:
     """The command that starts pip: this environment's, or the one that Python brings for new environments, unpacked
     nowhere (uv's environments have none of their own). Raises `Unavailable`."""
-    if find_spec("pip"):
+    if PathFinder.find_spec("pip"):  # past setuptools' own finder, which warns where distutils is imported already
         return (sys.executable, "-m", "pip")
     if bundled := next(_bundled(), None):
         return (sys.executable, str(bundled / "pip"))

@@ -643,12 +643,13 @@ async def test_a_dead_engine_ends_the_calls_in_flight_and_the_process_and_leaves
         process = ServiceProcess(meeting_in(scratch, spec("dying", address, MAX_TOKENS_CAP="1000")), tmp_path)
         try:
             await process.wait_serving(START_S)
+            engine = next(child for child in family(process) if "EngineCore" in " ".join(child.cmdline()))
             async with open_channel(address) as channel:
                 request = ask(STORY, max_tokens=1000, temperature=1.9, logit_bias=[WITHOUT_END])
                 call = llm_pb2_grpc.LLMServiceStub(channel).Generate(request)
                 replies = aiter(call)
                 assert (await anext(replies)).text
-                next(child for child in family(process) if "EngineCore" in " ".join(child.cmdline())).kill()
+                engine.kill()
                 *_, last = [reply async for reply in replies]
             assert last.finish.reason == chat_pb2.FINISH_REASON_INTERRUPTED
             assert await process.wait() == 1
