@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import grpc
 
 from hedgerow import _convert
-from hedgerow._errors import error_for
 from hedgerow._events import Final, Transcript
 from hedgerow._incoming import IncomingAnswer
 from hedgerow._peer import Peer
@@ -46,7 +45,7 @@ class IncomingTurns:
                 yield Interrupted(message.interrupted.text)
             case "error":
                 self._answers.pop(message.turn, None)
-                yield TurnFailed(error_for(message.error.code, message.error.message, reason=message.error.reason))
+                yield TurnFailed(_convert.batch_error(message.error))
 
     def _transcript(self, message: pb.ConverseResponse) -> Transcript:
         if message.transcript.final:

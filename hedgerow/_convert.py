@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from hedgerow._errors import HedgerowError, error_for
 from hedgerow._events import (
     Accepted,
     Answer,
@@ -161,6 +162,18 @@ def _logprobs(messages: Iterable[chat_pb2.TokenLogprob]) -> tuple[TokenLogprob, 
 
 def _decision(message: pb.Decision) -> Decision:
     return Decision(message.policy, message.action, message.subject, message.reason, message.at_ms)
+
+
+def batch_error(message: pb.BatchError) -> HedgerowError:
+    """The typed error of an item of a batch, or of a turn."""
+    return error_for(
+        message.code,
+        message.message,
+        reason=message.reason,
+        metadata=message.metadata,
+        retry_delay_s=message.retry_delay.ToNanoseconds() / 1e9 if message.HasField("retry_delay") else None,
+        trace_id=message.trace_id or None,
+    )
 
 
 def _usage(message: chat_pb2.Usage) -> Usage:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from hedgerow import _convert
-from hedgerow._errors import HedgerowError, Internal, error_for
+from hedgerow._errors import HedgerowError, Internal
 from hedgerow._events import Answer, Event, Final, Patch, TextDelta
 from hedgerow._meter import Meter
 from hedgerow._outgoing import Outgoing
@@ -106,8 +106,7 @@ class IncomingBatch:
         self._missing.discard(message.index)
         if message.HasField("final"):
             return message.index, _convert.answer(message.final, self._meter.timings())
-        error = message.error
-        return message.index, error_for(error.code, error.message, reason=error.reason)
+        return message.index, _convert.batch_error(message.error)
 
     def ended(self) -> None:
         """Raise when a stream said goodbye before every item had its result."""

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cache, partial
 from weakref import WeakValueDictionary
 
-from google.rpc import code_pb2
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -34,6 +33,7 @@ from services.gateway.answer.targets import Targets
 from services.gateway.api import warm
 from services.gateway.api.arrivals import Arrivals
 from services.gateway.api.batch import Allowed, Batch
+from services.gateway.api.batch_error import batch_error
 from services.gateway.api.conversation import Conversation, ends_with, opening
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.api.reports import report_wrong
@@ -49,8 +49,8 @@ from services.gateway.upstream.stubs import Audio, whose
 from services.gateway.warming.warming import Warming
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError
-from services.runtime.rpc.boundary import Call, to_status
+from services.runtime.errors import InvalidInput
+from services.runtime.rpc.boundary import Call
 
 _HOLD_S = 1.0  # for the gateways' common quotas to decide on a conversation
 _LEAST_MS = 1.0  # of a budget, and of a wait worth a word
@@ -137,7 +137,8 @@ class GatewayServicer:
             draft = Draft(question, tenant, ledger, self._backends, turn.over, equipment=equipment)
             return self._make(draft, reservation)
 
-        async with aclosing(Batch(allow, begin, _tell).results(request.requests)) as results:
+        tell = partial(batch_error, trace_id=telemetry.trace_id(call.span))
+        async with aclosing(Batch(allow, begin, tell).results(request.requests)) as results:
             async for result in results:
                 credential.check()
                 yield result
@@ -150,7 +151,7 @@ class GatewayServicer:
             first = await opening(requests)
             audio = self._may_converse(first)
             call.admitted()
-            conversation = self._conversation(first.options, credential, call.deadline)
+            conversation = self._conversation(first.options, credential, call)
             remaining = call.deadline.remaining()
             timeout_s = remaining if math.isfinite(remaining) else None
             metadata = (*telemetry.propagate(call.span), whose(credential.tenant.name))
@@ -191,16 +192,17 @@ class GatewayServicer:
             raise hearing.breaker.refusal()
         return hearing.client
 
-    def _conversation(self, options: pb.ConverseOptions, credential: Credential, deadline: Deadline) -> Conversation:
+    def _conversation(self, options: pb.ConverseOptions, credential: Credential, call: Call) -> Conversation:
         def answer(request: pb.GenerateRequest) -> Messages:
-            return self._turn(request, credential, deadline)
+            return self._turn(request, credential, call.deadline)
 
         settings, name = self._settings, credential.tenant.name
         tally = self._tallies.get(name) or Tally(settings.tenant_queue_bytes)
         self._tallies[name] = tally
         spoken = Spoken(settings.conversation_queue_bytes, tally)
+        tell = partial(batch_error, trace_id=telemetry.trace_id(call.span))
         return Conversation(
-            options, answer, _tell, settings.conversation_turns, settings.conversation_idle_ms / 1000, spoken
+            options, answer, tell, settings.conversation_turns, settings.conversation_idle_ms / 1000, spoken
         )
 
     @contextmanager
@@ -287,10 +289,3 @@ class GatewayServicer:
         given = request.HasField("first_token_budget_ms")
         limit = request.first_token_budget_ms if given else self._settings.first_token_budget_ms
         return limit or math.inf
-
-
-def _tell(error: Exception) -> pb.BatchError:
-    """What a caller may know of an error that ends a part of a call."""
-    status = to_status(error)
-    reason = error.reason if isinstance(error, ServiceError) else ServiceError.reason
-    return pb.BatchError(code=code_pb2.Code.Name(status.code), reason=reason, message=status.message)
