@@ -61,15 +61,17 @@ class AsyncClient(AsyncServiceClient):
         *,
         images: Media | Sequence[Media] = (),
         audio: Media | None = None,
+        allow_fallback: bool = False,
         **options: Unpack[Options],
     ) -> AsyncAnswerStream:
         """Ask, and iterate over what happens. Raises `InvalidArgument` at once for what can never be sent.
 
         `images` and `audio` are the bytes of encoded files, or paths. With `audio`, the messages may be left out: what
-        it says is then the question.
+        it says is then the question. When no model answers in time, the stream raises `DeadlineExceeded`; with
+        `allow_fallback` it has the gateway's fixed text, and `Answer.is_fallback` is true.
         """
         out = self._caller.generate({"messages": messages, "images": images, "audio": audio, **options})
-        return AsyncAnswerStream(partial(_begin, self._stub), out, self._peer)
+        return AsyncAnswerStream(partial(_begin, self._stub), out, self._peer, allow_fallback=allow_fallback)
 
     async def ask(
         self,
@@ -81,16 +83,19 @@ class AsyncClient(AsyncServiceClient):
         on_sentence: Callable[[str], Any] | None = None,
         on_complete: Callable[[Answer], Any] | None = None,
         on_replaced: Callable[[str], Any] | None = None,
+        allow_fallback: bool = False,
         **options: Unpack[Options],
     ) -> Answer:
         """Ask, and return the whole answer. Callbacks are functions or coroutine functions, called in order.
 
         `on_replaced` gets a text that stands in the place of all that was told before, with `repair` or
-        `cascade_at_once`; tokens and sentences go on from there.
+        `cascade_at_once`; tokens and sentences go on from there. Raises `DeadlineExceeded` when no model answers in
+        time; with `allow_fallback` the gateway's fixed text is returned, and `Answer.is_fallback` is true.
         """
         callbacks, answer = Callbacks(on_token, on_sentence, on_complete, on_replaced), None
-        async with self.stream(messages, images=images, audio=audio, **options) as events:
-            async for event in events:
+        stream = self.stream(messages, images=images, audio=audio, allow_fallback=allow_fallback, **options)
+        async with stream:
+            async for event in stream:
                 if isinstance(event, Final):
                     answer = event.answer
                 await settle(callbacks.notify(event))
@@ -103,11 +108,15 @@ class AsyncClient(AsyncServiceClient):
         *,
         images: Media | Sequence[Media] = (),
         audio: Media | None = None,
+        allow_fallback: bool = False,
         **options: Unpack[Options],
     ) -> AsyncIterator[tuple[int, Answer | HedgerowError]]:
-        """Ask several at once; yields (position, result) as each is done. An item's own fields overrule the others."""
+        """Ask several at once; yields (position, result) as each is done. An item's own fields overrule the others.
+
+        An item without an answer in time is a `DeadlineExceeded`, or with `allow_fallback` the gateway's fixed text.
+        """
         out = self._caller.batch(requests, {"messages": None, "images": images, "audio": audio, **options})
-        incoming = IncomingBatch(len(out.request.requests))
+        incoming = IncomingBatch(len(out.request.requests), allow_fallback=allow_fallback)
         call = self._stub.GenerateBatch(out.request, timeout=out.timeout_s, metadata=out.metadata)
         try:
             async for message in call:
@@ -144,6 +153,7 @@ class AsyncClient(AsyncServiceClient):
         pause_ms: int | None = None,
         messages: Messages | None = None,
         images: Media | Sequence[Media] = (),
+        allow_fallback: bool = False,
         **options: Unpack[Options],
     ) -> AsyncConversation:
         """Speak, and iterate over what happens: `(turn, event)`.
@@ -151,11 +161,12 @@ class AsyncClient(AsyncServiceClient):
         Each time the speaker pauses (for `pause_ms`, 100 to 5,000), what was said is answered like a question, with
         `images`, `options` and the turns before it; `messages` come before the first. `audio` gives blocks of any
         length as they are recorded, in `format`, and is read in a task of its own. When it ends, the last answer is
-        finished.
+        finished. A turn that no model answers in time is a `TurnFailed`, or with `allow_fallback` the gateway's fixed
+        text.
         """
         asked: Request = {"messages": messages, "images": images, "audio": None, **options}
         opening = self._caller.converse(asked, format, pause_ms)
-        requests, incoming = _spoken(opening, audio, format), IncomingTurns(self._peer)
+        requests, incoming = _spoken(opening, audio, format), IncomingTurns(self._peer, allow_fallback=allow_fallback)
         return AsyncConversation.begin(self._stub.Converse, requests, incoming, self._peer.metadata())
 
 
@@ -167,8 +178,16 @@ class AsyncAnswerStream(AsyncEventStream[Event]):
     answer says `llm:resumed`.
     """
 
-    def __init__(self, begin: Callable[[Outgoing[GenerateRequest]], Any], out: Outgoing[GenerateRequest], peer: Peer):
-        self._begin, self._answer = begin, IncomingAnswer(peer, out.timeout_s, Resuming(out))
+    def __init__(
+        self,
+        begin: Callable[[Outgoing[GenerateRequest]], Any],
+        out: Outgoing[GenerateRequest],
+        peer: Peer,
+        *,
+        allow_fallback: bool = False,
+    ):
+        self._begin = begin
+        self._answer = IncomingAnswer(peer, out.timeout_s, Resuming(out), allow_fallback=allow_fallback)
         self._cancelled = False
         super().__init__(begin(out), self._answer)
 

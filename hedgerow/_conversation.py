@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import grpc
 
 from hedgerow import _convert
+from hedgerow._errors import HedgerowError
 from hedgerow._events import Final, Transcript
 from hedgerow._incoming import IncomingAnswer
 from hedgerow._peer import Peer
@@ -21,8 +22,8 @@ INTERRUPT = pb.ConverseRequest(interrupt=pb.Interrupt())
 class IncomingTurns:
     """A conversation as it is read: `(turn, event)`."""
 
-    def __init__(self, peer: Peer):
-        self._peer = peer
+    def __init__(self, peer: Peer, *, allow_fallback: bool = False):
+        self._peer, self._allow_fallback = peer, allow_fallback
         self._answers: dict[int, IncomingAnswer] = {}  # by turn, while they come
 
     def events(self, message: pb.ConverseResponse) -> list[tuple[int, ConversationEvent]]:
@@ -36,7 +37,12 @@ class IncomingTurns:
             case "transcript":
                 yield self._transcript(message)
             case "answer":
-                events = self._answer(message.turn).events(message.answer)
+                try:
+                    events = self._answer(message.turn).events(message.answer)
+                except HedgerowError as error:
+                    del self._answers[message.turn]
+                    yield TurnFailed(error)
+                    return
                 if any(isinstance(event, Final) for event in events):
                     del self._answers[message.turn]
                 yield from events
@@ -54,7 +60,7 @@ class IncomingTurns:
 
     def _answer(self, turn: int) -> IncomingAnswer:
         if turn not in self._answers:
-            self._answers[turn] = IncomingAnswer(self._peer, None)
+            self._answers[turn] = IncomingAnswer(self._peer, None, allow_fallback=self._allow_fallback)
         return self._answers[turn]
 
     def failed(self, error: grpc.RpcError) -> None:

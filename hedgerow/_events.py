@@ -11,6 +11,7 @@ from hedgerow._tools import Citations, ToolCall, ToolCallDelta
 FinishReason: TypeAlias = Literal[
     "unspecified", "stop", "length", "budget", "cancelled", "interrupted", "tool_calls", "content_filter"
 ]
+_FIXED_TEXT = "llm:template"  # the label of an answer whose text no model wrote
 CacheVerdict: TypeAlias = Literal["unspecified", "miss", "exact", "semantic", "bypass", "unavailable"]
 StageOutcome: TypeAlias = Literal["unspecified", "ok", "overrun", "failed", "skipped", "replaced"]
 
@@ -196,6 +197,18 @@ class Answer:
     patches: tuple[Patch, ...] = ()  # what came after its time was over
     changes: tuple[Change, ...] = ()  # what was done to the request and the answer; empty: nothing
     cut: Change | None = None  # the mesh's own limit that ended it: `budget` or `max_tokens`; None: the model ended it
+
+    @property
+    def is_fallback(self) -> bool:
+        """Whether the text is the gateway's fixed one, because no model answered in time. Only with `allow_fallback`;
+        without it such an answer is an error."""
+        return _FIXED_TEXT in self.degraded
+
+    @property
+    def complete(self) -> bool:
+        """Whether the model ended the answer itself. False for a text that was cut (`length`, `budget`, `interrupted`,
+        `cancelled`, `content_filter`) and for the gateway's fixed text."""
+        return self.finish_reason in ("stop", "tool_calls") and not self.is_fallback
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import grpc
 
 from hedgerow import _convert
-from hedgerow._errors import HedgerowError, Internal
+from hedgerow._errors import DeadlineExceeded, HedgerowError, Internal
 from hedgerow._events import Answer, Event, Final, Patch, TextDelta
 from hedgerow._meter import Meter
 from hedgerow._outgoing import Outgoing
@@ -46,19 +46,26 @@ class Incoming(Protocol[E_co]):
 class IncomingAnswer:
     """One answer as it is read."""
 
-    def __init__(self, peer: Peer, timeout_s: float | None, resuming: Resuming | None = None):
-        """`resuming`: where it may go on at another gateway."""
+    def __init__(
+        self, peer: Peer, timeout_s: float | None, resuming: Resuming | None = None, *, allow_fallback: bool = False
+    ):
+        """`resuming`: goes on at another gateway. `allow_fallback`: the gateway's fixed text counts as an answer."""
         self._peer, self._timeout_s, self._resuming = peer, timeout_s, resuming
+        self._allow_fallback = allow_fallback
         self._meter = Meter()
         self._trace_id: str | None = None
         self._over = False
 
     def events(self, message: pb.GenerateResponse) -> list[Event]:
-        """The events in a message, without those of a kind that is newer than this SDK."""
+        """The events in a message, without those of a kind that is newer than this SDK. Raises `DeadlineExceeded` for a
+        fixed text that is not allowed: its text and its end come in one message, so none of it was given."""
         if self._resuming:
             for each in message.events:
                 self._resuming.saw(each)
-        return [event for each in message.events if (event := self._event(each))]
+        events = [event for each in message.events if (event := self._event(each))]
+        if events and isinstance(last := events[-1], Final) and not self._allow_fallback:
+            refuse_fallback(last.answer)
+        return events
 
     def after(self, problem: HedgerowError) -> Outgoing[pb.GenerateRequest] | None:
         """What to ask another gateway for, now that this one is lost; None where the problem is the end."""
@@ -94,19 +101,39 @@ class IncomingAnswer:
             raise Internal("the stream ended without a final event", reason="NO_FINAL", trace_id=self._trace_id)
 
 
+def refuse_fallback(answer: Answer) -> None:
+    """Raise `DeadlineExceeded` for the gateway's fixed text."""
+    if answer.is_fallback:
+        message = f"no text within {answer.budget_ms:.0f} ms; allow_fallback=True returns the gateway's fixed text"
+        metadata = {"budget_ms": f"{answer.budget_ms:.0f}"}
+        error = DeadlineExceeded(message, reason="BUDGET_TIMEOUT", metadata=metadata, trace_id=answer.trace_id)
+        error.decisions = answer.decisions
+        raise error
+
+
 class IncomingBatch:
     """The results of a batch as they are read."""
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, *, allow_fallback: bool = False):
         self._missing = set(range(size))
+        self._allow_fallback = allow_fallback
         self._meter = Meter()
 
     def result(self, message: pb.GenerateBatchResponse) -> tuple[int, Answer | HedgerowError]:
         """An item's position and what became of it."""
         self._missing.discard(message.index)
-        if message.HasField("final"):
-            return message.index, _convert.answer(message.final, self._meter.timings())
-        return message.index, _convert.batch_error(message.error)
+        return message.index, self._result(message)
+
+    def _result(self, message: pb.GenerateBatchResponse) -> Answer | HedgerowError:
+        if not message.HasField("final"):
+            return _convert.batch_error(message.error)
+        answer = _convert.answer(message.final, self._meter.timings())
+        try:
+            if not self._allow_fallback:
+                refuse_fallback(answer)
+        except HedgerowError as error:
+            return error
+        return answer
 
     def ended(self) -> None:
         """Raise when a stream said goodbye before every item had its result."""

@@ -17,6 +17,7 @@ from tests.integration.scripted_gateway import (
     ScriptedGateway,
     accepted,
     deltas,
+    final,
     serve_script,
     spoken,
     transcript,
@@ -138,6 +139,22 @@ async def test_a_turn_without_an_answer_does_not_end_the_conversation(
     assert isinstance(failed.error, hedgerow.ResourceExhausted)
     assert (failed.error.reason, failed.error.message) == ("SHED", "too busy")
     assert isinstance(events[-1][1], hedgerow.Final)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_a_turn_with_the_fixed_text_alone_has_failed_unless_that_is_allowed(
+    gateway: ScriptedGateway, client: hedgerow.AsyncClient, allowed: bool
+) -> None:
+    fixed = pb.GenerateResponse(
+        events=[pb.Event(delta=pb.TextDelta(text="Ask again.")), pb.Event(final=final(degraded=["llm:template"]))]
+    )
+    gateway.script = [spoken(0, answer=fixed), *turn(1, "Which city?", "Paris.")]
+    events = [event async for _, event in client.converse(said(), allow_fallback=allowed)]
+    kinds = [type(event).__name__ for event in events]
+    assert kinds == [*(["TextDelta", "Final"] if allowed else ["TurnFailed"]), *PARTS[:6], "Final"]
+    if not allowed:
+        assert isinstance(events[0], hedgerow.TurnFailed)
+        assert events[0].error.reason == "BUDGET_TIMEOUT"
 
 
 async def test_leaving_a_conversation_ends_the_call_and_the_sending_at_once(

@@ -9,7 +9,8 @@ import pytest
 import hedgerow
 from tests.conftest import Start
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
-from tests.integration.scripted_llm import ScriptedLlm
+from tests.integration.scripted import Hold
+from tests.integration.scripted_llm import ScriptedLlm, words
 from tests.keys import digest
 
 pytestmark = pytest.mark.mesh
@@ -32,3 +33,34 @@ async def test_an_item_of_a_batch_over_its_quota_says_when_to_come_back(start: S
     assert error.trace_id is not None
     assert len(error.trace_id) == 32
     assert [made.policy for made in error.decisions] == ["quota"]
+
+
+async def test_the_fixed_text_of_a_late_answer_is_an_error_that_gives_nothing_of_it(
+    gateway: HttpGateway, llm: ScriptedLlm
+) -> None:
+    llm.script = [Hold()]
+    heard: list[str] = []
+    async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
+        with pytest.raises(hedgerow.DeadlineExceeded, match="no text within 300 ms") as late:
+            await client.ask("What?", budget_ms=300, on_token=heard.append)
+        (result,) = [result async for _, result in client.batch(["What?"], budget_ms=300)]
+    assert heard == []
+    assert isinstance(result, hedgerow.DeadlineExceeded)
+    for error in (late.value, result):
+        assert error.reason == "BUDGET_TIMEOUT"
+        assert error.trace_id is not None
+        assert ("fallback", "template") in {(made.policy, made.action) for made in error.decisions}
+
+
+async def test_the_fixed_text_is_an_answer_where_it_is_allowed(gateway: HttpGateway, llm: ScriptedLlm) -> None:
+    async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
+        whole = await client.ask("What?", allow_fallback=True)
+        llm.script = [*words("It is"), Hold()]
+        cut = await client.ask("What?", budget_ms=300)
+        llm.script = [Hold()]
+        fixed = await client.ask("What?", budget_ms=300, allow_fallback=True)
+        ((_, item),) = [pair async for pair in client.batch(["What?"], budget_ms=300, allow_fallback=True)]
+    assert isinstance(item, hedgerow.Answer)
+    told = [(answer.complete, answer.is_fallback) for answer in (whole, cut, fixed, item)]
+    assert told == [(True, False), (False, False), (False, True), (False, True)]
+    assert (cut.text, fixed.text) == ("It is", item.text)

@@ -80,10 +80,12 @@ async def test_a_conversation_of_sixty_turns_stays_within_the_context_and_goes_o
 async def test_an_answer_ends_at_its_budget_with_what_there_is(client: hedgerow.AsyncClient):
     budget_ms = 300
     for _ in range(6):  # how fast the machine is, and what else it has to do, is its own affair
-        answer = await client.ask("Tell me a story about a fox.", budget_ms=budget_ms, tier="quality", cache="bypass")
+        answer = await client.ask(
+            "Tell me a story about a fox.", budget_ms=budget_ms, tier="quality", cache="bypass", allow_fallback=True
+        )
         if answer.finish_reason == "stop":
             budget_ms //= 2
-        elif "llm:template" in answer.degraded:
+        elif answer.is_fallback:
             budget_ms *= 2
         else:
             break
