@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 
 import hedgerow
@@ -55,6 +57,24 @@ async def router(certificates: Certificates, stack: AsyncExitStack, tmp_path: Pa
 
 def stub(channel: grpc.aio.Channel) -> Any:
     return router_pb2_grpc.RouterServiceStub(channel)
+
+
+async def test_a_probe_without_a_certificate_hears_from_the_metrics_port_whether_a_service_is_ready(
+    certificates: Certificates, stack: AsyncExitStack, tmp_path: Path
+) -> None:
+    metrics = f"127.0.0.1:{free_port()}"
+    router = await mutual(
+        stack, certificates, tmp_path, "router", models=MODELS, metrics_address=metrics, lame_duck_ms="4000"
+    )
+    async with httpx.AsyncClient(base_url=f"http://{metrics}") as probe:
+
+        async def status(page: str) -> int:
+            return (await probe.get(page)).status_code
+
+        assert (await status("/readyz"), await status("/livez")) == (200, 200)
+        router.signal(signal.SIGTERM)
+        await until(lambda: status("/readyz"), WAIT_S, holds=lambda code: code == 503)
+        assert await status("/livez") == 200
 
 
 async def test_channels_are_renewed_with_the_certificate_and_streams_go_on(

@@ -39,7 +39,9 @@ class ServiceSettings(BaseSettings):
     )
 
     address: str = Field("127.0.0.1:0", description="Where to serve gRPC, host:port.")
-    metrics_address: str = Field("", description="Where to serve Prometheus metrics, host:port. Empty: nowhere.")
+    metrics_address: str = Field(
+        "", description="Where to serve Prometheus metrics, `/readyz` and `/livez`, host:port. Empty: nowhere."
+    )
     otlp_endpoint: Annotated[Url, AS_SHOWN] = Field(
         Url(""), description="OTLP/gRPC endpoint for traces, http://host:port. Empty: not exported."
     )

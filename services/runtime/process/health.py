@@ -43,6 +43,11 @@ class Health(health_pb2_grpc.HealthServicer):
         self._leaving = True
         self._tell()
 
+    @property
+    def serving(self) -> bool:
+        """Whether the process as a whole serves."""
+        return self._status.get("") == health_pb2.HealthCheckResponse.SERVING
+
     async def Check(self, request: Any, context: Any) -> Any:
         """What is said of a service. NOT_FOUND where there is none."""
         status = self._status.get(request.service)

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a process, by HTTP in threads of their own: a scrape needs no event loop."""
+"""Prometheus metrics of a process and its probes, by HTTP in threads of their own: a scrape needs no event loop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from prometheus_client import make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from services.runtime.process.config import is_local_host, is_loopback
+from services.runtime.process.probe_pages import ProbePages
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -27,14 +28,17 @@ class _Handler(WSGIRequestHandler):
         """Scrapes are not worth a line."""
 
 
-def serve(address: str) -> Callable[[], None]:
-    """Serve at `host:port`, until what is returned is called. Ends the process with 1 when the port cannot be had."""
+def serve(address: str, pages: ProbePages) -> Callable[[], None]:
+    """Serve the metrics and the `pages` of probes at `host:port`, until what is returned is called.
+
+    Ends the process with 1 when the port cannot be had.
+    """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
         (family, *_), *_ = socket.getaddrinfo(host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         kind: type[WSGIServer] = type("Server", (ThreadingWSGIServer,), {"address_family": family})
-        server = make_server(host, int(port), app(loopback=is_loopback(address)), kind, _Handler)
+        server = make_server(host, int(port), app(pages, loopback=is_loopback(address)), kind, _Handler)
     except OSError as error:
         _log.error("metrics_address: %s cannot be had: %s", address, error.strerror)
         raise SystemExit(1) from None
@@ -49,9 +53,12 @@ def serve(address: str) -> Callable[[], None]:
     return stop
 
 
-def app(*, loopback: bool) -> WSGIApplication:
-    """The metrics. On loopback, not for a page whose own name has been pointed at this machine since it was loaded."""
-    metrics: WSGIApplication = make_wsgi_app()
+def app(pages: ProbePages, *, loopback: bool) -> WSGIApplication:
+    """The metrics and the `pages` of probes.
+
+    On loopback they are not for a page whose own name has been pointed at this machine since it was loaded.
+    """
+    metrics: WSGIApplication = pages.before(make_wsgi_app())
 
     def local(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if is_local_host(environ.get("HTTP_HOST", "")):

@@ -42,6 +42,7 @@ from services.runtime.process.health import Health
 from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.loop_watch.watch import watching
 from services.runtime.process.private import keep_to_oneself
+from services.runtime.process.probe_pages import ProbePages
 from services.runtime.process.workers import Worker
 from services.runtime.rpc import arrival, boundary, first_message, wrapped
 from services.runtime.rpc.authorization import anyone, callers_of, probes_of
@@ -129,7 +130,8 @@ async def run(
     try:
         async with _own(settings) as folder:
             server, checks = await start_server(settings, descriptors, servicers, ended, folder)
-            stop_metrics = metrics.serve(settings.metrics_address) if settings.metrics_address else None
+            pages = ProbePages(checks, asyncio.get_running_loop())
+            stop_metrics = metrics.serve(settings.metrics_address, pages) if settings.metrics_address else None
             try:
                 await _serve_until(stop, settings, descriptors, assemble, servicers, server, checks, ended)
             finally:

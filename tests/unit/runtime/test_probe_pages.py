@@ -1,0 +1,67 @@
+"""`/readyz` and `/livez`, as a probe sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from wsgiref.util import setup_testing_defaults
+
+from grpc_health.v1 import health_pb2
+
+from services.runtime.process.health import Health
+from services.runtime.process.metrics import app
+from services.runtime.process.probe_pages import ProbePages
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+def get(pages: ProbePages, path: str, host: str = "10.1.2.3:9464", *, loopback: bool = False) -> tuple[str, bytes]:
+    environ = {"HTTP_HOST": host, "PATH_INFO": path}
+    setup_testing_defaults(environ)
+    told = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:
+        told.append(status)
+
+    body = b"".join(app(pages, loopback=loopback)(environ, start_response))  # type: ignore[arg-type]
+    return told[0], body
+
+
+async def test_a_process_is_ready_while_its_health_says_so_and_live_all_along() -> None:
+    health = Health()
+    pages = ProbePages(health, asyncio.get_running_loop())
+    for change, ready in (
+        (lambda: None, "503 Service Unavailable"),
+        (lambda: health.set("", SERVING), "200 OK"),
+        (health.leave, "503 Service Unavailable"),
+    ):
+        change()
+        assert (await asyncio.to_thread(get, pages, "/readyz"))[0] == ready
+        assert await asyncio.to_thread(get, pages, "/livez") == ("200 OK", b"live\n")
+
+
+async def test_a_loop_that_is_stuck_is_neither_ready_nor_live() -> None:
+    health, answers, asked = Health(), [], threading.Event()
+    health.set("", SERVING)
+    pages = ProbePages(health, asyncio.get_running_loop(), loop_s=0.01)
+
+    def ask() -> None:
+        answers.extend(get(pages, path) for path in ("/readyz", "/livez"))
+        asked.set()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert asked.wait(10)  # on the loop itself: it is stuck until both are answered
+    thread.join()
+    assert answers == [("503 Service Unavailable", b"the event loop did not answer\n")] * 2
+
+
+def test_a_loop_that_has_ended_is_not_live() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    assert get(ProbePages(Health(), loop), "/livez")[0] == "503 Service Unavailable"
+
+
+async def test_on_loopback_no_page_whose_name_was_pointed_here_reads_them() -> None:
+    pages = ProbePages(Health(), asyncio.get_running_loop())
+    assert get(pages, "/livez", "evil.example:9464", loopback=True)[0] == "403 Forbidden"
