@@ -1,6 +1,6 @@
 """`/readyz` and `/livez` on the port of the metrics, for probes of a kubelet, which has no client certificate.
 
-With `tls_dir` the gRPC port refuses a caller without a certificate of the mesh, and gRPC probes of Kubernetes have none.
+With `tls_dir` the gRPC port refuses a caller without a certificate of the mesh, and Kubernetes' gRPC probes have none.
 Both pages are answered by the event loop that serves the calls, so a loop that is stuck fails them. They hold a
 status and nothing else.
 """
