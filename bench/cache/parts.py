@@ -25,6 +25,7 @@ from services.cache.watch import Watchers
 
 def load(settings: CacheSettings) -> engines.Engine:
     """The embedder's engine, warm."""
+    assert settings.embedder != "none"
     return engines.load(settings.embedder, settings.model_cache, settings.max_embedded_tokens, settings.model)
 
 

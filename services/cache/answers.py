@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from services.cache.embedding import Embedder
 from services.cache.entries import Entry
@@ -19,13 +20,15 @@ from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.store import Store
 from services.cache.tombstones import Removal
-from services.cache.vectors import Vector
 from services.cache.verdict import gates
 from services.cache.verdict.record import NEVER
 from services.cache.verdict.traffic import Traffic
 from services.cache.verdict.verification import Sample, Verification
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedStateLost
+
+if TYPE_CHECKING:
+    from services.cache.vectors import Vector
 
 _CANDIDATES = 8  # that are looked for: some may be gone, or refused
 _MARGIN = 0.001  # by how much the same two questions may be nearer another time: the index keeps 16-bit floats

@@ -103,8 +103,10 @@ class CacheSettings(ServiceSettings):
         description="With a `verify_share`: wrong hits allowed, as a share of a tenant's lookups. Holds with 95% "
         "confidence.",
     )
-    embedder: Literal["ctranslate2", "sentence_transformers"] = Field(
-        "ctranslate2", description="What runs all-MiniLM-L6-v2: int8 on CTranslate2, or the reference in float32."
+    embedder: Literal["ctranslate2", "sentence_transformers", "none"] = Field(
+        "ctranslate2",
+        description="What runs all-MiniLM-L6-v2: int8 on CTranslate2, or the reference in float32. `none`: stored "
+        "answers are for equal questions alone, and there are no collections; needs nothing of `hedgerow[cache]`.",
     )
     model: Path | None = Field(
         None,

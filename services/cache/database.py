@@ -11,17 +11,19 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from hedgerow.private import open_private, take_from_others
 from services.cache.encryption import SEALED, Encryption, Unreadable
 from services.cache.entries import Entry
 from services.cache.errors import DatabaseRefused
 from services.cache.tombstones import Removal
-from services.cache.vectors import Vector
+from services.cache.vector_bytes import unpacked
 from services.cache.verdict.record import Row
 from services.cache.verdict.traffic import Traffic
+
+if TYPE_CHECKING:
+    from services.cache.vectors import Vector
 
 Statement = tuple[str, Sequence[tuple[object, ...]]]  # SQL, and the parameters of each time it runs
 
@@ -215,7 +217,7 @@ class Database:
                 entry, embedding = self.encryption.open(kept, embedding or b"")
             except Unreadable:
                 continue
-            yield entry, np.frombuffer(embedding, "<f4") if embedding and made_by == embedded_by else None
+            yield entry, unpacked(embedding) if embedding and made_by == embedded_by else None
 
     def verified(self, made_by: str) -> list[tuple[Traffic, tuple[object, ...]]]:
         """What was verified of each tenant and category, the least recently written first. What others than `made_by`

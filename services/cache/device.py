@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol
 
-import faiss
-
 _TEMPORARY_BYTES = 64 * 1024 * 1024  # of a GPU's memory, for each large partition; FAISS would take 1.5 GiB
 
 
@@ -44,6 +42,8 @@ class Cuda:
     gpu = True
 
     def __init__(self) -> None:
+        import faiss
+
         if not hasattr(faiss, "StandardGpuResources"):
             raise NoDevice("index_device: cuda needs a FAISS with GPUs: install hedgerow[cache-cuda], not [cache]")
         if not (found := faiss.get_num_gpus()):
@@ -51,6 +51,8 @@ class Cuda:
 
     def placed(self, index: Any) -> Any:
         """A copy on the GPU, with memory of its own there: threads may not share that."""
+        import faiss
+
         resources = faiss.StandardGpuResources()
         resources.setTempMemory(_TEMPORARY_BYTES)
         return faiss.index_cpu_to_gpu(resources, 0, index)

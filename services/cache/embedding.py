@@ -11,15 +11,18 @@ import hashlib
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from prometheus_client import Histogram
 
-from services.cache.engines import Engine
 from services.cache.scheduler import Job, Scheduler
 from services.cache.tokens import as_read
-from services.cache.vectors import Vector
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair_lru import FairLru
+
+if TYPE_CHECKING:
+    from services.cache.engines import Engine
+    from services.cache.vectors import Vector
 
 _SECONDS = Histogram(
     "hedgerow_cache_embed_seconds", "Time to embed a batch of texts, without its wait for the thread.",

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from services.cache import database
 from services.cache.config import CacheSettings
@@ -25,10 +26,12 @@ from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal, Tombstones
-from services.cache.vectors import Vector
 from services.cache.verdict.records import RECORDS
 from services.runtime.deadline import Deadline
 from services.runtime.policy.waiting_bytes import WaitingBytes
+
+if TYPE_CHECKING:
+    from services.cache.vectors import Vector
 
 _log = logging.getLogger(__name__)
 _LOADED_AT_ONCE = 10_000  # entries

@@ -29,6 +29,15 @@ _LISTS_AT_ONCE = 256  # of which most may be empty
 _AT_ONCE = 2_048  # vectors of a block: copying them takes less than a millisecond
 
 
+def scan_on_one_core() -> None:
+    """Make searches of the calling thread use that thread alone.
+
+    OpenMP keeps the number per thread. A scan takes about a millisecond; waiting for a second worker to be scheduled
+    on a busy machine takes twenty.
+    """
+    faiss.omp_set_num_threads(1)
+
+
 class Lists:
     """Vectors by id. Used by one thread at a time."""
 

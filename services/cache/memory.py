@@ -14,16 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from services.cache.device import CPU, Device
 from services.cache.entries import Entries, Entry
+from services.cache.index import Index
 from services.cache.keyed_question import KeyedQuestion
-from services.cache.rebuild import Rebuilds
 from services.cache.tombstones import Removal
-from services.cache.vectors import Vector, VectorIndex, scan_on_one_core
 from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
+
+if TYPE_CHECKING:
+    from services.cache.vectors import Vector
 
 T = TypeVar("T")
 
@@ -60,15 +62,15 @@ class Memory:
     def __init__(
         self,
         entries: Entries,
-        vectors: VectorIndex,
+        vectors: Index,
         watchers: Watchers,
         thresholds: Thresholds,
         device: Device = CPU,
     ):
         self.entries, self.watchers, self.thresholds, self.stats = entries, watchers, thresholds, Stats()
         self._vectors = vectors
-        self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=scan_on_one_core)
-        self._rebuilds = Rebuilds(self._vectors_thread, device)
+        self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=vectors.begin)
+        self._rebuilds = vectors.rebuilds(self._vectors_thread, device)
         self._arriving: set[Arriving] = set()
         self.overflowed = False  # something had to leave for lack of room
 

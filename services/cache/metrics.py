@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from prometheus_client import REGISTRY
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from services.cache.answers import Answers
-from services.cache.collections.collections import Collections
+
+if TYPE_CHECKING:
+    from services.cache.collections.collections import Collections
 
 
 @contextmanager
-def exported(answers: Answers, collections: Collections) -> Iterator[None]:
+def exported(answers: Answers, collections: Collections | None) -> Iterator[None]:
     """Serve the metrics of a cache and its collections while they live."""
     collector = _Counts(answers, collections)
     REGISTRY.register(collector)
@@ -25,12 +28,13 @@ def exported(answers: Answers, collections: Collections) -> Iterator[None]:
 
 
 class _Counts(Collector):
-    def __init__(self, answers: Answers, collections: Collections):
+    def __init__(self, answers: Answers, collections: Collections | None):
         self._answers, self._collections = answers, collections
 
     def collect(self) -> Iterable[Metric]:
         yield from self._of_answers()
-        yield from self._of_collections()
+        if self._collections:
+            yield from self._of_collections(self._collections)
 
     def _of_answers(self) -> Iterable[Metric]:
         stats, embedder = self._answers.stats, self._answers.embedder
@@ -67,16 +71,16 @@ class _Counts(Collector):
                 shares.add_metric([bound], getattr(measured, bound))
         yield shares
 
-    def _of_collections(self) -> Iterable[Metric]:
-        stats, prefix = self._collections.stats, "hedgerow_collection"
-        snippets = {"embedded": self._collections.behind.embedded, "kept": stats.kept}
+    def _of_collections(self, collections: Collections) -> Iterable[Metric]:
+        stats, prefix = collections.stats, "hedgerow_collection"
+        snippets = {"embedded": collections.behind.embedded, "kept": stats.kept}
         yield CounterMetricFamily(f"{prefix}_searches", "Searches.", stats.searches)
         yield CounterMetricFamily(f"{prefix}_searches_words_only", "Of them, by words alone.", stats.words_only)
         yield CounterMetricFamily(f"{prefix}_searches_empty", "Of them, without a hit.", stats.empty)
         yield CounterMetricFamily(f"{prefix}_puts", "Documents put.", stats.puts)
         yield CounterMetricFamily(f"{prefix}_puts_unchanged", "Of them, kept already as they were.", stats.unchanged)
         yield _counter("snippets", "Snippets put, by where their vectors came from.", "vector", snippets, prefix)
-        yield GaugeMetricFamily(f"{prefix}_snippets_held", "Snippets held.", self._collections.snippets)
+        yield GaugeMetricFamily(f"{prefix}_snippets_held", "Snippets held.", collections.snippets)
 
 
 def _counter(name: str, help_text: str, label: str, values: dict[str, int], prefix: str = "hedgerow_cache") -> Metric:

@@ -19,10 +19,9 @@ import numpy as np
 
 from services.cache.centroids import centroids
 from services.cache.device import CPU, Device
-from services.cache.lists import Block, Lists
+from services.cache.lists import Block, Lists, scan_on_one_core
 from services.cache.partition import Partition
 from services.cache.priority import give_way
-from services.cache.vectors import scan_on_one_core
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

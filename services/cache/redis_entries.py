@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
 from services.cache import greedy_dual
 from services.cache.encryption import Encryption, Unreadable
 from services.cache.entries import Entry
@@ -29,12 +27,14 @@ from services.cache.redis_scripts import (
 )
 from services.cache.store import Used
 from services.cache.tombstones import Removal
-from services.cache.vectors import Vector
+from services.cache.vector_bytes import unpacked
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-Stored = tuple[Entry, Vector | None]
+    from services.cache.vectors import Vector
+
+Stored = tuple[Entry, "Vector | None"]
 
 _MAX_CHANGES = 10_000  # in the stream; who is further behind loads a snapshot
 _MAX_TOMBSTONES = 100_000
@@ -198,7 +198,7 @@ class RedisEntries:
             entry, embedding = self.encryption.open(entry, embedding)
             entry.asked.decode()
             known = embedding and made_by.decode() == self.embedded_by
-            return entry, np.frombuffer(embedding, "<f4") if known else None
+            return entry, unpacked(embedding) if known else None
         except (ValueError, Unreadable):  # not ours, or damaged
             return None
 

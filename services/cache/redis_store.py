@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from services.cache.config import CacheSettings
 from services.cache.encryption import Encryption, keys
@@ -24,11 +25,13 @@ from services.cache.redis_entries import Put, RedisEntries, Refused, Stored, Tig
 from services.cache.redis_verified import RedisVerified
 from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal
-from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
 from services.runtime.policy.batch import Batcher
 from services.runtime.shared_state import SharedState, SharedStateLost, connected
+
+if TYPE_CHECKING:
+    from services.cache.vectors import Vector
 
 _AT_ONCE = 32  # changes, or entries asked for, in one round trip
 _ASKED = 500  # keys in one round trip

@@ -15,11 +15,11 @@ from services.cache.entries import Entry
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.tombstones import Removal
-from services.cache.vectors import Vector
 from services.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
     from services.cache.config import CacheSettings
+    from services.cache.vectors import Vector
 
 
 Used = tuple[Entry, int]  # an entry, and how often it was used

@@ -9,9 +9,10 @@ of a text do not spell must be the same in both, letter by letter but for case.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tokenizers import Encoding
-from tokenizers import Tokenizer as Model
+if TYPE_CHECKING:
+    from tokenizers import Encoding
 
 _LONGEST_WORD = 100  # in characters; a longer one is unknown
 CHARACTERS_PER_TOKEN = 16  # far more than any language needs; longer texts are not looked at
@@ -28,6 +29,8 @@ class Tokens:
 
     def __init__(self, file: Path, max_tokens: int):
         """`file` is the model's `tokenizer.json`."""
+        from tokenizers import Tokenizer as Model  # only where a model reads
+
         self._max_tokens, self.max_characters = max_tokens, max_tokens * CHARACTERS_PER_TOKEN
         self._model = Model.from_file(str(file))
         self._model.no_padding()

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from itertools import count
 
-import faiss
 import numpy as np
 
-from services.cache.lists import Vector
+from services.cache.device import CPU, Device
+from services.cache.lists import Vector, scan_on_one_core
 from services.cache.partition import Partition
+from services.cache.rebuild import Rebuilds
 
 __all__ = ["Vector", "VectorIndex", "scan_on_one_core"]
 
 
-def scan_on_one_core() -> None:
-    """Make searches of the calling thread use that thread alone.
-
-    OpenMP keeps the number per thread. A scan takes about a millisecond; waiting for a second worker to be scheduled
-    on a busy machine takes twenty.
-    """
-    faiss.omp_set_num_threads(1)
-
-
 class VectorIndex:
     """Vectors by key, in partitions that never see each other. Not thread-safe: used by one thread."""
+
+    begin = staticmethod(scan_on_one_core)  # called once on the thread that uses it
 
     def __init__(self, dimension: int):
         self._dimension = dimension
@@ -38,6 +33,10 @@ class VectorIndex:
 
     def __len__(self) -> int:
         return len(self._ids)
+
+    def rebuilds(self, vectors_thread: Executor, device: Device = CPU) -> Rebuilds:
+        """What makes the lists of its partitions anew."""
+        return Rebuilds(vectors_thread, device)
 
     def partitions(self) -> list[bytes]:
         """The names of those that have vectors."""

@@ -14,10 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-import numpy as np
-
-from services.cache.verdict import drift
-
 NEVER = 2.0  # above every score: no hit of what is merely alike
 FLOOR = 0.75  # who scores less is no candidate
 GRID = (*(round(FLOOR + 0.001 * step, 3) for step in range(251)), NEVER)  # of thresholds
@@ -28,7 +24,6 @@ FADES = tuple(1 - 1 / lookups for lookups in (20_000, 1_000))  # lookups that th
 _GIVEN, _WRONG, _LEVEL = 0, 1, 2  # bits of a sample: whether it was given, was wrong, and the level its score reaches
 _COLUMNS = 9
 _MANY_LOOKUPS = 100  # are news by themselves
-_LEVELS = np.array([0.0, *GRID])  # the least score of each
 Row = tuple[bytes, float, float, float, float, float, bool, bool, float]  # as it is kept: see `Record.row`
 
 
@@ -144,8 +139,12 @@ class Record:
 
     def changed(self) -> str:
         """What differs between the newer half of the samples and the older one, for people; mostly nothing."""
-        samples = np.array(self._all.samples, np.int64)
-        return drift.drifted(_LEVELS[samples >> _LEVEL], (samples >> _WRONG & 1).astype(bool), self.threshold)
+        import numpy as np  # which an exact-only cache, without samples, does not have
+
+        from services.cache.verdict import drift
+
+        samples, levels = np.array(self._all.samples, np.int64), np.array([0.0, *GRID])  # the least score of each
+        return drift.drifted(levels[samples >> _LEVEL], (samples >> _WRONG & 1).astype(bool), self.threshold)
 
     @property
     def has_news(self) -> bool:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import patch
-
-import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from services.cache import __main__ as service
@@ -21,7 +17,7 @@ from services.cache.verdict.thresholds import Thresholds
 from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
 from tests.stores import at_work
-from tests.unit.cache.conftest import DIMENSION, BagOfWords, Clock, OpenCache, identity
+from tests.unit.cache.conftest import DIMENSION, Clock, OpenCache, identity
 
 NEVER = Deadline.never()
 QUESTIONS = [identity(text) for text in ("one", "two", "six")]
@@ -49,19 +45,9 @@ async def test_what_has_no_room_in_memory_when_it_is_loaded_leaves_the_disk(
     assert on_disk(path).keys() == held
 
 
-@pytest.fixture
-def without_a_model() -> Iterator[None]:
-    with (
-        patch.object(service, "_load", lambda settings, tokens: BagOfWords()),
-        patch.object(service.engines, "DIMENSION", DIMENSION),
-    ):
-        yield
-
-
-@pytest.mark.usefixtures("without_a_model")
 async def test_what_was_used_since_the_last_sweep_is_written_down_at_the_end(tmp_path: Path) -> None:
     path, question = tmp_path / "cache.db", QUESTIONS[0]
-    settings = CacheSettings(database=str(path), sweep_interval_ms=60_000)
+    settings = CacheSettings(database=str(path), embedder="none", sweep_interval_ms=60_000)
     async with service.assemble(settings) as servicers:
         servicer = servicers[cache_pb2.DESCRIPTOR.services_by_name["CacheService"]]
         assert isinstance(servicer, CacheServicer)

@@ -1,0 +1,67 @@
+"""What differs between a cache with an embedding model and one without: the modules `by_meaning` and `exact_only`.
+
+The one that the setting `embedder` names is imported when it is needed, so that exact answers need no NumPy, no FAISS,
+no CTranslate2 and no tokenizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from services.cache.device import Device
+from services.cache.index import Index
+from services.runtime.rpc.boundary import Servicer
+
+if TYPE_CHECKING:
+    from services.cache.collections.collections import Collections
+    from services.cache.config import CacheSettings
+    from services.cache.embedding import Embedder
+    from services.cache.engines import Engine
+
+
+@dataclass(frozen=True)
+class Around:
+    """The services beside the cache's own, and the collections that they serve; None without a model."""
+
+    collection: Servicer
+    tool: Servicer
+    collections: Collections | None = None
+
+    async def run(self) -> None:
+        """What collections do by themselves, until cancelled."""
+        if self.collections:
+            await self.collections.run()
+
+
+class Parts(Protocol):
+    """What a cache is made with."""
+
+    engine: Engine
+    index: Index
+    device: Device
+
+    def collections(self, settings: CacheSettings, embedder: Embedder) -> AbstractAsyncContextManager[Around]:
+        """The services beside the cache's own, while they serve."""
+
+
+class NotInstalled(Exception):
+    """The embedder needs a package that is not here."""
+
+
+async def load(settings: CacheSettings) -> Parts:
+    """The parts that the settings ask for, warm. Raises `NotInstalled`."""
+    name = "exact_only" if settings.embedder == "none" else "by_meaning"
+    try:
+        made = cast("Callable[[CacheSettings], Awaitable[Parts]]", import_module(f"services.cache.{name}").load)
+        return await made(settings)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("services"):
+            raise
+        raise NotInstalled(
+            f"embedder: {settings.embedder} needs the package {error.name}: pip install 'hedgerow[cache,embedder]'; "
+            "or `none`, for exact answers alone"
+        ) from error
