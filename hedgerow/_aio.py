@@ -12,8 +12,8 @@ from hedgerow import _convert
 from hedgerow._base_aio import AsyncServiceClient, pause, settle
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError, Unavailable
-from hedgerow._events import Answer, Event, Final
-from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch
+from hedgerow._events import Answer, Event, Final, PartialAnswer
+from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch, Sentences
 from hedgerow._options import Media, Messages, Options, Request
 from hedgerow._outgoing import DEFAULT_TARGET, Caller, Outgoing
 from hedgerow._peer import Peer
@@ -175,7 +175,7 @@ class AsyncAnswerStream(AsyncEventStream[Event]):
 
     Leaving `async with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine. When
     the gateway is lost, another one goes on, where the target leads to one: the text does not begin again, and the
-    answer says `llm:resumed`.
+    answer says `llm:resumed`. After `cancel()` the iteration ends, without an error; `partial` has what had come.
     """
 
     def __init__(
@@ -188,15 +188,36 @@ class AsyncAnswerStream(AsyncEventStream[Event]):
     ):
         self._begin = begin
         self._answer = IncomingAnswer(peer, out.timeout_s, Resuming(out), allow_fallback=allow_fallback)
-        self._cancelled = False
         super().__init__(begin(out), self._answer)
 
-    def cancel(self) -> None:
-        """End the call, if it has not ended. May be called from another task."""
-        self._cancelled = True
-        super().cancel()
+    @property
+    def partial(self) -> PartialAnswer:
+        """What has come so far. After `cancel()`: all that came."""
+        return self._answer.partial
+
+    @property
+    def answer(self) -> Answer | None:
+        """The answer, once all of it has come; None before."""
+        return self._answer.answer
+
+    async def sentences(self) -> AsyncIterator[str]:
+        """Iterate over whole sentences in place of events, each as soon as it is complete.
+
+        With `repair` or `cascade_at_once` a new text may replace the old one: its sentences come from its start.
+        """
+        sentences = Sentences()
+        async for event in self:
+            for sentence in sentences.of(event):
+                yield sentence
 
     async def _fill(self) -> None:
+        try:
+            await self._fill_resumed()
+        except HedgerowError as problem:
+            self._answer.explain(problem)
+            raise
+
+    async def _fill_resumed(self) -> None:
         lost: HedgerowError | None = None
         while True:
             try:

@@ -14,8 +14,8 @@ from hedgerow import _convert
 from hedgerow._base import ServiceClient, pause, settle
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError, Unavailable
-from hedgerow._events import Answer, Event, Final
-from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch
+from hedgerow._events import Answer, Event, Final, PartialAnswer
+from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch, Sentences
 from hedgerow._options import Media, Messages, Options, Request
 from hedgerow._outgoing import DEFAULT_TARGET, Caller, Outgoing
 from hedgerow._peer import Peer
@@ -177,7 +177,7 @@ class AnswerStream(EventStream[Event]):
 
     Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine. When
     the gateway is lost, another one goes on, where the target leads to one: the text does not begin again, and the
-    answer says `llm:resumed`.
+    answer says `llm:resumed`. After `cancel()` the iteration ends, without an error; `partial` has what had come.
     """
 
     def __init__(
@@ -190,15 +190,35 @@ class AnswerStream(EventStream[Event]):
     ):
         self._begin = begin
         self._answer = IncomingAnswer(peer, out.timeout_s, Resuming(out), allow_fallback=allow_fallback)
-        self._cancelled = False
         super().__init__(begin(out), self._answer)
 
-    def cancel(self) -> None:
-        """End the call, if it has not ended. May be called from another thread."""
-        self._cancelled = True
-        super().cancel()
+    @property
+    def partial(self) -> PartialAnswer:
+        """What has come so far. After `cancel()`: all that came."""
+        return self._answer.partial
+
+    @property
+    def answer(self) -> Answer | None:
+        """The answer, once all of it has come; None before."""
+        return self._answer.answer
+
+    def sentences(self) -> Iterator[str]:
+        """Iterate over whole sentences in place of events, each as soon as it is complete.
+
+        With `repair` or `cascade_at_once` a new text may replace the old one: its sentences come from its start.
+        """
+        sentences = Sentences()
+        for event in self:
+            yield from sentences.of(event)
 
     def _fill(self) -> None:
+        try:
+            self._fill_resumed()
+        except HedgerowError as problem:
+            self._answer.explain(problem)
+            raise
+
+    def _fill_resumed(self) -> None:
         lost: HedgerowError | None = None
         while True:
             try:

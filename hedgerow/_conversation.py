@@ -40,8 +40,7 @@ class IncomingTurns:
                 try:
                     events = self._answer(message.turn).events(message.answer)
                 except HedgerowError as error:
-                    del self._answers[message.turn]
-                    yield TurnFailed(error)
+                    yield self._failed(message.turn, error)
                     return
                 if any(isinstance(event, Final) for event in events):
                     del self._answers[message.turn]
@@ -50,8 +49,12 @@ class IncomingTurns:
                 self._answers.pop(message.turn, None)
                 yield Interrupted(message.interrupted.text)
             case "error":
-                self._answers.pop(message.turn, None)
-                yield TurnFailed(_convert.batch_error(message.error))
+                yield self._failed(message.turn, _convert.batch_error(message.error))
+
+    def _failed(self, turn: int, error: HedgerowError) -> TurnFailed:
+        if answer := self._answers.pop(turn, None):
+            answer.explain(error)
+        return TurnFailed(error)
 
     def _transcript(self, message: pb.ConverseResponse) -> Transcript:
         if message.transcript.final:

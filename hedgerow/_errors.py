@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from hedgerow._events import Decision
+from hedgerow._events import Decision, PartialAnswer
 
 
 class HedgerowError(Exception):
@@ -41,6 +41,7 @@ class HedgerowError(Exception):
         self.reason = reason or self.code  # a stable label, for example `MODEL_UNKNOWN`
         self.metadata = dict(metadata)  # of google.rpc.ErrorInfo
         self.retry_delay_s = retry_delay_s  # when to come back, in seconds; None where the gateway did not say
+        self.partial: PartialAnswer | None = None  # what had come of a streamed answer; None for all other calls
         self.trace_id = trace_id  # 32 hexadecimal digits; None where the request was not admitted
         # What the gateway's policies did before they gave up, or why they refused.
         self.decisions = _decisions(self.metadata.pop("decisions", "[]"))

@@ -212,6 +212,16 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialAnswer:
+    """What has come of an answer so far: `stream.partial`, and `error.partial` of an answer that failed."""
+
+    text: str = ""
+    reasoning: str = ""
+    stages: tuple[StageReport, ...] = ()  # those that have ended
+    trace_id: str | None = None  # None until the request was admitted
+
+
+@dataclass(frozen=True, slots=True)
 class Final:
     """The answer is complete, or as complete as it gets. Always the last event."""
 

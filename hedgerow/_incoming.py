@@ -9,7 +9,7 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._errors import DeadlineExceeded, HedgerowError, Internal
-from hedgerow._events import Answer, Event, Final, Patch, TextDelta
+from hedgerow._events import Answer, Event, Final, PartialAnswer, Patch, ReasoningDelta, StageReport, TextDelta
 from hedgerow._meter import Meter
 from hedgerow._outgoing import Outgoing
 from hedgerow._peer import Peer
@@ -55,6 +55,18 @@ class IncomingAnswer:
         self._meter = Meter()
         self._trace_id: str | None = None
         self._over = False
+        self._text, self._reasoning, self._stages = list[str](), list[str](), list[StageReport]()
+        self.answer: Answer | None = None  # once it is complete
+
+    @property
+    def partial(self) -> PartialAnswer:
+        """What has come so far."""
+        return PartialAnswer("".join(self._text), "".join(self._reasoning), tuple(self._stages), self._trace_id)
+
+    def explain(self, error: HedgerowError) -> None:
+        """Have an error that ends the answer say what had come by then."""
+        error.partial = self.partial
+        error.trace_id = error.trace_id or self._trace_id
 
     def events(self, message: pb.GenerateResponse) -> list[Event]:
         """The events in a message, without those of a kind that is newer than this SDK. Raises `DeadlineExceeded` for a
@@ -65,7 +77,22 @@ class IncomingAnswer:
         events = [event for each in message.events if (event := self._event(each))]
         if events and isinstance(last := events[-1], Final) and not self._allow_fallback:
             refuse_fallback(last.answer)
+        for event in events:
+            self._keep(event)
         return events
+
+    def _keep(self, event: Event) -> None:
+        match event:
+            case TextDelta(text):
+                self._text.append(text)
+            case Patch(text=text, replaces=True):
+                self._text = [text]
+            case ReasoningDelta(text):
+                self._reasoning.append(text)
+            case StageReport():
+                self._stages.append(event)
+            case Final(answer):
+                self.answer = answer
 
     def after(self, problem: HedgerowError) -> Outgoing[pb.GenerateRequest] | None:
         """What to ask another gateway for, now that this one is lost; None where the problem is the end."""
@@ -141,6 +168,25 @@ class IncomingBatch:
             raise Internal(f"the stream ended without results for {sorted(self._missing)}", reason="NO_FINAL")
 
 
+class Sentences:
+    """The sentences of an answer as it arrives. After a patch that replaces the text, those of the new text."""
+
+    def __init__(self) -> None:
+        self._splitter = SentenceSplitter()
+
+    def of(self, event: Event) -> list[str]:
+        """Those that an event completes."""
+        match event:
+            case TextDelta(text):
+                return self._splitter.feed(text)
+            case Patch(text=text, replaces=True):
+                self._splitter = SentenceSplitter()
+                return self._splitter.feed(text)
+            case Final():
+                return self._splitter.flush()
+        return []
+
+
 class Callbacks:
     """What `ask` tells its caller while the answer arrives."""
 
@@ -153,24 +199,16 @@ class Callbacks:
     ):
         self._on_token, self._on_sentence, self._on_complete = on_token, on_sentence, on_complete
         self._on_replaced = on_replaced
-        self._sentences = SentenceSplitter()
+        self._sentences = Sentences()
 
     def notify(self, event: Event) -> Iterator[Any]:
         """Call what is due, and yield what each call returned: the asyncio client awaits coroutines."""
         match event:
-            case TextDelta(text):
-                if self._on_token:
-                    yield self._on_token(text)
-                if self._on_sentence:
-                    yield from map(self._on_sentence, self._sentences.feed(text))
-            case Patch(text=text, replaces=True):
-                self._sentences = SentenceSplitter()
-                if self._on_replaced:
-                    yield self._on_replaced(text)
-                if self._on_sentence:
-                    yield from map(self._on_sentence, self._sentences.feed(text))
-            case Final(answer):
-                if self._on_sentence:
-                    yield from map(self._on_sentence, self._sentences.flush())
-                if self._on_complete:
-                    yield self._on_complete(answer)
+            case TextDelta(text) if self._on_token:
+                yield self._on_token(text)
+            case Patch(text=text, replaces=True) if self._on_replaced:
+                yield self._on_replaced(text)
+        if self._on_sentence:
+            yield from map(self._on_sentence, self._sentences.of(event))
+        if isinstance(event, Final) and self._on_complete:
+            yield self._on_complete(event.answer)

@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 import grpc
 
 from hedgerow._base import broken_off
+from hedgerow._errors import Cancelled
 from hedgerow._incoming import Incoming
 
 E = TypeVar("E")
@@ -18,21 +19,27 @@ E = TypeVar("E")
 class EventStream(Generic[E]):
     """Events as they arrive: `for event in stream`.
 
-    Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine.
+    Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine. After
+    `cancel()` the iteration ends, without an error.
     """
 
     def __init__(self, call: Any, incoming: Incoming[E]):
         self._call, self._incoming = call, incoming
         self._messages = iter(call)
+        self._cancelled = False
         self._waiting: deque[E] = deque()  # events that came in one message with an earlier one
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> E:
-        if not self._waiting:
-            self._fill()
-        if not self._waiting:
+        if not self._waiting and not self._cancelled:
+            try:
+                self._fill()
+            except Cancelled:
+                if not self._cancelled:
+                    raise
+        if self._cancelled or not self._waiting:
             raise StopIteration
         return self._waiting.popleft()
 
@@ -56,7 +63,8 @@ class EventStream(Generic[E]):
         self.cancel()
 
     def cancel(self) -> None:
-        """End the call, if it has not ended. May be called from another thread."""
+        """End the call, if it has not ended, and the iteration. May be called from another thread."""
+        self._cancelled = True
         self._call.cancel()
 
     def __del__(self) -> None:

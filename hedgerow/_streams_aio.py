@@ -8,6 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 import grpc
 
 from hedgerow._base_aio import broken_off
+from hedgerow._errors import Cancelled
 from hedgerow._incoming import Incoming
 
 E = TypeVar("E")
@@ -16,21 +17,27 @@ E = TypeVar("E")
 class AsyncEventStream(Generic[E]):
     """Events as they arrive: `async for event in stream`.
 
-    Leaving `async with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine.
+    Leaving `async with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine. After
+    `cancel()` the iteration ends, without an error.
     """
 
     def __init__(self, call: Any, incoming: Incoming[E]):
         self._call, self._incoming = call, incoming
         self._messages = aiter(call)
+        self._cancelled = False
         self._waiting: deque[E] = deque()  # events that came in one message with an earlier one
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> E:
-        if not self._waiting:
-            await self._fill()
-        if not self._waiting:
+        if not self._waiting and not self._cancelled:
+            try:
+                await self._fill()
+            except Cancelled:
+                if not self._cancelled:
+                    raise
+        if self._cancelled or not self._waiting:
             raise StopAsyncIteration
         return self._waiting.popleft()
 
@@ -54,7 +61,8 @@ class AsyncEventStream(Generic[E]):
         self.cancel()
 
     def cancel(self) -> None:
-        """End the call, if it has not ended. May be called from another task."""
+        """End the call, if it has not ended, and the iteration. May be called from another task."""
+        self._cancelled = True
         self._call.cancel()
 
     def __del__(self) -> None:

@@ -58,6 +58,7 @@ EXPORTED = [
     "NotFound",
     "Options",
     "Partial",
+    "PartialAnswer",
     "Passage",
     "Patch",
     "PermissionDenied",

@@ -315,18 +315,6 @@ async def test_cancelling_the_waiting_task_cancels_the_call(
     await asyncio.wait_for(gateway.cancelled.wait(), 5)
 
 
-async def test_cancelling_a_stream_ends_it_with_a_typed_error(
-    gateway: ScriptedGateway, client: hedgerow.AsyncClient
-) -> None:
-    gateway.script = [accepted(), Hold()]
-    stream = client.stream("?")
-    assert isinstance(await anext(stream), hedgerow.Accepted)
-    stream.cancel()
-    with pytest.raises(hedgerow.Cancelled):
-        await anext(stream)
-    await asyncio.wait_for(gateway.cancelled.wait(), 5)
-
-
 async def test_a_callback_that_raises_cancels_the_call(gateway: ScriptedGateway, client: hedgerow.AsyncClient) -> None:
     gateway.script = [accepted(), *deltas("Pa"), Hold()]
 
