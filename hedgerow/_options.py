@@ -27,6 +27,7 @@ class Message:
 Messages: TypeAlias = str | Sequence[Message]  # a text is one message of the user's
 
 
+Priority: TypeAlias = Literal["normal", "realtime"]
 GuardedThing: TypeAlias = Literal["injection", "secrets", "personal", "answer_secrets", "answer_personal"]
 QuestionKind: TypeAlias = Literal["sampled", "time_bound", "personal"]
 Media: TypeAlias = bytes | str | os.PathLike[str]  # an encoded picture or recording, or the path of its file
@@ -55,16 +56,16 @@ class Options(TypedDict, total=False):
     cache_scope: Literal["tenant", "user"] | None  # who shares stored answers: `user`, each end user has its own
     end_user: str | Sequence[str]  # whom the answer is for, by your own name or names of that end user
     hit_chars_per_s: float | None  # the pace of a stored text, in characters a second; 0: all of it at once
-    first_token_budget_ms: int | None  # the most time to the first text
-    realtime: bool  # somebody is waiting right now: among the last to be shed
+    first_token_ms: int | None  # the most time to the first text
+    priority: Priority  # `realtime`: a person waits, so the request is among the last to be shed
     attempt: int  # how often this was asked before and refused or failed; repeats are shed first
     single_attempt: bool  # reach a model once at most: no hedge, no retry
     tools: Sequence[Tool]  # what the model may have you do
     tool_choice: str | None  # `auto`, `none`, `required`, or the name of the tool to call
     parallel_tool_calls: bool | None  # whether it may call several at once
     mesh_tools: Sequence[MeshTool | str]  # what the gateway calls for this answer; a name alone: with the question
-    max_tool_steps: int | None  # how often a model is asked what to call, at most
-    max_tool_calls: int | None  # how many calls it may have made, at most
+    tool_steps: int | None  # how often a model is asked what to call, at most
+    tool_calls: int | None  # how many calls it may have made, at most
     frequency_penalty: float | None  # -2 to 2
     presence_penalty: float | None  # -2 to 2
     logit_bias: Mapping[int, float]  # by a token's number in the model's vocabulary, -100 to 100
@@ -78,7 +79,6 @@ class Options(TypedDict, total=False):
     # error without it, but in a batch
     guard: Mapping[GuardedThing, Literal["mask", "refuse"]]  # what is looked for besides what the gateway looks for
     diet: Literal["off", "system", "all"] | None  # whose messages are shortened where they say nothing
-    whole: bool  # the same as a `truncation` of `disabled`
     truncation: Literal["auto", "disabled"] | None  # a conversation longer than the model's context loses its oldest
     # turns, or is refused; as the gateway is set up, where it is None
     untranslated: Literal["refuse", "omit"] | None  # a field that the model's API does not have is an error, or is left

@@ -33,6 +33,7 @@ _MODES = {
     "required": chat_pb2.TOOL_MODE_REQUIRED,
 }
 _TIERS = {"fast": pb.TIER_FAST, "balanced": pb.TIER_BALANCED, "quality": pb.TIER_QUALITY}
+_PRIORITIES = {"normal": False, "realtime": True}
 _QUESTION_KINDS = {
     "sampled": pb.QUESTION_KIND_SAMPLED,
     "time_bound": pb.QUESTION_KIND_TIME_BOUND,
@@ -90,8 +91,8 @@ def generate_request(
     cache_scope: str | None = None,
     end_user: str | Sequence[str] = (),
     hit_chars_per_s: float | None = None,
-    first_token_budget_ms: int | None = None,
-    realtime: bool = False,
+    first_token_ms: int | None = None,
+    priority: str = "normal",
     attempt: int = 0,
     single_attempt: bool = False,
     max_cost_usd: float | None = None,
@@ -103,7 +104,6 @@ def generate_request(
     logit_bias: Mapping[int, float] = MappingProxyType({}),
     top_logprobs: int | None = None,
     diet: str | None = None,
-    whole: bool = False,
     truncation: str | None = None,
     untranslated: str | None = None,
     system_prompt: str | None = None,
@@ -112,8 +112,8 @@ def generate_request(
     repair: bool | None = None,
     idempotency_key: str | None = None,
     mesh_tools: Sequence[MeshTool | str] = (),
-    max_tool_steps: int | None = None,
-    max_tool_calls: int | None = None,
+    tool_steps: int | None = None,
+    tool_calls: int | None = None,
     guard: Mapping[GuardedThing, str] = MappingProxyType({}),
 ) -> pb.GenerateRequest:
     """A request, or `InvalidArgument`. Where the question is `spoken`, it needs no messages."""
@@ -124,13 +124,14 @@ def generate_request(
     request.images.extend(pb.Image(data=data) for data in read_all("images", images))
     if audio is not None:
         request.audio.data = read("audio", audio)
-    set_fields(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_budget_ms)
-    set_fields(request, "", realtime=realtime, attempt=attempt, single_attempt=single_attempt)
+    set_fields(request, "", model=model, budget_ms=budget_ms, first_token_budget_ms=first_token_ms)
+    request.realtime = _PRIORITIES[one_of("priority", priority, _PRIORITIES)]
+    set_fields(request, "", attempt=attempt, single_attempt=single_attempt)
     set_fields(request, "", max_cost_usd=max_cost_usd, parallel_tool_calls=parallel_tool_calls)
     set_fields(request, "", idempotency_key=idempotency_key)
     _set_tools(request, tools, tool_choice)
     _add_mesh_tools(request, mesh_tools)
-    set_fields(request.tool_limits, "tool_limits.", steps=max_tool_steps, calls=max_tool_calls)
+    set_fields(request.tool_limits, "tool_", steps=tool_steps, calls=tool_calls)
     set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     set_fields(request.sampling, "", frequency_penalty=frequency_penalty, presence_penalty=presence_penalty)
     set_fields(request.sampling, "", top_logprobs=top_logprobs)
@@ -159,7 +160,7 @@ def generate_request(
     for thing, action in guard.items():
         chosen = _GUARD_ACTIONS[one_of(f"guard[{thing}]", action, _GUARD_ACTIONS)]
         set_fields(request.guard, "guard.", **{one_of("guard", thing, _GUARDED): chosen})
-    _set_prompt(request, diet, truncation, whole=whole, system=system_prompt)
+    _set_prompt(request, diet, truncation, system_prompt)
     return request
 
 
@@ -181,14 +182,12 @@ def _set_turn(turn: chat_pb2.Message, path: str, message: Message) -> None:
         set_fields(turn.tool_calls.add(), f"{path}tool_calls[{index}].", **given)
 
 
-def _set_prompt(
-    request: pb.GenerateRequest, diet: str | None, truncation: str | None, *, whole: bool, system: str | None
-) -> None:
+def _set_prompt(request: pb.GenerateRequest, diet: str | None, truncation: str | None, system: str | None) -> None:
     if diet is not None:
         request.prompt.diet = _DIETS[one_of("diet", diet, _DIETS)]
     if truncation is not None:
         request.prompt.truncation = _TRUNCATIONS[one_of("truncation", truncation, _TRUNCATIONS)]
-    set_fields(request.prompt, "prompt.", whole=whole or None, system=system)
+    set_fields(request.prompt, "prompt.", system=system)
 
 
 def _set_tools(request: pb.GenerateRequest, tools: Sequence[Tool], choice: str | None) -> None:

@@ -31,13 +31,8 @@ def ask(
     pause_ms: options.PauseMs = None,
     as_json: options.JsonLines = False,
     budget_ms: options.BudgetMs = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither look the answer up nor store it.")] = False,
-    similarity: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S", help="Least similarity at which a stored answer to a like question will do, 0.5 to 1."
-        ),
-    ] = None,
+    cache: options.Cache = options.CacheName.AUTO,
+    min_similarity: options.MinSimilarity = None,
     cache_allow: options.CacheAllow = None,
     cache_category: options.CacheCategory = None,
     end_user: options.EndUser = None,
@@ -49,17 +44,16 @@ def ask(
     first_token_ms: Annotated[
         int | None, typer.Option(metavar="N", help="The most time to the first text, in milliseconds.")
     ] = None,
-    realtime: Annotated[bool, typer.Option("--realtime", help="Be among the last to be shed under load.")] = False,
+    priority: options.Priority = options.PriorityName.NORMAL,
     max_cost_usd: Annotated[
         float | None, typer.Option(metavar="USD", help="Ask only models of which one call should not cost more.")
     ] = None,
     cascade: options.Cascade = None,
-    at_once: options.AtOnce = False,
+    cascade_at_once: options.AtOnce = False,
     diet: options.DietOf = None,
-    whole: options.Whole = False,
     truncation: options.TruncationOf = None,
     system_prompt: options.SystemPrompt = None,
-    schema: options.Schema = None,
+    json_schema: options.Schema = None,
     choice: options.Choice = None,
     grammar: options.Grammar = None,
     repair: options.Repair = False,
@@ -82,9 +76,9 @@ def ask(
     of its slice of the budget. Then comes what was heard and seen, and what the gateway's policies did, if anything.
     Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
 
-    With --schema, the answer is JSON that matches, or an error, and with --choice one of the texts; with --repair the
-    model is asked once more where it is not. With --grammar, the engine writes nothing else. An answer that is
-    replaced, by --repair or by --at-once, is followed by the other one; in a file there is the last one alone.
+    With --json-schema, the answer is JSON that matches, or an error, and with --choice one of the texts; with --repair
+    the model is asked once more where it is not. With --grammar, the engine writes nothing else. An answer that is
+    replaced, by --repair or --cascade-at-once, is followed by the other one; in a file there is the last one alone.
 
     With --tool FILE, the model may call what you offer: the calls are shown below the answer, and are in the object of
     --json.
@@ -102,7 +96,7 @@ def ask(
       hedgerow ask --budget-ms 300 "Tell me a story about a fox."
       hedgerow ask --json - < question.txt | jq .finish_reason
       hedgerow ask --image shape.png "Which shape is in the image?"
-      hedgerow ask --schema '{"type": "object", "properties": {"sum": {"type": "integer"}}}' "What is 2 plus 3?"
+      hedgerow ask --json-schema '{"type": "object", "properties": {"sum": {"type": "integer"}}}' "What is 2 plus 3?"
       hedgerow ask --choice yes --choice no "Is Paris in France?"
       hedgerow ask --tool clock.json --tool-choice required "What time is it in Oslo?"
       hedgerow ask --tool 'weather={"city": "Oslo"}' --collection manual "Do I need the winter tyres?"
@@ -116,8 +110,8 @@ def ask(
     images = image or []
     choices: Options = {
         "budget_ms": budget_ms,
-        "cache": "bypass" if no_cache else "auto",
-        "min_similarity": similarity,
+        "cache": cache.value,
+        "min_similarity": min_similarity,
         "cache_allow": [kind.value for kind in cache_allow or ()],
         "cache_category": cache_category,
         "end_user": end_user or (),
@@ -126,17 +120,16 @@ def ask(
         "max_tokens": max_tokens,
         "temperature": temperature,
         "system": system,
-        "first_token_budget_ms": first_token_ms,
-        "realtime": realtime,
+        "first_token_ms": first_token_ms,
+        "priority": priority.value,
         "max_cost_usd": max_cost_usd,
         "cascade": [check.value for check in cascade] if cascade else None,
-        "cascade_at_once": at_once,
+        "cascade_at_once": cascade_at_once,
         "repair": repair or None,
         "diet": diet.value if diet else None,
-        "whole": whole,
         "truncation": truncation.value if truncation else None,
         "system_prompt": system_prompt,
-        "json_schema": given.json_text(schema, "--schema") if schema else None,
+        "json_schema": given.json_text(json_schema, "--json-schema") if json_schema else None,
         "choice": choice or None,
         "grammar": given.text_of(grammar, "--grammar") if grammar else None,
         "tools": given.own_tools(tool),

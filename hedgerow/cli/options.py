@@ -54,6 +54,22 @@ class QuestionKindName(StrEnum):
     PERSONAL = "personal"
 
 
+class CacheName(StrEnum):
+    """Which stored answers are wanted."""
+
+    AUTO = "auto"
+    USE = "use"
+    EXACT = "exact"
+    BYPASS = "bypass"
+
+
+class PriorityName(StrEnum):
+    """Which requests are shed last."""
+
+    NORMAL = "normal"
+    REALTIME = "realtime"
+
+
 class PolicyName(StrEnum):
     """When a word that is being spoken counts as sure."""
 
@@ -119,6 +135,18 @@ OwnStateDir = Annotated[
         ".hedgerow/meshes/NAME beside NAME.yaml, and .hedgerow/meshes/NAME.yml beside NAME.yml.",
     ),
 ]
+Cache = Annotated[
+    CacheName,
+    typer.Option(
+        help="Which stored answers are wanted: use takes those to other wordings too, exact none but this question's, "
+        "bypass neither looks the answer up nor stores it. auto: as the tenant's settings say."
+    ),
+]
+Priority = Annotated[PriorityName, typer.Option(help="realtime: be among the last to be shed under load.")]
+MinSimilarity = Annotated[
+    float | None,
+    typer.Option(metavar="S", help="Least similarity at which a stored answer to a like question will do, 0.5 to 1."),
+]
 CacheAllow = Annotated[
     list[QuestionKindName] | None,
     typer.Option(
@@ -137,10 +165,10 @@ Cascade = Annotated[
     typer.Option("--cascade", help="Ask a fast model first, and a better one where its answer fails this check."),
 ]
 AtOnce = Annotated[
-    bool, typer.Option("--at-once", help="With --cascade: show the fast model's answer before it has passed.")
+    bool, typer.Option("--cascade-at-once", help="With --cascade: show the fast model's answer before it has passed.")
 ]
 Repair = Annotated[
-    bool, typer.Option("--repair", help="With --schema: ask the model once more where its answer does not match.")
+    bool, typer.Option("--repair", help="With --json-schema: ask the model once more where its answer does not match.")
 ]
 DietOf = Annotated[
     DietName | None,
@@ -151,7 +179,6 @@ DietOf = Annotated[
 SystemPrompt = Annotated[
     str | None, typer.Option(metavar="NAME", help="A system prompt that the gateway keeps, by its name.")
 ]
-Whole = Annotated[bool, typer.Option("--whole", help="The same as --truncation disabled.")]
 TruncationOf = Annotated[
     TruncationName | None,
     typer.Option(
@@ -161,7 +188,10 @@ TruncationOf = Annotated[
     ),
 ]
 Schema = Annotated[
-    str | None, typer.Option(metavar="JSON|FILE", help="A JSON Schema, or a file with one: the answer matches it.")
+    str | None,
+    typer.Option(
+        "--json-schema", metavar="JSON|FILE", help="A JSON Schema, or a file with one: the answer matches it."
+    ),
 ]
 Choice = Annotated[
     list[str] | None,

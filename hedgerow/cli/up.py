@@ -283,7 +283,7 @@ See every endpoint, and which configuration everybody has taken:
 
 Kill llm-quality-1, and ask again; it comes back by itself:
   kill -9 {pids["llm-quality-1"]}
-  hedgerow ask{where} --tier quality --no-cache "What is 7 plus 5?"
+  hedgerow ask{where} --tier quality --cache bypass "What is 7 plus 5?"
 
 Edit {state_dir / TOPOLOGY_FILE}: everybody follows at once.
 

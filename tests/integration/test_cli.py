@@ -58,9 +58,9 @@ async def test_a_question_may_come_from_stdin_and_the_answer_alone_go_out(gatewa
 async def test_options_reach_the_gateway(gateway: ScriptedGateway) -> None:
     gateway.script = answer("Paris.")
     await run(
-        "ask", "?", "--gateway", gateway.target, "--api-key", "secret", "--budget-ms", "300", "--no-cache",
-        "--similarity", "0.5", "--tier", "quality", "--model", "demo-llm", "--max-tokens", "9", "--temperature", "0.5",
-        "--system", "Be brief.", "--cache-allow", "sampled", "--cache-allow", "time_bound",
+        "ask", "?", "--gateway", gateway.target, "--api-key", "secret", "--budget-ms", "300", "--cache", "bypass",
+        "--min-similarity", "0.5", "--tier", "quality", "--model", "demo-llm", "--max-tokens", "9",
+        "--temperature", "0.5", "--system", "Be brief.", "--cache-allow", "sampled", "--cache-allow", "time_bound",
         "--cache-category", "prices",
     )  # fmt: skip
     kinds = [pb.QUESTION_KIND_SAMPLED, pb.QUESTION_KIND_TIME_BOUND]

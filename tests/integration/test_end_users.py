@@ -60,7 +60,7 @@ async def test_a_stored_answer_is_for_its_end_user_alone_and_all_go_with_their_t
             await until(lambda name=name: verdict(CAPITAL, user=name), holds=lambda told: told == "exact")
         near = {"min_similarity": 0.6}
         assert await verdict(ALIKE, user="carl", hedgerow=near) == "miss"
-        assert await verdict(ALIKE, hedgerow={**near, "user": "dora"}) == "miss"
+        assert await verdict(ALIKE, hedgerow={**near, "end_user": "dora"}) == "miss"
         assert await verdict(ALIKE, user="anna", hedgerow=near) == "semantic"
         assert await verdict(CAPITAL, user="anna", safety_identifier="x") == "miss"
         assert await verdict(CAPITAL, safety_identifier="anna") == "exact", "the same names, by another field"

@@ -182,7 +182,16 @@ async def _read(stream: AsyncIterator[Any], said: list[str]) -> None:
 
 
 async def test_the_command_line_shows_what_was_found(gateway: HttpGateway, provider: CarelessProvider) -> None:
-    asked = ("ask", "--gateway", gateway.process.spec.address, "--model", "m", "--schema", json.dumps(SCHEMA), "2 + 3?")
+    asked = (
+        "ask",
+        "--gateway",
+        gateway.process.spec.address,
+        "--model",
+        "m",
+        "--json-schema",
+        json.dumps(SCHEMA),
+        "2 + 3?",
+    )
     provider.says(WRONG, FIVE)
     code, _, err = await command.run(*asked)
     assert code == 1

@@ -93,6 +93,6 @@ async def test_a_late_first_text_is_a_fixed_text_where_that_is_wanted(start: Sta
     settings = gateway_settings(models[:1], fallbacks='["template"]', template="Ask again.")
     gateway = await start("gateway", **settings)
     async with hedgerow.AsyncClient(gateway.spec.address) as client:
-        answer = await client.ask(QUESTION, first_token_budget_ms=50, allow_fallback=True)
+        answer = await client.ask(QUESTION, first_token_ms=50, allow_fallback=True)
     assert (answer.complete, answer.is_fallback) == (False, True)
     assert (answer.text, answer.degraded) == ("Ask again.", ("llm:template",))

@@ -12,6 +12,8 @@ from services.gateway.http.end_user import end_user
 from services.gateway.http.errors import ModelUnknown
 from services.gateway.http.fields import Fields
 from services.runtime.errors import InvalidInput
+from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
+from services.runtime.rpc.boundary import TRACE_ID_HEADER
 
 TIERS = {
     "auto": pb.TIER_UNSPECIFIED,
@@ -31,7 +33,7 @@ _OPTIONS = frozenset(
         "cache_allow",
         "cache_category",
         "cache_scope",
-        "user",
+        "end_user",
         "hit_chars_per_s",
         "tier",
         "max_cost_usd",
@@ -51,6 +53,8 @@ _OPTIONS = frozenset(
         "untranslated",
     }
 )
+_OPTION_HEADERS = {name: f"{_PREFIX}{name.replace('_', '-')}" for name in _OPTIONS}
+_HEADERS = frozenset({*_OPTION_HEADERS.values(), TENANT_HEADER, EXPIRES_HEADER, TRACE_ID_HEADER})
 _NUMBERS = ("_ms", "_usd", "_per_s", "_similarity", "tool_steps", "tool_calls")
 _LISTS = ("mesh_tools", "cache_allow")
 _MOST_CHARS_PER_S = 1_000_000
@@ -115,7 +119,10 @@ def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None
             if name not in _OPTIONS:
                 raise InvalidInput(extension.at(name), f"one of {', '.join(sorted(_OPTIONS))}", "another name")
         _take(order, extension)
-    told = {name: value for name in _OPTIONS if (value := headers.get(_header(name)))}
+    for name in headers:
+        if name.startswith(_PREFIX) and name not in _HEADERS:
+            raise InvalidInput(name, f"one of {', '.join(sorted(_OPTION_HEADERS.values()))}", "another header")
+    told = {name: value for name, header in _OPTION_HEADERS.items() if (value := headers.get(header))}
     if told:
         _take(order, _Headers({name: _parsed(name, value) for name, value in told.items()}))
     order.request.idempotency_key = headers.get("idempotency-key", "")
@@ -147,7 +154,7 @@ def _take(order: Order, options: Fields) -> None:
     request = order.request
     if (realtime := options.one_of("priority", {"realtime": True, "normal": False})) is not None:
         request.realtime = realtime
-    if user := options.text("user"):
+    if user := options.text("end_user"):
         request.end_user[:] = [user]
     _take_cache(request.cache, options)
     if (tier := options.one_of("tier", TIERS)) is not None:
@@ -274,11 +281,7 @@ class _Headers(Fields):
     """Options that came as headers, under their names."""
 
     def at(self, name: str) -> str:
-        return _header(name)
-
-
-def _header(name: str) -> str:
-    return _PREFIX + name.replace("_", "-")
+        return _OPTION_HEADERS[name]
 
 
 def _parsed(name: str, value: str) -> str | float | bool | list[str]:

@@ -164,7 +164,7 @@ def test_what_shapes_the_draw_of_tokens_is_asked_with() -> None:
 
 def test_tools_of_the_mesh_are_named_with_what_to_do_with_them() -> None:
     given = ["news", MeshTool("weather", {"city": "Oslo"}), MeshTool("radar", offered=True), MeshTool(source="files")]
-    request = generate_request("?", mesh_tools=given, max_tool_calls=1)
+    request = generate_request("?", mesh_tools=given, tool_calls=1)
     assert list(request.mesh_tools) == [
         pb.MeshTool(name="news"),
         pb.MeshTool(name="weather", arguments='{"city": "Oslo"}'),

@@ -217,6 +217,12 @@ def test_a_header_is_refused_under_its_own_name() -> None:
     assert refused({"x-hedgerow-budget-ms": "soon"}) == "x-hedgerow-budget-ms: a whole number, got 'soon'"
 
 
+def test_a_header_that_is_no_option_is_refused_as_a_field_of_the_body_is() -> None:
+    told = refused({"x-hedgerow-budgetms": "300"})
+    assert told.startswith("x-hedgerow-budgetms: one of x-hedgerow-budget-ms, x-hedgerow-cache, ")
+    assert read({"x-hedgerow-tenant": "acme", "x-hedgerow-trace-id": "4b", "x-other": "1"}).model == "m"
+
+
 def test_a_clients_repeats_are_told() -> None:
     assert read({"x-stainless-retry-count": "2"}).request.attempt == 2
 

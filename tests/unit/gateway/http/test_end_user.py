@@ -38,7 +38,7 @@ def read(headers: dict[str, str] | None = None, **body: Any) -> Order:
         ({"user": "anna", "safety_identifier": "s-1"}, ["s-1", "anna"]),
         ({"user": "", "metadata": {"other": 1}}, []),
         ({"user": 7, "metadata": None}, ["7"]),
-        ({"user": "anna", "hedgerow": {"user": "bert"}}, ["bert"]),
+        ({"user": "anna", "hedgerow": {"end_user": "bert"}}, ["bert"]),
     ],
 )
 def test_an_end_user_has_the_names_that_the_request_has_for_it_or_the_one_of_the_option(body, names) -> None:
@@ -46,7 +46,7 @@ def test_an_end_user_has_the_names_that_the_request_has_for_it_or_the_one_of_the
 
 
 def test_a_header_is_stronger() -> None:
-    order = read({"x-hedgerow-user": "carl"}, user="anna", hedgerow={"user": "bert"})
+    order = read({"x-hedgerow-end-user": "carl"}, user="anna", hedgerow={"end_user": "bert"})
     assert list(order.request.end_user) == ["carl"]
 
 
