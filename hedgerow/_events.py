@@ -172,23 +172,23 @@ class Timings:
 class Answer:
     """An answer, and an account of it. `ttft_ms` and `total_ms` are the gateway's, `timings` the client's own."""
 
-    text: str
-    finish_reason: FinishReason
-    model: str
-    usage: Usage
-    cache: CacheReport
+    text: str  # whole, with all that replaced or followed it
+    finish_reason: FinishReason  # why the text ends where it does
+    model: str  # the model that answered; empty for the gateway's fixed text
+    usage: Usage  # tokens
+    cache: CacheReport  # what the cache said: `verdict`, `similarity`, `key`, `reason`
     degraded: tuple[str, ...]  # stable labels; empty: the answer is whole
-    stages: tuple[StageReport, ...]
-    ttft_ms: float | None
-    total_ms: float
-    trace_id: str
-    budget_ms: float
-    timings: Timings
+    stages: tuple[StageReport, ...]  # each with its budget, the time it took and its outcome
+    ttft_ms: float | None  # the gateway's time to the first text; None where there was no text
+    total_ms: float  # the gateway's time for the whole answer
+    trace_id: str  # W3C, 32 hexadecimal digits
+    budget_ms: float  # the time there was for the whole answer
+    timings: Timings  # what this client measured
     decisions: tuple[Decision, ...] = ()  # in the order they were made; empty for an answer that needed none
     cost_usd: float = 0.0  # at the router's prices, calls that lost a race included
     transcript: str = ""  # what the recording said; empty without one
     sights: tuple[tuple[Label, ...], ...] = ()  # of each picture; empty without any, or when nobody looked in time
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()  # of your own tools, to be run by you
     reasoning: str = ""  # what the model thought before it answered
     logprobs: tuple[TokenLogprob, ...] = ()  # of the text's tokens, where `top_logprobs` asks for them
     prompt: PromptReport | None = None  # None where it was as it came
@@ -200,8 +200,8 @@ class Answer:
 
     @property
     def is_fallback(self) -> bool:
-        """Whether the text is the gateway's fixed one, because no model answered in time. Only with `allow_fallback`;
-        without it such an answer is an error."""
+        """Whether the text is the gateway's fixed one, because no model answered in time. Without `allow_fallback` such
+        an answer is an error."""
         return _FIXED_TEXT in self.degraded
 
     @property

@@ -1,0 +1,162 @@
+"""Writes the tables of `sdk.md` from the SDK's types and the services' errors. Run it with `make docs`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, get_args, get_origin
+
+import hedgerow
+from docs.labels import replaced
+
+PAGE = Path(__file__).with_suffix(".md")
+ROOT = Path(__file__).parents[1]
+# Where the errors are defined that a caller of the gateway's may get by gRPC.
+ERRORS = ("services/runtime", "services/gateway", "services/llm/errors.py", "services/vision", "services/audio")
+BY_HTTP = "services/gateway/http"
+# What the SDK raises itself, without an answer of the gateway's.
+OWN = {
+    "INVALID_ARGUMENT": ("INVALID_INPUT", "PLAINTEXT_KEY"),
+    "DEADLINE_EXCEEDED": ("BUDGET_TIMEOUT", "CLIENT_DEADLINE"),
+    "UNAVAILABLE": ("CONNECTION_LOST", "HUNG_UP", "NO_GATEWAY", "NOT_TRUSTED"),
+    "CANCELLED": ("CANCELLED",),
+    "INTERNAL": ("NO_FINAL",),
+}
+# By class: whether `retry_delay_s` is set, and whether to send the request again.
+RETRY = {
+    "InvalidArgument": ("no", "no: correct the request"),
+    "Unauthenticated": ("no", "no: send another API key"),
+    "PermissionDenied": ("no", "no"),
+    "NotFound": ("no", "no"),
+    "ResourceExhausted": ("yes", "yes, after the delay"),
+    "DeadlineExceeded": ("no", "with a larger `budget_ms`"),
+    "Unavailable": ("where the gateway knows it", "yes, after the delay or with backoff"),
+    "Cancelled": ("no", "as you like: the call was ended on your side"),
+    "Internal": ("no", "no: report it with the trace id"),
+    "HedgerowError": ("no", "no"),
+}
+
+
+def main() -> None:
+    PAGE.write_text(render(PAGE.read_text()))
+    print(f"{PAGE.name}: {len(fields('Options'))} options, {sum(map(len, reasons().values()))} reasons")
+
+
+def render(page: str) -> str:
+    """The page with its tables as they should be."""
+    words = _words()
+    for head, cls in (("option", "Options"), ("of a question", "Request"), ("field", "Answer")):
+        rows = [
+            f"| `{name}` | `{_cell(kind)}` | {' '.join([_cell(what), *_choices(kind, words)])} |"
+            for name, kind, what in fields(cls)
+        ]
+        page = replaced(page, f"| {head} | type | what |", rows, PAGE.name)
+    return replaced(page, "| error | `retry_delay_s` | retry | reasons |", list(_errors()), PAGE.name)
+
+
+def fields(cls: str) -> list[tuple[str, str, str]]:
+    """(name, type, what it is) of each field of a class of the SDK's: by the string below it or the comment beside it;
+    of a property, by its docstring."""
+    module = "_events" if cls == "Answer" else "_options"
+    source = (ROOT / f"hedgerow/{module}.py").read_text()
+    lines = source.splitlines()
+    (found,) = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef) and node.name == cls]
+    return [_field(node, following, lines) for node, following in _pairs(found.body)]
+
+
+def _pairs(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.AnnAssign | ast.FunctionDef, ast.stmt | None]]:
+    for index, node in enumerate(body):
+        if isinstance(node, ast.AnnAssign | ast.FunctionDef):
+            yield node, body[index + 1] if index + 1 < len(body) else None
+
+
+def _field(
+    node: ast.AnnAssign | ast.FunctionDef, following: ast.stmt | None, lines: Sequence[str]
+) -> tuple[str, str, str]:
+    if isinstance(node, ast.FunctionDef):
+        return node.name, ast.unparse(node.returns) if node.returns else "", _plain(ast.get_docstring(node) or "")
+    name, kind = ast.unparse(node.target), ast.unparse(node.annotation).replace(" | None", "")
+    if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+        return name, kind, _plain(str(following.value.value))
+    _, _, comment = lines[(node.end_lineno or node.lineno) - 1].partition("  # ")
+    return name, kind, _plain(comment)
+
+
+def _words() -> dict[str, tuple[str, ...]]:
+    """The words that each literal type of the SDK's admits."""
+    exported = {name: getattr(hedgerow, name) for name in hedgerow.__all__}
+    return {name: get_args(kind) for name, kind in exported.items() if get_origin(kind) is Literal}
+
+
+def _choices(kind: str, words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """A sentence for each literal type in `kind`."""
+    for name in re.findall(r"[A-Z]\w+", kind):
+        if name in words:
+            yield f"`{name}`: {', '.join(f'`{word}`' for word in words[name])}."
+
+
+def _plain(text: str) -> str:
+    """In one line, as a sentence."""
+    line = " ".join(text.split())
+    return f"{line[:1].upper()}{line[1:]}" if not line or line[-1] in ".!?" else f"{line[:1].upper()}{line[1:]}."
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _errors() -> Iterator[str]:
+    found = reasons()
+    for name, (delay, retry) in RETRY.items():
+        codes = [getattr(hedgerow, name).code]
+        if name == "HedgerowError":  # of the codes that have no class of their own
+            codes = sorted(found.keys() - {cls.code for cls in hedgerow.HedgerowError.__subclasses__()})
+        told = sorted(reason for code in codes for reason in {*found.get(code, ()), *OWN.get(code, ())})
+        yield f"| `{name}` | {delay} | {retry} | {', '.join(f'`{reason}`' for reason in told)} |"
+
+
+def reasons() -> dict[str, set[str]]:
+    """The reasons of the services' errors, by the name of their canonical code."""
+    bases, codes, own = dict[str, list[str]](), dict[str, str](), dict[str, str]()
+    for node in _classes():
+        bases[node.name] = [ast.unparse(base) for base in node.bases]
+        for name, value in _constants(node):
+            if name == "code" and (given := re.fullmatch(r"code_pb2\.([A-Z_]+)", value)):
+                codes[node.name] = given[1]
+            elif name == "reason":
+                own[node.name] = ast.literal_eval(value)
+    by_code: dict[str, set[str]] = {}
+    for name, reason in own.items():
+        if name != "ServiceError" and (code := _inherited(name, bases, codes)):
+            by_code.setdefault(code, set()).add(reason)
+    return by_code
+
+
+def _classes() -> Iterator[ast.ClassDef]:
+    for place in ERRORS:
+        path = ROOT / place
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            if not file.is_relative_to(ROOT / BY_HTTP):
+                yield from (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef))
+
+
+def _constants(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for each in node.body:
+        if isinstance(each, ast.Assign):
+            yield ast.unparse(each.targets[0]), ast.unparse(each.value)
+        elif isinstance(each, ast.AnnAssign) and each.value:
+            yield ast.unparse(each.target), ast.unparse(each.value)
+
+
+def _inherited(name: str, bases: dict[str, list[str]], codes: dict[str, str]) -> str | None:
+    """The code of a class or of the nearest one that it derives from; None for what is no service's error."""
+    if name in codes:
+        return codes[name]
+    found = (_inherited(base, bases, codes) for base in bases.get(name, ()))
+    return next(filter(None, found), None)
+
+
+if __name__ == "__main__":
+    main()
