@@ -11,6 +11,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from services.runtime.errors import ServiceError
 from tests.fault.report import Report
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import Scene
 
@@ -22,7 +23,7 @@ async def test_who_joins_when_the_last_reader_leaves_gets_an_answer_or_an_error(
     with report.case(34, "joins a generation in the turn in which its last reader leaves") as row:
         for _ in range(times):
             scene = Scene(small=ScriptedLlm(scripts=[[text("Pa"), None], [text("Pa"), finish("ris.")]]))
-            first = scene.answer().messages()
+            first = sent_by(scene.answer().give)
             await anext(first)
             await first.aclose()
             try:

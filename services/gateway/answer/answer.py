@@ -10,56 +10,56 @@ it ends with a `final` event by its budget, or, when there was no text to give, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Reservation
 from services.gateway.answer.draft import Draft
+from services.gateway.answer.event_writer import Send
 from services.gateway.answer.plan import Slice
 from services.gateway.answer.stages import STAGES
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.hits.reasons import Bypassed
 from services.runtime.errors import ServiceError
 
-Messages = AsyncGenerator[pb.GenerateResponse, None]
-
 
 class Answer:
-    """An answer in the making. `messages` may be iterated once; closing it leaves whatever is under way."""
+    """An answer in the making. It may be given once; where that is cancelled, whatever is under way is left."""
 
     def __init__(self, draft: Draft, reservation: Reservation, stages: Mapping[str, type[AnswerStage]] = STAGES):
         self._draft, self._ledger, self._reservation, self._stages = draft, draft.ledger, reservation, stages
         self._started: dict[str, AnswerStage] = {}
 
-    async def messages(self) -> Messages:
+    async def give(self, send: Send | None = None) -> pb.Final:
+        """Send its messages with `send`, where somebody reads them. Returns its last event."""
         draft, ledger, final = self._draft, self._ledger, None
         draft.backends.fleet.request()
         try:
-            self._begin()
+            self._begin(send)
             for stage in chain(self._stages_to_wait_for(), self._closing()):
-                async with aclosing(stage.run() if stage else self._until_one_is_ready()) as steps:
-                    async for _ in steps:
-                        self._take_patches()
-                        yield draft.flush()
-            self._take_patches()
+                await (stage.run() if stage else self._until_one_is_ready())
+            late = self._late()
             final = ledger.close()
-            draft.outbox.append(pb.Event(final=final))
-            yield draft.flush()
+            draft.writer.write(*late, pb.Event(final=final))
+            await draft.writer.flush()
+            return final
         except ServiceError as error:
             ledger.failed(error)
+            await draft.writer.arrived()
             raise
-        except (GeneratorExit, asyncio.CancelledError):
+        except asyncio.CancelledError:
             ledger.dropped()
             raise
         finally:
+            draft.writer.close()
             self._end(final)
 
-    def _begin(self) -> None:
+    def _begin(self, send: Send | None) -> None:
         draft, ledger = self._draft, self._ledger
-        outbox = draft.outbox  # by itself: a ledger that held the draft would be left to the garbage collector
-        ledger.tell = lambda stage: outbox.append(pb.Event(stage=stage))
+        writer = draft.writer  # by itself: a ledger that held the draft would be left to the garbage collector
+        writer.open(send, self._late)
+        ledger.tell = lambda stage: writer.note(pb.Event(stage=stage))
         none = Bypassed.NO_CACHE if draft.backends.cache is None else ""
         ledger.cache = pb.CacheReport(verdict=pb.CACHE_VERDICT_BYPASS, reason=draft.question.unshared or none)
 
@@ -100,15 +100,10 @@ class Answer:
     def _is_ready(self, name: str) -> bool:
         return self._started[name].is_ready()
 
-    async def _until_one_is_ready(self) -> AsyncGenerator[None, None]:
-        """Until one of the stages under way has ended, or has something to tell."""
-        draft = self._draft
-        if draft.has_news:
-            await asyncio.sleep(0)  # some are done as soon as they begin
-        if draft.has_news and not draft.stirred.is_set():
-            yield
-        await draft.stirred.wait()
-        draft.stirred.clear()
+    async def _until_one_is_ready(self) -> None:
+        """Until one of the stages under way has ended."""
+        await self._draft.stirred.wait()
+        self._draft.stirred.clear()
 
     def _closing(self) -> Iterator[AnswerStage]:
         for planned in filter(self._is_closing, self._ledger.plan.slices):
@@ -122,9 +117,10 @@ class Answer:
         stage.start()
         return stage
 
-    def _take_patches(self) -> None:
+    def _late(self) -> Sequence[pb.Event]:
         """What was missed may still come."""
-        if self._draft.missed and self._ledger.written.text:
-            patches = [patch for stage in self._started.values() for patch in stage.patches()]
-            self._ledger.patches += patches
-            self._draft.outbox += [pb.Event(patch=patch) for patch in patches]
+        if not (self._draft.missed and self._ledger.written.text):
+            return ()
+        patches = [patch for stage in self._started.values() for patch in stage.patches()]
+        self._ledger.patches += patches
+        return [pb.Event(patch=patch) for patch in patches]

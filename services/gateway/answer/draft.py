@@ -17,6 +17,7 @@ from services.gateway.admission.origin import origin
 from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked
 from services.gateway.answer.cache_question import cache_question
+from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.hidden import in_messages
 from services.gateway.answer.judging import Judging
 from services.gateway.answer.l1_cache import L1Cache
@@ -104,8 +105,6 @@ class Draft:
     placed: Callable[[], None] | None = None
     revalidate: Callable[[bytes], None] | None = None  # have it, of this key, answered anew
     equipment: Equipment | None = None  # what it has of the mesh's tools
-    outbox: list[pb.Event] = field(default_factory=list)
-    announced: bool = False  # whether the client knows the plan
     heard: str = ""
     sights: pb.Sights | None = None
     results: Sequence[tuple[str, str]] = ()  # tools, and what each said
@@ -128,25 +127,17 @@ class Draft:
     hidden_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, of a caller's own words
     names: Names = field(default_factory=Names)  # what stands for what is private, the same all through the prompt
     working: set[asyncio.Task[None]] = field(default_factory=set)  # stages that work beside others
-    stirred: asyncio.Event = field(default_factory=asyncio.Event)  # one of them has ended, or has something to tell
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)  # one of them has ended
     _asked: Asked | None = None
+    writer: EventWriter = field(init=False)
     voice: Voice = field(init=False)
 
     def __post_init__(self) -> None:
         self.checks = checks_for(self.tenant.guard, self.question.request)
         self.ledger.changes.origin = partial(origin, self.question.request, self.tenant)
         wanted = self.question.request.sentence_ends
-        self.voice = Voice(self.ledger, self.outbox, self.checks, sentence_ends=wanted)
-
-    def flush(self) -> pb.GenerateResponse:
-        """What is in the outbox, as a message. Each costs gateway and client about 0.1 ms, as much as all of the code
-        here, so events gather and leave together."""
-        if not self.announced:
-            self.announced = True
-            self.outbox.insert(0, pb.Event(accepted=self.ledger.accepted()))
-        message = pb.GenerateResponse(events=self.outbox)
-        self.outbox.clear()
-        return message
+        self.writer = EventWriter(self.ledger.accepted)
+        self.voice = Voice(self.ledger, self.writer, self.checks, sentence_ends=wanted)
 
     @property
     def omits(self) -> bool:
@@ -157,11 +148,6 @@ class Draft:
     def looked_at_also(self) -> Collection[str]:
         """Which of the application's own words the guard looks through: `system`, `prefix`, `tools`."""
         return self.checks.settings.also if self.checks else ()
-
-    @property
-    def has_news(self) -> bool:
-        """Whether a message would tell anything."""
-        return bool(self.outbox) or not self.announced
 
     @property
     def asked(self) -> Asked:
@@ -248,7 +234,7 @@ class Draft:
         if found:
             citations = pb.Citations(tool=tool, citations=found)
             self.ledger.citations.append(citations)
-            self.outbox.append(pb.Event(citations=citations))
+            self.writer.write(pb.Event(citations=citations))
 
     def hide(self, hidden: Mapping[str, str], fields: Mapping[str, str]) -> None:
         """Have models read other texts in the place of these: of the conversation, and of other fields."""

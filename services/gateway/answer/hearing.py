@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from hedgerow.chat.v1 import chat_pb2
@@ -36,15 +36,18 @@ class Tried:
             self.usage.CopyFrom(item.finish.usage)
 
 
-async def hear(
-    draft: Draft, reading: Reading, tried: Tried
-) -> AsyncGenerator[Sequence[llm_pb2.GenerateResponse], None]:
-    """Read to the end into `tried`, and put it on the account. Gives what has come, each time that more has."""
+Say = Callable[[Sequence[llm_pb2.GenerateResponse]], Awaitable[bool]]
+
+
+async def hear(draft: Draft, reading: Reading, tried: Tried, say: Say | None = None) -> None:
+    """Read into `tried`, to the model's end, and put it on the account. `say` is given what has come, each time that
+    more has, and returns whether that is enough."""
     try:
         while not tried.finish_reason and (items := await reading.reader.take()):
             for item in items:
                 tried.take(item)
-            yield items
+            if say and await say(items):
+                return
     finally:
         asking.settle(draft, reading)
 
@@ -52,6 +55,5 @@ async def hear(
 async def hear_all(draft: Draft, reading: Reading) -> Tried:
     """The whole of it."""
     tried = Tried()
-    async for _ in hear(draft, reading, tried):
-        pass
+    await hear(draft, reading, tried)
     return tried

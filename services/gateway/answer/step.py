@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from hedgerow.chat.v1 import chat_pb2
@@ -39,14 +39,12 @@ class Step:
     def said(self) -> str:
         return "".join(self._written.text) if self._answers else ""
 
-    async def run(self) -> AsyncGenerator[None, None]:
+    async def run(self) -> None:
         """Ask. Raises `TooLate` where no call has come in the step's time, and no word of an answer."""
         draft = self._draft
         reading = self._ask()
         try:
             while not self._finish.reason:
-                if draft.has_news:
-                    yield
                 if not (items := await self._next(reading)):
                     raise TooLate("it ended without saying why")
                 await self._take(items, reading)
@@ -134,7 +132,7 @@ class Step:
             for index, call in enumerate(theirs)
         ]
         ledger.written.add_calls(deltas, 0)
-        draft.outbox.extend(pb.Event(tool_call=delta) for delta in deltas)
+        draft.writer.write(*(pb.Event(tool_call=delta) for delta in deltas))
         ledger.finish_reason = chat_pb2.FINISH_REASON_TOOL_CALLS
         if others:
             ledger.decide(Act.TOOL_DROPPED, "agent", f"{others} calls beside {theirs[0].name}")

@@ -14,7 +14,14 @@ _SAID = ("delta", "reasoning", "tool_call")
 async def take(draft: Draft, item: llm_pb2.GenerateResponse, *, relays: bool = False) -> None:
     """All that is in one message: thoughts before the text, calls after it. `relays`: the client reads the events of
     the provider that it was read from, unless what is said is looked through, or replaces something."""
-    ledger, tokens, at = draft.ledger, item.tokens, len(draft.outbox)
+    with draft.writer.together() as start:
+        await _take(draft, item)
+        if relays and item.relayed and not (draft.voice.screens or draft.voice.replacing):
+            _relay(draft.writer.events, item.relayed, start)
+
+
+async def _take(draft: Draft, item: llm_pb2.GenerateResponse) -> None:
+    ledger, tokens = draft.ledger, item.tokens
     if item.reasoning:
         spent, tokens = (0, tokens) if item.text else (tokens, 0)
         await draft.voice.think(item.reasoning, spent)
@@ -24,13 +31,11 @@ async def take(draft: Draft, item: llm_pb2.GenerateResponse, *, relays: bool = F
         await draft.voice.release()
     if item.tool_calls and not ledger.finish_reason:
         ledger.written.add_calls(item.tool_calls, 0 if item.text else tokens)
-        draft.outbox.extend(pb.Event(tool_call=delta) for delta in item.tool_calls)
-    if relays and item.relayed and not (draft.voice.screens or draft.voice.replacing):
-        _relay(draft, item.relayed, at)
+        draft.writer.write(*(pb.Event(tool_call=delta) for delta in item.tool_calls))
 
 
-def _relay(draft: Draft, events: Sequence[bytes], at: int) -> None:
-    """Send on what the provider has sent, which says what the outbox has from `at` on."""
-    for event in draft.outbox[at:]:
+def _relay(events: list[pb.Event], relayed: Sequence[bytes], start: int) -> None:
+    """Send on what the provider has sent, which says what `events` have from `start` on."""
+    for event in events[start:]:
         event.in_relayed = event.WhichOneof("kind") in _SAID  # another stage may have told of itself meanwhile
-    draft.outbox.insert(at, pb.Event(relayed=pb.Relayed(events=events)))
+    events.insert(start, pb.Event(relayed=pb.Relayed(events=relayed)))

@@ -13,6 +13,7 @@ from functools import partial
 from hedgerow._sentences import SentenceSplitter, parts
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.screened import AT_ONCE, Piece, Screened
 from services.gateway.guard.checks import Checks
@@ -20,15 +21,15 @@ from services.runtime.security.private_data import Names
 
 
 class Voice:
-    """Writes into the ledger and the outbox. Where nothing is looked for, what comes leaves as it is.
+    """Writes into the ledger and to the client. Where nothing is looked for, what comes leaves as it is.
 
     `sentence_ends`: the client wants to know them.
     """
 
-    __slots__ = ("_ledger", "_next", "_outbox", "_screened", "_sentences", "_tells", "_text", "_thought", "replacing")
+    __slots__ = ("_ledger", "_next", "_screened", "_sentences", "_tells", "_text", "_thought", "_writer", "replacing")
 
-    def __init__(self, ledger: Ledger, outbox: list[pb.Event], checks: Checks | None, *, sentence_ends: bool = False):
-        self._ledger, self._outbox = ledger, outbox
+    def __init__(self, ledger: Ledger, writer: EventWriter, checks: Checks | None, *, sentence_ends: bool = False):
+        self._ledger, self._writer = ledger, writer
         self._tells = sentence_ends
         self._sentences: SentenceSplitter | None = SentenceSplitter()  # None once there is no more to be found
         self.replacing = ""  # the stage whose first text is to replace what has been said
@@ -104,12 +105,12 @@ class Voice:
             else:
                 self._find_sentences(piece.text)
         if stage:
-            self._outbox.append(pb.Event(patch=pb.Patch(stage=stage, text=piece.text, replaces=True)))
+            self._writer.write(pb.Event(patch=pb.Patch(stage=stage, text=piece.text, replaces=True)))
             return
         delta = pb.TextDelta(text=piece.text, tokens=piece.tokens, logprobs=piece.logprobs)
         if self._tells and self._sentences:
             delta.sentence_end = self._sentences.settled
-        self._outbox.append(pb.Event(delta=delta))
+        self._writer.write(pb.Event(delta=delta))
 
     async def _find_in_parts(self, text: str) -> None:
         for part in parts(text, AT_ONCE):
@@ -130,4 +131,4 @@ class Voice:
         if piece is None:
             return
         self._ledger.written.add_reasoning(piece.text, piece.tokens)
-        self._outbox.append(pb.Event(reasoning=pb.ReasoningDelta(text=piece.text, tokens=piece.tokens)))
+        self._writer.write(pb.Event(reasoning=pb.ReasoningDelta(text=piece.text, tokens=piece.tokens)))

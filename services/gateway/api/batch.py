@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing
 from dataclasses import dataclass
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.budget import Budget
 from services.gateway.admission.question import Question
-from services.gateway.answer.answer import Messages
 from services.gateway.policies.pace import Pace, Turn
 from services.gateway.policies.ticket import Shed
 from services.runtime.deadline import Deadline
@@ -31,7 +29,7 @@ class Allowed:
     budget: Budget
 
 
-Begin = Callable[[Allowed, Turn], Awaitable[Messages]]
+Give = Callable[[Allowed, Turn], Awaitable[pb.Final]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +39,16 @@ class _Item:
 
 
 class Batch:
-    """`allow` validates a request and gives the end of its budget, `begin` admits it and begins its answer, `tell`
+    """`allow` validates a request and gives the end of its budget, `give` admits it and makes its answer, `tell`
     makes of what it raises what callers may know."""
 
     def __init__(
         self,
         allow: Callable[[pb.GenerateRequest], Allowed],
-        begin: Begin,
+        give: Give,
         tell: Callable[[Exception], pb.BatchError],
     ):
-        self._allow, self._begin, self._tell = allow, begin, tell
+        self._allow, self._give, self._tell = allow, give, tell
         self._pace = Pace()
 
     async def results(self, requests: Iterable[pb.GenerateRequest]) -> AsyncGenerator[pb.GenerateBatchResponse, None]:
@@ -83,14 +81,10 @@ class Batch:
         except TimeoutError:
             why = "batch: the budget was over before its turn came"
             raise Shed(why, retry_delay_s=_RETRY_AFTER_S, why="expired") from None
-        final = pb.Final()
         try:
-            async with aclosing(await self._begin(item.allowed, turn)) as messages:
-                async for message in messages:
-                    final = message.events[-1].final  # the last event of the last message
+            return await self._give(item.allowed, turn)
         finally:
             turn.over()
-        return final
 
     def _failed(self, index: int, error: Exception) -> pb.GenerateBatchResponse:
         return pb.GenerateBatchResponse(index=index, error=self._tell(error))

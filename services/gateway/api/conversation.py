@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.credential import Credential
-from services.gateway.answer.answer import Messages
+from services.gateway.answer.event_writer import Send
 from services.gateway.api.speech_queue import Spoken
 from services.gateway.errors import Idle
 from services.gateway.upstream.stubs import Audio
@@ -41,7 +41,7 @@ class Conversation:
     def __init__(
         self,
         options: pb.ConverseOptions,
-        answer: Callable[[pb.GenerateRequest], Messages],
+        answer: Callable[[pb.GenerateRequest, Send], Awaitable[object]],
         tell: Callable[[Exception], pb.BatchError],
         keep_turns: int,
         idle_s: float,
@@ -185,11 +185,12 @@ class Conversation:
             await self._out.put(pb.ConverseResponse(turn=turn, interrupted=pb.Interrupted(text=text)))
 
     async def _give_whole(self, turn: int, question: str, said: list[str]) -> None:
+        async def send(message: pb.GenerateResponse) -> None:
+            _note(message, said)
+            await self._out.put(pb.ConverseResponse(turn=turn, answer=message))
+
         try:
-            async with aclosing(self._answer(self._request(question))) as messages:
-                async for message in messages:
-                    _note(message, said)
-                    await self._out.put(pb.ConverseResponse(turn=turn, answer=message))
+            await self._answer(self._request(question), send)
             self._remember(question, "".join(said))
         except Exception as error:  # one turn's failure does not end the conversation
             await self._out.put(pb.ConverseResponse(turn=turn, error=self._tell(error)))

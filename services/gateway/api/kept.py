@@ -11,22 +11,23 @@ import asyncio
 import hashlib
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
-from services.gateway.answer.answer import Messages
+from services.gateway.answer.event_writer import Send
 from services.gateway.errors import AnswerNotKept
 from services.gateway.policies.single_flight import Flight, Reader
 from services.gateway.settings.admission import KeptSettings
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput
 
-Begin = Callable[[Span], Awaitable[Messages]]
+Begin = Callable[[Span, Send], Awaitable[object]]  # gives the answer
 Admit = Callable[[Claim], Awaitable[Reservation]]
 _Key = tuple[str, str]  # a tenant's name, and its own key
 _LONGEST_KEY = 128
@@ -61,10 +62,10 @@ class KeptAnswers:
         return tenant in self._tenants
 
     async def follow(
-        self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float
-    ) -> Messages:
-        """The events that this client has not seen. `begin` makes the answer where there is none yet, and has the place
-        of one client for as long as that takes; `admit` admits any other client."""
+        self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float, send: Send
+    ) -> None:
+        """Send the events that this client has not seen. `begin` gives the answer where there is none yet, and has the
+        place of one client for as long as that takes; `admit` admits any other client."""
         digest = _digest(request)
         if kept := self._find(request, tenant, digest):
             claim = REQUEST if kept.clients or kept.flight.over else TURN
@@ -75,7 +76,7 @@ class KeptAnswers:
             place = await admit(claim) if claim else None
             try:
                 while events := await reader.take():
-                    yield pb.GenerateResponse(events=events)
+                    await send(pb.GenerateResponse(events=events))
             finally:
                 if place:
                     place.settle(0)
@@ -125,14 +126,12 @@ class KeptAnswers:
     async def _fly(self, kept: _Kept, begin: Begin) -> None:
         try:
             with telemetry.internal_span("answer") as span:  # the client's own may be over before
-                async with aclosing(await begin(span)) as messages:
-                    async for message in messages:
-                        self._add(kept, message)
+                await begin(span, partial(self._add, kept))
         except BaseException:
             self._forget(kept)
             raise
 
-    def _add(self, kept: _Kept, message: pb.GenerateResponse) -> None:
+    async def _add(self, kept: _Kept, message: pb.GenerateResponse) -> None:
         for event in message.events:
             kept.flight.add(event)
         if self._kept.get(kept.key) is not kept:  # given up; its clients read it to the end
@@ -177,17 +176,23 @@ def _digest(request: pb.GenerateRequest) -> bytes:
     return hashlib.sha256(same.SerializeToString(deterministic=True)).digest()
 
 
-async def with_heartbeats(messages: Messages, every_s: float) -> AsyncGenerator[pb.GenerateResponse, None]:
-    """The same, and a sign of life whenever there was none for so long."""
-    async with aclosing(messages):
-        while True:
-            coming = asyncio.ensure_future(anext(messages, None))
-            try:
-                while not (await asyncio.wait({coming}, timeout=every_s))[0]:
-                    yield pb.GenerateResponse(events=[pb.Event(heartbeat=pb.Heartbeat())])
-            finally:
-                coming.cancel()
-                await asyncio.wait({coming})
-            if (message := coming.result()) is None:
-                return
-            yield message
+async def with_heartbeats(give: Callable[[Send], Awaitable[object]], send: Send, every_s: float) -> None:
+    """Give an answer, with a sign of life whenever there was none for so long."""
+    clock, lock = asyncio.get_running_loop().time, asyncio.Lock()
+    sent_at = clock()
+
+    async def sending(message: pb.GenerateResponse) -> None:
+        nonlocal sent_at
+        async with lock:
+            await send(message)
+            sent_at = clock()
+
+    giving = asyncio.ensure_future(give(sending))
+    try:
+        while not (await asyncio.wait({giving}, timeout=max(0.0, sent_at + every_s - clock())))[0]:
+            if clock() >= sent_at + every_s:
+                await sending(pb.GenerateResponse(events=[pb.Event(heartbeat=pb.Heartbeat())]))
+        await giving
+    finally:
+        giving.cancel()
+        await asyncio.wait({giving})

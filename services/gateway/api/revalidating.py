@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import replace
 
 from opentelemetry.trace import Span
@@ -19,7 +18,6 @@ from prometheus_client import Counter
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
-from services.gateway.answer.answer import Messages
 from services.gateway.answer.metrics import VERDICTS
 from services.runtime import telemetry
 from services.runtime.errors import ServiceError
@@ -28,14 +26,14 @@ _AT_ONCE = 4  # in each worker
 _OF_THE_CALL = ("idempotency_key", "events_seen", "heartbeat_ms", "realtime", "budget_ms", "first_token_budget_ms")
 _REVALIDATED = Counter("hedgerow_cache_revalidated", "Answers made anew behind stale hits, by outcome.", ["outcome"])
 _log = logging.getLogger(__name__)
-Begin = Callable[[Question, Tenant, Span], Awaitable[Messages]]
+Give = Callable[[Question, Tenant, Span], Awaitable[pb.Final]]
 
 
 class Revalidating:
-    """`begin` begins an answer as an item of a batch, or raises. `close` gives up what is under way."""
+    """`give` makes an answer as an item of a batch, or raises. `close` gives up what is under way."""
 
-    def __init__(self, begin: Begin):
-        self._begin = begin
+    def __init__(self, give: Give):
+        self._give = give
         self._under_way: dict[tuple[str, bytes], asyncio.Task[None]] = {}
 
     def submit(self, question: Question, tenant: Tenant, key: bytes) -> None:
@@ -57,19 +55,16 @@ class Revalidating:
         outcome = "failed"
         try:
             with telemetry.internal_span("revalidate") as span:
-                async with aclosing(await self._begin(question, tenant, span)) as messages:
-                    async for message in messages:
-                        outcome = _outcome(message) or outcome
+                outcome = _outcome(await self._give(question, tenant, span))
         except ServiceError as error:
             _log.info("not revalidated: %s", error.outline)
         finally:
             _REVALIDATED.labels(outcome).inc()
 
 
-def _outcome(message: pb.GenerateResponse) -> str:
-    """What the last message says: `exact` where another gateway had made it, `miss` where it is made anew."""
-    final = message.events[-1].final if message.events else pb.Final()
-    return "degraded" if final.degraded else VERDICTS[final.cache.verdict] if final.text else ""
+def _outcome(final: pb.Final) -> str:
+    """`exact` where another gateway had made it, `miss` where it is made anew."""
+    return "degraded" if final.degraded else VERDICTS[final.cache.verdict] if final.text else "failed"
 
 
 def _anew(question: Question) -> Question:

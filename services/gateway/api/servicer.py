@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -23,8 +23,9 @@ from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.admission.tools import offers_mesh_tools
 from services.gateway.admission.validation import check_for, validate, validate_conversation
-from services.gateway.answer.answer import Answer, Messages
+from services.gateway.answer.answer import Answer
 from services.gateway.answer.draft import Backends, Draft
+from services.gateway.answer.event_writer import Send
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.stages import answer_stages
@@ -81,30 +82,38 @@ class GatewayServicer:
         """The credential of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`."""
         return Credential(self._identity, metadata, caller)
 
-    def Generate(self, request: pb.GenerateRequest, call: Call) -> AsyncGenerator[pb.GenerateResponse, None]:
+    async def Generate(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
         if request.HasField("original"):  # nothing here reads it, so it might say anything
             raise InvalidInput("original", "none by gRPC", "one")
-        return self.answer(request, call)
+        await self.answer(request, call, send)
 
-    async def answer(self, request: pb.GenerateRequest, call: Call) -> AsyncGenerator[pb.GenerateResponse, None]:
+    async def answer(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
         """The same, for the routes by HTTP: they have read `original`, and the request says what it says."""
         credential = self.authorize(call.metadata, call.peer)
-        async with aclosing(await self._messages(request, credential.tenant, call)) as messages:
-            async for message in messages:
-                credential.check()
-                yield message
-
-    async def _messages(self, request: pb.GenerateRequest, tenant: Tenant, call: Call) -> Messages:
-        if request.idempotency_key or request.events_seen:
-            begin = partial(self._answer, request, tenant, call.deadline)
-            admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
-            messages = self._kept.follow(request, tenant.name, begin, admit, call.deadline.remaining())
-        else:
-            messages = await self._answer(request, tenant, call.deadline, call.span)
+        give = await self._giving(request, credential.tenant, call)
         call.admitted()
+
+        async def checked(message: pb.GenerateResponse) -> None:
+            credential.check()
+            await send(message)
+
         if request.HasField("heartbeat_ms"):
-            messages = with_heartbeats(messages, request.heartbeat_ms / 1000)
-        return messages
+            await with_heartbeats(give, checked, request.heartbeat_ms / 1000)
+        else:
+            await give(checked)
+
+    async def _giving(
+        self, request: pb.GenerateRequest, tenant: Tenant, call: Call
+    ) -> Callable[[Send], Awaitable[object]]:
+        """What gives the answer: an admitted one, or one that is kept."""
+        if not (request.idempotency_key or request.events_seen):
+            return (await self._admitted(request, tenant, call.deadline, call.span)).give
+
+        async def begin(span: Span, send: Send) -> None:
+            await (await self._admitted(request, tenant, call.deadline, span)).give(send)
+
+        admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
+        return partial(self._kept.follow, request, tenant.name, begin, admit, call.deadline.remaining())
 
     async def GenerateBatch(
         self, request: pb.GenerateBatchRequest, call: Call
@@ -124,7 +133,7 @@ class GatewayServicer:
             budget = budget_of(item, credential.tenant, self._settings, call.deadline, tokens)
             return Allowed(question, Deadline.after(budget.ms / 1000), budget)
 
-        async def begin(allowed: Allowed, turn: Turn) -> Messages:
+        async def give(allowed: Allowed, turn: Turn) -> pb.Final:
             credential.check()
             question, deadline = allowed.question, allowed.deadline
             tenant, trace_id = credential.tenant, telemetry.trace_id(call.span)
@@ -135,10 +144,10 @@ class GatewayServicer:
                 ledger.decide(Act.LIMIT_WAITED, "batch", f"{waited_ms:.0f} ms for its turn")
             equipment = await self._equip(question.request, tenant, ledger, reservation)
             draft = Draft(question, tenant, ledger, self._backends, turn.over, equipment=equipment)
-            return self._make(draft, reservation)
+            return await self._make(draft, reservation).give()
 
         tell = partial(batch_error, trace_id=telemetry.trace_id(call.span))
-        async with aclosing(Batch(allow, begin, tell).results(request.requests)) as results:
+        async with aclosing(Batch(allow, give, tell).results(request.requests)) as results:
             async for result in results:
                 credential.check()
                 yield result
@@ -193,8 +202,10 @@ class GatewayServicer:
         return hearing.client
 
     def _conversation(self, options: pb.ConverseOptions, credential: Credential, call: Call) -> Conversation:
-        def answer(request: pb.GenerateRequest) -> Messages:
-            return self._turn(request, credential, call.deadline)
+        async def answer(request: pb.GenerateRequest, send: Send) -> None:
+            """One turn's answer, in a span of its own. Its conversation has the place."""
+            with telemetry.internal_span("turn") as span:
+                await (await self._admitted(request, credential.tenant, call.deadline, span, TURN)).give(send)
 
         settings, name = self._settings, credential.tenant.name
         tally = self._tallies.get(name) or Tally(settings.tenant_queue_bytes)
@@ -213,16 +224,9 @@ class GatewayServicer:
         finally:
             self._conversations.discard(conversation)
 
-    async def _turn(self, request: pb.GenerateRequest, credential: Credential, deadline: Deadline) -> Messages:
-        """One turn's answer, in a span of its own. Its conversation has the place."""
-        with telemetry.internal_span("turn") as span:
-            async with aclosing(await self._answer(request, credential.tenant, deadline, span, TURN)) as messages:
-                async for message in messages:
-                    yield message
-
-    async def _answer(
+    async def _admitted(
         self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline, span: Span, claim: Claim = REQUEST
-    ) -> Messages:
+    ) -> Answer:
         request, tokens = limited(request, tenant)
         question = validate(request, self._settings, self._media)
         check_for(request, tenant, self._settings)
@@ -233,12 +237,12 @@ class GatewayServicer:
         anew = partial(self._revalidating.submit, question, tenant)
         return self._make(Draft(question, tenant, ledger, self._backends, None, anew, equipment), reservation)
 
-    async def _answer_anew(self, question: Question, tenant: Tenant, span: Span) -> Messages:
+    async def _answer_anew(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
         """As an item of a batch, which needs no place of the tenant's. Raises `Exhausted` where there is no room."""
         budget, opened = budget_of(question.request, tenant, self._settings, Deadline.never()), time.monotonic()
         reservation = await self._admission.admit(question, tenant, telemetry.trace_id(span), budget.ms / 1000, TURN)
         ledger = self._open(question, tenant, budget, span, opened)
-        return self._make(Draft(question, tenant, ledger, self._backends, lambda: None), reservation)
+        return await self._make(Draft(question, tenant, ledger, self._backends, lambda: None), reservation).give()
 
     def _open(self, question: Question, tenant: Tenant, budget: Budget, span: Span, opened: float) -> Ledger:
         """The account, with a plan for the budget, which runs since `opened`: to be admitted is a part of it."""
@@ -267,11 +271,11 @@ class GatewayServicer:
         note_asked(ledger.changes, request, tenant, budget, checks_forms=self._settings.response_format.check)
         return ledger
 
-    def _make(self, draft: Draft, reservation: Reservation) -> Messages:
+    def _make(self, draft: Draft, reservation: Reservation) -> Answer:
         if reservation.local:
             draft.ledger.degrade(Degraded.QUOTA_LOCAL)
             draft.ledger.decide(Act.QUOTA_LOCAL, draft.tenant.name, reservation.local)
-        return Answer(draft, reservation).messages()
+        return Answer(draft, reservation)
 
     async def _equip(
         self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger, reservation: Reservation

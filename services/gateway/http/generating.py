@@ -3,9 +3,10 @@ events that come back are written in that dialect, in a stream or whole."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from hedgerow.chat.v1 import chat_pb2
@@ -97,55 +98,41 @@ class Generating:
         exchange.broken = writer.broken
         with self._watch(exchange, order) as watch:
             try:
-                async with aclosing(self.servicer.answer(order.request, call)) as messages:
-                    if order.stream:
-                        await self._stream(exchange, order, writer, messages, watch)
-                    else:
-                        await self._whole(exchange, order, writer, messages, watch)
+                write = self._write if order.stream else self._gather
+                await self.servicer.answer(order.request, call, partial(write, exchange, order, writer, watch))
             except InvalidInput as refused:
                 raise by_callers_names(refused, order.request.original.untranslated) from None
 
-    async def _stream(
-        self,
-        exchange: Exchange,
-        order: Order,
-        writer: Writer,
-        messages: AsyncIterator[pb.GenerateResponse],
-        watch: Watch,
+    async def _write(
+        self, exchange: Exchange, order: Order, writer: Writer, watch: Watch, message: pb.GenerateResponse
     ) -> None:
+        """More of a stream."""
         reply = exchange.reply
-        async for message in messages:
-            final = _final(message)
-            if final:
-                self._refuse_empty(final, order)
-            data = b"".join(map(writer.chunk, message.events))
-            if final:
-                data += writer.end(final)
-            if not data:
-                continue
-            if _has_text(message):
-                watch.came()
-            if not reply.status:
-                await reply.begin(short(final) if final else ())
-            await reply.write(data, last=final is not None)
-            watch.sent()
+        if final := _final(message):
+            self._refuse_empty(final, order)
+        data = b"".join(map(writer.chunk, message.events))
+        if final:
+            data += writer.end(final)
+        if not data:
+            return
+        if _has_text(message):
+            watch.came()
+        if not reply.status:
+            await reply.begin(short(final) if final else ())
+        await reply.write(data, last=final is not None)
+        watch.sent()
 
-    async def _whole(
-        self,
-        exchange: Exchange,
-        order: Order,
-        writer: Writer,
-        messages: AsyncIterator[pb.GenerateResponse],
-        watch: Watch,
+    async def _gather(
+        self, exchange: Exchange, order: Order, writer: Writer, watch: Watch, message: pb.GenerateResponse
     ) -> None:
-        async for message in messages:
-            if _has_text(message):
-                watch.came()
-            for event in message.events:
-                writer.gather(event)
-            if final := _final(message):
-                self._refuse_empty(final, order)
-                await exchange.reply.whole(200, compact(writer.whole(final)), short(final))
+        """More of an answer that is sent in one piece, with its end."""
+        if _has_text(message):
+            watch.came()
+        for event in message.events:
+            writer.gather(event)
+        if final := _final(message):
+            self._refuse_empty(final, order)
+            await exchange.reply.whole(200, compact(writer.whole(final)), short(final))
 
     def _watch(self, exchange: Exchange, order: Order) -> Watch:
         limits, reply = self.settings.http, exchange.reply

@@ -12,7 +12,6 @@ from collections.abc import Coroutine, Hashable
 from copy import copy
 from typing import Any, Generic, Protocol, TypeVar
 
-from services.runtime.deadline import set_within
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 
 K = TypeVar("K", bound=Hashable)
@@ -82,13 +81,6 @@ class Reader(Generic[T]):
         self.news = asyncio.Event()
         self._flight, self._next, self._late = flight, seen, False
         self._timer = asyncio.get_running_loop().call_later(within_s, self._end) if within_s < float("inf") else None
-
-    async def begins(self, within_s: float) -> bool:
-        """Wait a little for the first item; whether it, or the end, has come."""
-        if not self._has_news():
-            self.news.clear()
-            await set_within(self.news, within_s)
-        return self._has_news()
 
     async def take(self) -> list[T]:
         """All new items, at least one; none after the last. Raises what the execution failed with, and `TooLate` when

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 import grpc
@@ -70,7 +71,7 @@ def header(metadata: Iterable[tuple[str, str | bytes]], name: str) -> str | None
 
 
 M = TypeVar("M", bound=Message)
-Servicer = Any  # has one method per RPC: unary `async def`, streaming `async def … yield`
+Servicer = Any  # has one method per RPC: unary `async def`, streaming `async def … yield` or `async def (…, send)`
 _Bound = Callable[..., Any]  # one method of a servicer
 _Context = Any  # grpc.aio.ServicerContext over bytes
 _Given = bytes | AsyncIterator[bytes]  # a request, or where it will come from
@@ -125,8 +126,15 @@ class _Method:
         return bytes(await self._guard(context, serve))
 
     async def server_stream(self, given: _Given, context: _Context) -> None:
+        async def send(reply: Message) -> None:
+            await context.write(reply.SerializeToString())
+
         async def serve(method: _Bound, call: Call, arrival: Arrival) -> None:
-            async with aclosing(method(await self._request(given, context, arrival), call)) as replies:
+            request = await self._request(given, context, arrival)
+            if iscoroutinefunction(method):
+                await method(request, call, send)
+                return
+            async with aclosing(method(request, call)) as replies:
                 async for reply in replies:
                     await context.write(reply.SerializeToString())
 

@@ -16,6 +16,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.asked import as_data
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
 from tests.clock import on_paused_loop
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, finish, text
 from tests.unit.gateway.scripted_tools import ScriptedTools, calls, told, toolbox
 from tests.unit.gateway.test_answer import Scene, outcomes
@@ -296,7 +297,7 @@ async def test_who_leaves_amid_an_agents_calls_pays_for_the_step_and_leaves_noth
 async def _leaving(asked: Scene, at: Callable[[pb.Event], bool]) -> None:
     """Leave at such an event."""
     answer = await asked.equipped(mesh_tools=OFFERED) if asked.backends.tools else asked.answer()
-    async with aclosing(answer.messages()) as messages:
+    async with aclosing(sent_by(answer.give)) as messages:
         async for message in messages:
             if any(at(event) for event in message.events):
                 return

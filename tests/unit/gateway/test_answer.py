@@ -35,6 +35,7 @@ from services.gateway.upstream.fleet import make_breaker
 from services.gateway.upstream.media import Media
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from tests.clock import loop_clock
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import (
     NotedWriteBehind,
     ScriptedCache,
@@ -141,7 +142,7 @@ class Scene:
     async def messages(self, **fields: object) -> list[pb.GenerateResponse]:
         equipped = "mesh_tools" in fields
         answer = await self.equipped(**fields) if equipped else self.answer(**fields)
-        return [message async for message in answer.messages()]
+        return [message async for message in sent_by(answer.give)]
 
     async def events(self, **fields: object) -> list[pb.Event]:
         return [event for message in await self.messages(**fields) for event in message.events]
@@ -240,7 +241,7 @@ async def test_an_answer_is_stored_with_what_the_cache_knew_before_it_was_begun(
 async def test_who_reads_along_has_an_answer_stored_with_what_was_known_when_it_was_begun():
     cache = ScriptedCache(cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=7))
     scene = Scene(cache, small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
-    leaving = scene.answer().messages()
+    leaving = sent_by(scene.answer().give)
     while not scene.llms["small"].calls:
         await anext(leaving)
     cache.outcome = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, epoch=8)
@@ -391,7 +392,7 @@ async def test_what_the_model_refuses_is_refused():
 
 async def test_a_client_that_leaves_stops_the_model():
     scene = Scene(small=ScriptedLlm(text("Once"), None))
-    async with aclosing(scene.answer().messages()) as messages:
+    async with aclosing(sent_by(scene.answer().give)) as messages:
         await anext(messages)
     await asyncio.sleep(0.01)
     assert all(call.closed for call in scene.llms["small"].calls)
@@ -411,7 +412,7 @@ async def test_equal_requests_at_the_same_time_share_one_generation():
 
 async def test_one_who_shares_may_leave_and_the_other_has_it_all():
     scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
-    leaving = scene.answer().messages()
+    leaving = sent_by(scene.answer().give)
     await anext(leaving)
     staying = asyncio.create_task(scene.final())
     await asyncio.sleep(0.005)
@@ -511,7 +512,7 @@ async def test_a_fault_after_the_last_event_leaves_no_reservation_open(monkeypat
 async def test_a_stage_that_has_ended_is_told_before_a_slow_model_says_anything():
     scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.05, text("Pa"), finish("ris.")))
     kinds = [[event.WhichOneof("kind") for event in message.events] for message in await scene.messages()]
-    assert kinds == [["accepted", "stage"], ["stage"], ["delta"], ["delta", "stage", "final"]]
+    assert kinds == [["accepted", "stage", "stage"], ["delta"], ["delta", "stage", "final"]]
 
 
 async def test_a_cost_limit_leaves_out_models_that_may_cost_more_and_refuses_what_none_can_do():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.budget import Budget
@@ -34,22 +33,18 @@ class Scene:
             Question(request), Deadline.after(request.budget_ms / 1000, loop_clock), Budget(request.budget_ms)
         )
 
-    async def begin(self, allowed: Allowed, turn: Turn) -> AsyncIterator[object]:
+    async def begin(self, allowed: Allowed, turn: Turn) -> pb.Final:
         request = allowed.question.request
         self.begun.append(request.budget_ms)
         if request.attempt:
             raise Unavailable("broken")
-        return self.messages(turn)
-
-    async def messages(self, turn: Turn) -> AsyncIterator[pb.GenerateResponse]:
         self.running += 1
         self.most = max(self.most, self.running)
         try:
             if self.placed:
                 turn.over()
             await asyncio.sleep(1)
-            yield pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="."))])
-            yield pb.GenerateResponse(events=[pb.Event(final=pb.Final(text="."))])
+            return pb.Final(text=".")
         finally:
             self.running -= 1
 

@@ -11,6 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.policies.ticket import Ticket
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene
 from tests.waiting import until
@@ -26,7 +27,7 @@ def scene(*script: object, **llms: ScriptedLlm) -> Scene:
 
 async def leaving(asked: Scene, kind: str) -> None:
     """Ask, and leave at the first event of a kind; with `accepted`, once the model is asked."""
-    async with aclosing(asked.answer().messages()) as messages:
+    async with aclosing(sent_by(asked.answer().give)) as messages:
         async for message in messages:
             if any(event.WhichOneof("kind") == kind for event in message.events):
                 if kind != "accepted":
@@ -75,7 +76,7 @@ async def test_who_leaves_before_a_model_was_asked_pays_nothing():
     limiter = asked.fleet.pools["small"].limiter
     for _ in range(20):
         await limiter.enter(Ticket(0, "other", 1, Deadline.never()))
-    async with aclosing(asked.answer().messages()) as messages:
+    async with aclosing(sent_by(asked.answer().give)) as messages:
         await anext(messages)
         reading = asyncio.create_task(anext(messages))
         while not limiter.waiting:

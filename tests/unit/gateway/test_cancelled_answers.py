@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,13 +14,15 @@ from opentelemetry.trace import Span
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Claim, Reservation
-from services.gateway.answer.answer import Messages
+from services.gateway.answer.answer import Answer
+from services.gateway.answer.event_writer import Send
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.settings.admission import KeptSettings
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import (
     ScriptedAudio,
     ScriptedCache,
@@ -85,7 +88,7 @@ SCENES: dict[str, tuple[Callable[[], Scene], dict[str, Any]]] = {
 }
 
 
-async def begun(scene: Scene, fields: dict[str, Any]) -> Messages:
+async def begun(scene: Scene, fields: dict[str, Any]) -> Answer:
     """As the servicer begins it."""
     answer = scene.answer(**fields)
     if tools := scene.backends.tools:
@@ -94,13 +97,11 @@ async def begun(scene: Scene, fields: dict[str, Any]) -> Messages:
         except BaseException:
             answer._reservation.settle(0)
             raise
-    return answer.messages()
+    return answer
 
 
-async def read(messages: AsyncGenerator[pb.GenerateResponse, None]) -> None:
-    async with aclosing(messages):
-        async for _ in messages:
-            pass
+async def read(message: pb.GenerateResponse) -> None:
+    await asyncio.sleep(0)
 
 
 def breakers(scene: Scene) -> list[SharedBreaker]:
@@ -145,8 +146,8 @@ def test_of_an_answer(name: str, heartbeats: bool, probes: bool):
             await on_probation(scene_)
 
         async def work() -> None:
-            messages = await begun(scene_, fields)
-            await read(with_heartbeats(messages, 0.005) if heartbeats else messages)
+            give = (await begun(scene_, fields)).give
+            await (with_heartbeats(give, read, 0.005) if heartbeats else give(read))
 
         yield work()
         assert_over(scene_)
@@ -163,7 +164,7 @@ def test_of_a_shared_generation_whose_other_reader_has_all_of_it():
         other = asyncio.create_task(joined(scene_))
 
         async def work() -> None:
-            await read(scene_.answer().messages())
+            await scene_.answer().give(read)
 
         yield work()
         assert await other == "Paris."
@@ -176,7 +177,7 @@ def test_of_a_shared_generation_whose_other_reader_has_all_of_it():
 
 async def joined(scene: Scene) -> str:
     await asyncio.sleep(0)
-    messages = [message async for message in scene.answer().messages()]
+    messages = [message async for message in sent_by(scene.answer().give)]
     return messages[-1].events[-1].final.text
 
 
@@ -186,14 +187,14 @@ def test_of_a_kept_answer_for_which_its_client_does_not_come_back(kept_ms: int):
     async def scene() -> Work:
         scene_, kept = plain(), KeptAnswers(KeptSettings(ms=kept_ms))
 
-        async def begin(span: Span) -> Messages:
-            return scene_.answer().messages()
+        async def begin(span: Span, send: Send) -> None:
+            await scene_.answer().give(send)
 
         async def admit(claim: Claim) -> Reservation:
             raise AssertionError("there is one client")
 
         request = pb.GenerateRequest(idempotency_key="k")
-        yield read(with_heartbeats(kept.follow(request, "acme", begin, admit, 60.0), 0.005))
+        yield with_heartbeats(partial(kept.follow, request, "acme", begin, admit, 60.0), read, 0.005)
         await asyncio.sleep(120)
         assert (len(kept), kept._sizes.total()) == (0, 0)
         assert_over(scene_)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.event_writer import Send
 from services.gateway.api import conversation as under_test
 from services.gateway.api.conversation import Conversation
 from services.gateway.api.speech_queue import Spoken, Tally
@@ -69,12 +70,12 @@ class Talk:
                 await asyncio.sleep(self._pace_s)
             yield piece if isinstance(piece, pb.ConverseRequest) else pb.ConverseRequest(audio=str(piece).encode())
 
-    async def _answer(self, request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+    async def _answer(self, request: pb.GenerateRequest, send: Send) -> None:
         self.answering += 1
         try:
             for words in ("It ", "is ", END):
                 await asyncio.sleep(0.01)
-                yield delta(words)
+                await send(delta(words))
         finally:
             self.answering -= 1
             await asyncio.sleep(0)  # what an answer leaves may take a turn

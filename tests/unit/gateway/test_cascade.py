@@ -18,6 +18,7 @@ from services.gateway.answer.verifying import refused
 from services.gateway.settings.generation import CascadeSettings
 from services.runtime.errors import Exhausted, NotSupported, ServiceError, TooLate, Unavailable
 from tests.clock import on_paused_loop
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
 from tests.unit.gateway.test_answer import MISS, Scene, outcomes
 
@@ -131,7 +132,7 @@ async def test_an_item_of_a_batch_that_reads_along_has_its_place():
 
 
 async def _read(answer: Answer) -> None:
-    async for _ in answer.messages():
+    async for _ in sent_by(answer.give):
         pass
 
 
@@ -311,7 +312,7 @@ def test_a_cascades_stream_takes_nothing_back_but_by_a_patch(fast, fast_end, bet
         guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK) if guarded else None
         events = []
         with suppress(ServiceError):
-            async for message in scene.answer(cascade=pb.Cascade(at_once=at_once), guard=guard).messages():
+            async for message in sent_by(scene.answer(cascade=pb.Cascade(at_once=at_once), guard=guard).give):
                 events += message.events
         shown = said_of(events)
         patches = sum(event.HasField("patch") for event in events)

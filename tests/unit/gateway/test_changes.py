@@ -21,6 +21,7 @@ from services.gateway.settings.guard import GuardSettings
 from services.gateway.settings.tenants import TenantSettings
 from services.runtime.deadline import Deadline
 from tests.keys import digest
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import ACME, EXACT, MISS, Scene
 
@@ -88,7 +89,7 @@ async def test_a_cut_by_the_budget_says_whose_it_was() -> None:
     scene = Scene(small=ScriptedLlm(text("Pa"), None), large=ScriptedLlm())
     answer = scene.answer()
     answer._ledger.changes.limit_time(1_000, 0, By.TENANT)
-    messages = [message async for message in answer.messages()]
+    messages = [message async for message in sent_by(answer.give)]
     final = messages[-1].events[-1].final
     assert final.finish_reason == chat_pb2.FINISH_REASON_BUDGET
     assert told(final.cut) == "budget: 1000 ms, by tenant"

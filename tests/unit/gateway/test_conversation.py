@@ -11,6 +11,7 @@ import pytest
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.audio import frames
+from services.gateway.answer.event_writer import Send
 from services.gateway.api.conversation import MAX_AUDIO_BYTES, Conversation
 from services.gateway.api.speech_queue import Spoken, Tally
 from services.gateway.errors import Idle, KeyUnknown
@@ -53,15 +54,14 @@ class Talk:
         while request := await self.spoken.get():
             yield request
 
-    async def answer(self, request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+    async def answer(self, request: pb.GenerateRequest, send: Send) -> None:
         self.asked.append([message.content for message in request.messages])
-        yield delta(f"re: {request.messages[-1].content}")
+        await send(delta(f"re: {request.messages[-1].content}"))
 
-    async def forever(self, request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+    async def forever(self, request: pb.GenerateRequest, send: Send) -> None:
         """An answer that never ends once it has begun."""
         try:
-            async for message in self.answer(request):
-                yield message
+            await self.answer(request, send)
             await asyncio.Event().wait()
         finally:
             self.left += 1
@@ -152,12 +152,12 @@ async def test_a_noise_without_words_cuts_nothing_off():
 async def test_of_an_answer_that_was_replaced_the_other_text_stays_in_the_conversation():
     asked: list[list[str]] = []
 
-    async def replaced(request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+    async def replaced(request: pb.GenerateRequest, send: Send) -> None:
         asked.append([message.content for message in request.messages])
-        yield delta("I don't know.")
-        yield pb.GenerateResponse(events=[pb.Event(patch=pb.Patch(stage="llm", text="It is ", replaces=True))])
-        yield pb.GenerateResponse(events=[pb.Event(patch=pb.Patch(stage="tool:news", text="a fox"))])
-        yield delta("Paris.")
+        await send(delta("I don't know."))
+        await send(pb.GenerateResponse(events=[pb.Event(patch=pb.Patch(stage="llm", text="It is ", replaces=True))]))
+        await send(pb.GenerateResponse(events=[pb.Event(patch=pb.Patch(stage="tool:news", text="a fox"))]))
+        await send(delta("Paris."))
 
     talk = Talk(scripted(a=[segment("One?")], b=[segment("Two?")]), replaced)
     for piece in (b"a", b"b"):
@@ -174,10 +174,9 @@ async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_s
     talk = Talk(scripted(a=[segment("What is the capital")], b=[partial("of")], c=[segment("of France?")]))
     began = asyncio.Event()
 
-    async def silent(request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+    async def silent(request: pb.GenerateRequest, send: Send) -> None:
         began.set()
         await asyncio.Event().wait()
-        yield delta("never")
 
     talk.conversation._answer = silent
     talk.say(b"a")
@@ -252,9 +251,8 @@ async def test_an_answer_that_is_cut_off_when_nobody_listens_any_more_is_told_as
 async def test_one_turns_failure_does_not_end_the_conversation():
     talk = Talk(scripted(a=[segment("One?")], b=[segment("Two?")]))
 
-    async def failing(request: pb.GenerateRequest) -> AsyncIterator[pb.GenerateResponse]:
+    async def failing(request: pb.GenerateRequest, send: Send) -> None:
         raise Unavailable("broken")
-        yield
 
     talk.conversation._answer = failing
     talk.say(b"a")

@@ -14,6 +14,7 @@ from services.gateway.hits.choice import choose
 from services.gateway.hits.reasons import Bypassed
 from services.gateway.hits.settings import HitSettings
 from services.runtime import question_key
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene
 
@@ -105,7 +106,7 @@ async def test_an_answer_is_made_anew_for_the_end_user_whose_it_is():
     for name in ("anna", "bert"):
         answer = scene.answer(end_user=[name])
         answer._draft.revalidate = lambda key, name=name: anew.update({name: key})
-        async for _ in answer.messages():
+        async for _ in sent_by(answer.give):
             pass
     assert len({*anew.values()}) == 2
 

@@ -36,6 +36,7 @@ from services.llm.config import LlmSettings
 from services.llm.errors import BadEngineSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet
 from tests.unit.gateway.test_answer import ACME, Scene
 
@@ -126,7 +127,7 @@ async def test_a_stage_is_planned_run_and_told(package: str) -> None:
     assert (plan["time"].budget_ms, plan["time"].starts_ms) == (20, 0)
     draft = Draft(Question(request), ACME, Ledger(plan, INVALID_SPAN, 0.01), scene.backends)
     reservation = scene.quotas.reserve("acme", ACME.allowance, 100)
-    events = [event async for message in Answer(draft, reservation, stages).messages() for event in message.events]
+    events = [event async for message in sent_by(Answer(draft, reservation, stages).give) for event in message.events]
     assert [stage.name for stage in events[-1].final.stages] == ["time", "router", "llm"]
     (sent,) = scene.llms["small"].requests
     assert sent.messages[-1].content.startswith("Context:\n- audio: It is noon.")

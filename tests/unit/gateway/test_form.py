@@ -17,6 +17,7 @@ from services.gateway.form.forms import Checked, Forms
 from services.gateway.form.matching import mismatch
 from services.gateway.form.verdict import Mismatch, Unchecked
 from services.runtime.errors import Unavailable
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene, outcomes
 from tests.unit.gateway.test_cascade import made, said_of
@@ -167,7 +168,7 @@ def scene(*said: str, pause_s: float = 0.1, cache: ScriptedCache | None = None, 
 async def broken(scene_: Scene, **fields: Any) -> tuple[FormBroken, list[pb.Event]]:
     events: list[pb.Event] = []
     try:
-        async for message in scene_.answer(**WANTED, **fields).messages():
+        async for message in sent_by(scene_.answer(**WANTED, **fields).give):
             events += message.events
     except FormBroken as error:
         return error, events
@@ -262,7 +263,7 @@ async def test_an_answer_of_a_batch_is_repaired_unless_it_must_not_be() -> None:
         answer = asked.answer(**WANTED, repair=repair)
         answer._draft.placed = lambda: None
         try:
-            async for _ in answer.messages():
+            async for _ in sent_by(answer.give):
                 pass
         except FormBroken:
             assert repair is False

@@ -13,6 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.hits.settings import HitSettings
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import loop_clock
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache
 from tests.unit.gateway.test_answer import Scene
 
@@ -31,7 +32,7 @@ def scene_at(chars_per_s: float, **fields: Any) -> Scene:
 async def timed(scene: Scene, **fields: Any) -> list[tuple[float, str]]:
     """When each text came, and the text."""
     began, came = loop_clock(), []
-    async for message in scene.answer(**fields).messages():
+    async for message in sent_by(scene.answer(**fields).give):
         text = "".join(event.delta.text for event in message.events)
         came += [(loop_clock() - began, text)] if text else []
     return came
@@ -74,7 +75,7 @@ async def test_a_pace_stays_within_the_budget():
 
 async def test_who_leaves_in_the_middle_leaves_nothing_behind():
     scene = scene_at(10)
-    messages = scene.answer().messages()
+    messages = sent_by(scene.answer().give)
     await anext(messages)
     await messages.aclose()
     assert scene.billed == [0]  # the runner has settled, and no task is left

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from opentelemetry.trace import Span
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExceeded, Quotas, Reservation
+from services.gateway.answer.event_writer import Send
 from services.gateway.api.kept import KeptAnswers, with_heartbeats
 from services.gateway.errors import AnswerNotKept
 from services.gateway.settings.admission import KeptSettings
 from services.runtime.errors import Exhausted, InvalidInput
+from tests.unit.gateway.reading import sent_by
 
 pytestmark = pytest.mark.paused
 
@@ -29,20 +32,20 @@ class Scene:
         self.begun = self.over = self.left = 0
         self.quotas, self.allowance = Quotas(), Allowance()
 
-    async def _begin(self, span: Span) -> AsyncGenerator[pb.GenerateResponse, None]:
+    async def _begin(self, span: Span, send: Send) -> None:
         self.begun += 1
-        return self._messages()
+        await self._give(send)
 
     async def _admit(self, claim: Claim) -> Reservation:
         return self.quotas.reserve("a", self.allowance, 0, claim)
 
-    async def _messages(self) -> AsyncGenerator[pb.GenerateResponse, None]:
+    async def _give(self, send: Send) -> None:
         try:
             for word in self.words:
                 await asyncio.sleep(1)
                 if isinstance(word, Exception):
                     raise word
-                yield pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=word))])
+                await send(pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=word))]))
             self.over += 1
         finally:
             self.left += 1
@@ -52,7 +55,7 @@ class Scene:
     ) -> list[str]:
         """What one client reads, which leaves after `most` events."""
         request = pb.GenerateRequest(idempotency_key=key, **fields)
-        messages = self.answers.follow(request, tenant, self._begin, self._admit, within_s)
+        messages = sent_by(partial(self.answers.follow, request, tenant, self._begin, self._admit, within_s))
         read: list[str] = []
         try:
             async for message in messages:
@@ -199,27 +202,30 @@ async def test_a_gateway_that_ends_gives_up_what_nobody_reads():
     assert (scene.begun, scene.over, scene.left) == (2, 1, 2)
 
 
+def beating(give: Callable[[Send], Awaitable[object]], every_s: float) -> AsyncGenerator[pb.GenerateResponse, None]:
+    return sent_by(lambda send: with_heartbeats(give, send, every_s))
+
+
 async def test_signs_of_life_come_while_nothing_else_does():
-    async def slow() -> AsyncGenerator[pb.GenerateResponse, None]:
+    async def slow(send: Send) -> None:
         for pause in (0.1, 2.5, 0.1):
             await asyncio.sleep(pause)
-            yield pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="a"))])
+            await send(pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="a"))]))
 
-    came = [message.events[0].WhichOneof("kind") async for message in with_heartbeats(slow(), 1)]
+    came = [message.events[0].WhichOneof("kind") async for message in beating(slow, 1)]
     assert came == ["delta", "heartbeat", "heartbeat", "delta", "delta"]
 
 
 async def test_who_leaves_between_signs_of_life_leaves_the_answer():
     left = asyncio.Event()
 
-    async def silent() -> AsyncGenerator[pb.GenerateResponse, None]:
+    async def silent(send: Send) -> None:
         try:
             await asyncio.sleep(60)
-            yield pb.GenerateResponse()
         finally:
             left.set()
 
-    messages = with_heartbeats(silent(), 1)
+    messages = beating(silent, 1)
     await anext(messages)
     await messages.aclose()
     assert left.is_set()
@@ -227,7 +233,7 @@ async def test_who_leaves_between_signs_of_life_leaves_the_answer():
 
 async def test_who_leaves_after_a_message_leaves_the_answer_at_once():
     scene = Scene("a", "b")
-    messages = with_heartbeats(scene._messages(), 5)
+    messages = beating(scene._give, 5)
     await anext(messages)
     await messages.aclose()
     assert scene.left == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -14,6 +13,7 @@ from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Allowance, Claim, Quotas, Reservation
+from services.gateway.answer.event_writer import Send
 from services.gateway.api.kept import KeptAnswers
 from services.gateway.errors import AnswerNotKept
 from services.gateway.settings.admission import KeptSettings
@@ -48,35 +48,35 @@ class Kept(RuleBasedStateMachine):
         self.failing = False
         self.clients: dict[asyncio.Task[None], Client] = {}
 
-    async def _begin(self, span: Span) -> AsyncGenerator[pb.GenerateResponse, None]:
+    async def _begin(self, span: Span, send: Send) -> None:
         self.begun += 1
-        return self._words(str(self.begun % 10), self.failing)
+        await self._words(str(self.begun % 10), self.failing, send)
 
     async def _admit(self, claim: Claim) -> Reservation:
         return self.quotas.reserve("a", Allowance(), 0, claim)
 
-    async def _words(self, number: str, failing: bool) -> AsyncGenerator[pb.GenerateResponse, None]:
+    async def _words(self, number: str, failing: bool, send: Send) -> None:
         self.under_way[number] += 1
         try:
             for word in range(_WORDS):
                 await asyncio.sleep(1)
                 if failing and word == 2:
                     raise Exhausted("busy")
-                yield pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=f"{number}.{word}"))])
+                await send(pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=f"{number}.{word}"))]))
         finally:
             self.under_way[number] -= 1
 
     async def _follow(self, client: Client) -> None:
         request = pb.GenerateRequest(idempotency_key=client.key, events_seen=client.seen)
-        messages = self.answers.follow(request, client.tenant, self._begin, self._admit, 100)
+
+        async def read(message: pb.GenerateResponse) -> None:
+            client.read += [event.delta.text for event in message.events]
+
         try:
-            async for message in messages:
-                client.read += [event.delta.text for event in message.events]
+            await self.answers.follow(request, client.tenant, self._begin, self._admit, 100, read)
             client.ended = "whole"
         except (AnswerNotKept, InvalidInput, Exhausted) as error:
             client.ended = type(error).__name__
-        finally:
-            await messages.aclose()
 
     def run_for(self, seconds: float) -> None:
         self.loop.run_until_complete(asyncio.sleep(seconds))

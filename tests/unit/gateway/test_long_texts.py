@@ -14,6 +14,7 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import screened, voice
+from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.voice import Voice
 from services.gateway.guard.checks import checks_for
 from services.gateway.settings.guard import GuardSettings
@@ -34,17 +35,17 @@ GUARDS = {
 
 async def said(texts: Iterable[str], guard: GuardSettings, at_once: int) -> tuple[str, list[pb.Event], object]:
     """What a client has of these texts, and what is in the account."""
-    ledger, outbox = Scene(ScriptedCache(MISS)).answer()._ledger, list[pb.Event]()
-    speaking = Voice(ledger, outbox, checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
+    ledger, writer = Scene(ScriptedCache(MISS)).answer()._ledger, EventWriter()
+    speaking = Voice(ledger, writer, checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
     with mock.patch.object(screened, "AT_ONCE", at_once), mock.patch.object(voice, "AT_ONCE", at_once):
         for text in texts:
             spelled = [chat_pb2.TokenLogprob(token=text)]
             await speaking.say(text, 1, spelled)
         await speaking.finish(chat_pb2.FINISH_REASON_STOP)
     written = ledger.written
-    ends = [event.delta.sentence_end for event in outbox if event.HasField("delta")]
+    ends = [event.delta.sentence_end for event in writer.events if event.HasField("delta")]
     account = written.tokens, ends[-1:], ledger.finish_reason, {each.action for each in ledger.decisions}
-    return written.whole_text, outbox, account
+    return written.whole_text, writer.events, account
 
 
 @pytest.mark.parametrize("guard", GUARDS)
@@ -84,7 +85,7 @@ LEAST = 65_536 // screened.AT_ONCE
 @pytest.mark.parametrize("text", LONG)
 async def test_the_event_loop_runs_between_the_parts_of_an_answer(guard: str, text: str) -> None:
     ledger = Scene(ScriptedCache(MISS)).answer()._ledger
-    speaking = Voice(ledger, [], checks_for(GUARDS[guard], pb.GenerateRequest()), sentence_ends=True)
+    speaking = Voice(ledger, EventWriter(), checks_for(GUARDS[guard], pb.GenerateRequest()), sentence_ends=True)
 
     async def say() -> None:
         await speaking.say(LONG[text])

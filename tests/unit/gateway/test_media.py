@@ -16,6 +16,7 @@ from services.gateway.admission.question import Question, prompt_tokens
 from services.gateway.answer.asked import Asked
 from services.gateway.answer.draft import Fallbacks
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedAudio, ScriptedCache, ScriptedLlm, ScriptedVision, finish, senses, text
 from tests.unit.gateway.test_answer import MISS, Scene, outcomes
 
@@ -186,7 +187,7 @@ async def test_the_hearing_of_a_recording_is_charged_by_its_length(audio: Script
 
 async def test_a_client_that_leaves_while_its_recording_is_heard_is_charged_for_as_much_as_its_bytes_tell():
     scene = Scene(senses=senses(audio=ScriptedAudio("late", pause_s=0.5)))
-    messages = scene.answer(messages=[], audio=LONG).messages()
+    messages = sent_by(scene.answer(messages=[], audio=LONG).give)
     reading = asyncio.create_task(anext(messages))
     await asyncio.sleep(0.1)
     reading.cancel()

@@ -16,9 +16,8 @@ def test_it_comes_where_something_was_missed_and_never_before_the_first_text(
 ) -> None:
     answer = object.__new__(Answer)
     patch = pb.Patch(stage="audio", text="what was heard")
-    answer._draft = SimpleNamespace(missed=missed, outbox=[])  # type: ignore[assignment]
+    answer._draft = SimpleNamespace(missed=missed)  # type: ignore[assignment]
     answer._ledger = SimpleNamespace(written=SimpleNamespace(text=text), patches=[])  # type: ignore[assignment]
     answer._started = {"audio": SimpleNamespace(patches=lambda: [patch])}  # type: ignore[dict-item]
-    answer._take_patches()
-    assert answer._draft.outbox == [pb.Event(patch=patch)] * comes
+    assert list(answer._late()) == [pb.Event(patch=patch)] * comes
     assert answer._ledger.patches == [patch] * comes

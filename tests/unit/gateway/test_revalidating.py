@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,10 +16,10 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
-from services.gateway.answer.answer import Messages
 from services.gateway.api.revalidating import Revalidating
 from services.gateway.hits.settings import HitSettings
 from services.runtime.errors import Exhausted
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache
 from tests.unit.gateway.test_answer import ACME, STORED, Scene
 
@@ -40,7 +40,7 @@ async def finals(scene: Scene, asked_anew: list[bytes] | None) -> pb.Final:
     answer = scene.answer()
     if asked_anew is not None:
         answer._draft.revalidate = asked_anew.append
-    *_, last = [message async for message in answer.messages()]
+    *_, last = [message async for message in sent_by(answer.give)]
     return last.events[-1].final
 
 
@@ -72,16 +72,13 @@ class Begun:
         self.closed = 0
         self.may_end = asyncio.Event()
 
-    async def __call__(self, question: Question, tenant: Tenant, span: Span) -> Messages:
+    async def __call__(self, question: Question, tenant: Tenant, span: Span) -> pb.Final:
         self.questions.append((question, tenant))
         if self.refusal:
             raise self.refusal
-        return self._messages()
-
-    async def _messages(self) -> AsyncGenerator[pb.GenerateResponse, None]:
         try:
             await self.may_end.wait()
-            yield pb.GenerateResponse(events=[pb.Event(final=pb.Final(text="Paris."))])
+            return pb.Final(text="Paris.")
         finally:
             self.closed += 1
 

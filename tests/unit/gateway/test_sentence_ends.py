@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.voice import Voice
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
@@ -67,10 +68,13 @@ def test_who_does_not_ask_is_not_told() -> None:
 
 
 async def test_a_text_that_replaces_another_is_counted_from_its_own_beginning() -> None:
-    outbox: list[pb.Event] = []
-    voice = Voice(Scene(ScriptedCache(MISS)).answer()._ledger, outbox, None, sentence_ends=True)
+    writer = EventWriter()
+    voice = Voice(Scene(ScriptedCache(MISS)).answer()._ledger, writer, None, sentence_ends=True)
     await voice.say("A long first answer. And")
     voice.replace("cascade")
     for piece in ("No. It", " is not. So"):
         await voice.say(piece)
-    assert [event.delta.sentence_end for event in outbox if event.HasField("delta")] == [20, len("No. It is not.")]
+    assert [event.delta.sentence_end for event in writer.events if event.HasField("delta")] == [
+        20,
+        len("No. It is not."),
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -13,6 +13,7 @@ from services.gateway.answer.plan import Stage, make_plan
 from services.gateway.answer.stages.cache import CacheStage
 from services.gateway.answer.stages.stage import AnswerStage, BesideStage
 from tests.clock import loop_clock
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLookup
 from tests.unit.gateway.test_answer import EXACT, MISS, Scene
 
@@ -44,11 +45,9 @@ def beside(name: str, takes_s: float, started: dict[str, float], guards: bool = 
         started[name] = loop_clock()
         self.begin(work(self))
 
-    async def run(self: BesideStage) -> AsyncGenerator[None, None]:
+    async def run(self: BesideStage) -> None:
         assert self.work
         await self.draft.done(self.work)
-        return
-        yield
 
     return type(name, (BesideStage,), {"name": name, "start": start, "run": run})
 
@@ -58,7 +57,7 @@ async def ended(stages: Mapping[str, type[AnswerStage]], plan: list[Stage], scen
     answer, began = scene.answer(), loop_clock()
     answer._stages = stages
     answer._ledger.plan = make_plan(plan, 2_000)
-    events = [event async for message in answer.messages() for event in message.events]
+    events = [event async for message in sent_by(answer.give) for event in message.events]
     return loop_clock() - began, events[-1].final
 
 

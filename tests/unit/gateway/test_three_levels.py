@@ -23,6 +23,7 @@ from services.gateway.settings.tenants import TenantSettings
 from services.runtime.deadline import Deadline
 from tests.keys import digest
 from tests.unit.gateway.prompt.test_window import said
+from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, finish
 from tests.unit.gateway.test_answer import ACME, Scene
 from tests.unit.gateway.test_prompt_stage import WORDY, asked_of, chatter
@@ -138,7 +139,7 @@ async def test_a_tenants_limit_reaches_a_provider_in_the_callers_own_words_and_i
     request, tokens = limited(pb.GenerateRequest(messages=[said("user", "Hi")]), scene.tenant)
     answer = scene.answer(messages=request.messages, sampling=request.sampling)
     note_asked(answer._ledger.changes, request, scene.tenant, Budget(600_000, tokens=tokens), checks_forms=False)
-    final = [message async for message in answer.messages()][-1].events[-1].final
+    final = [message async for message in sent_by(answer.give)][-1].events[-1].final
     assert told(final.cut) == "max_tokens: 3 tokens, by tenant"
     (sent,) = scene.llms["small"].requests
     assert (sent.most_tokens, sent.sampling.max_tokens) == (3, 3)

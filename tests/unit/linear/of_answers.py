@@ -15,6 +15,7 @@ from hedgerow._resuming import Resuming
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
+from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.hearing import Tried
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
@@ -138,7 +139,7 @@ def _says(guard: GuardSettings) -> Reader:
 
     def say(pieces: Sequence[str]) -> None:
         ledger = Ledger(make_plan([], 60_000), INVALID_SPAN, 0.0)
-        voice = Voice(ledger, [], checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
+        voice = Voice(ledger, EventWriter(), checks_for(guard, pb.GenerateRequest()), sentence_ends=True)
         for piece in pieces:
             ran(voice.say(encodable(piece)))
         ran(voice.finish(chat_pb2.FINISH_REASON_STOP))

@@ -110,18 +110,6 @@ def test_each_reader_gets_an_error_of_its_own_to_write_into(error: ServiceError)
     }
 
 
-def test_begins_says_whether_there_is_anything_yet():
-    async def main():
-        flight = Flight[int]()
-        reader = flight.subscribe(60)
-        flight.start(emit(flight, 1))
-        assert not await reader.begins(0.5)
-        assert await reader.begins(0.6)
-        return await read(reader)
-
-    assert on_paused_loop(main()) == [1]
-
-
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.floats(0, 6), st.floats(0.1, 6)), min_size=1, max_size=12))
 def test_equal_requests_share_one_execution_whoever_comes_and_goes(requests):

@@ -13,8 +13,7 @@ what to call, and the better one answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -52,7 +51,7 @@ class AgentStage(AnswerStage):
     def wanted(cls, needs: Needs) -> bool:
         return needs.offered
 
-    async def run(self) -> AsyncGenerator[None, None]:
+    async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger
         with ledger.stage(self.name) as stage:
             equipment = draft.equipment
@@ -65,11 +64,7 @@ class AgentStage(AnswerStage):
             if draft.question.request.tool_choice.mode == chat_pb2.TOOL_MODE_NONE:
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "none are to be called"
                 return
-            async with aclosing(
-                self._steps(equipment, stage)
-            ) as steps:  # what it has cost is known before it is billed
-                async for _ in steps:
-                    yield
+            await self._steps(equipment, stage)
             called = ", ".join(run.name for run in self._runs)
             stage.detail = stage.detail or (f"called {called}" if called else "called nothing")
 
@@ -77,7 +72,7 @@ class AgentStage(AnswerStage):
         for run in self._runs:
             run.leave()
 
-    async def _steps(self, equipment: Equipment, stage: Running) -> AsyncGenerator[None, None]:
+    async def _steps(self, equipment: Equipment, stage: Running) -> None:
         ledger, ends = self.draft.ledger, Deadline.after(stage.budget_s, self.draft.ledger.clock)
         for step in range(equipment.max_steps):
             if ends.remaining() < _LEAST_S:
@@ -85,18 +80,14 @@ class AgentStage(AnswerStage):
                 return
             asked = Step(self.draft, equipment, stage, ends, equipment.max_steps - step, first=step == 0)
             try:
-                async with aclosing(asked.run()) as said:
-                    async for _ in said:
-                        yield
+                await asked.run()
             except ServiceError as problem:
                 self._end_early(problem, asked, stage)
                 return
             if ledger.finish_reason or not asked.calls:
                 return
             self._begin(asked.calls, equipment, ends, stage)
-            async with aclosing(self._results(asked)) as results:
-                async for _ in results:
-                    yield
+            await self._results(asked)
             if self._over or self._asked >= equipment.max_calls:
                 return
 
@@ -138,18 +129,10 @@ class AgentStage(AnswerStage):
             return "Not called: this call was made before, and its result is above. Answer with it."
         return ""
 
-    async def _results(self, asked: Step) -> AsyncGenerator[None, None]:
-        """Wait for what was called, and have the conversation go on with it. Where it comes from is told meanwhile."""
-        draft = self.draft
-        ending = {asyncio.create_task(run.end()) for run in self._told.values() if isinstance(run, ToolRun)}
-        try:
-            while ending:
-                if draft.has_news:
-                    yield
-                _, ending = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in ending:
-                each.cancel()
+    async def _results(self, asked: Step) -> None:
+        """Wait for what was called, and have the conversation go on with it."""
+        draft, calls = self.draft, [run.end() for run in self._told.values() if isinstance(run, ToolRun)]
+        await asyncio.gather(*calls)
         turn = chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=asked.said, tool_calls=asked.calls)
         results = [
             chat_pb2.Message(role=chat_pb2.ROLE_TOOL, tool_call_id=call.id, content=_content(self._told[call.id]))

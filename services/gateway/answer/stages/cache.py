@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -93,25 +92,19 @@ class CacheStage(AnswerStage):
             self._reply.add_done_callback(lambda _: stirred.set())
         return self._reply is None or self._reply.done()
 
-    async def run(self) -> AsyncGenerator[None, None]:
+    async def run(self) -> None:
         if self._near:
             await self._take_near(*self._near)
         if self._lookup:
-            async with aclosing(self._wait(*self._lookup)) as steps:
-                async for _ in steps:
-                    yield
+            await self._wait(*self._lookup)
         if self._spoken:
-            async with aclosing(self._speak(self._spoken)) as steps:
-                async for _ in steps:
-                    yield
+            await self._speak(self._spoken)
 
-    async def _wait(self, pending: Pending, permit: SharedPermit, stage: Running) -> AsyncGenerator[None, None]:
+    async def _wait(self, pending: Pending, permit: SharedPermit, stage: Running) -> None:
         """For the cache's word."""
         with self.draft.ledger.ending(stage):
             self._lookup = None
             try:
-                if self.draft.has_news:
-                    yield
                 await self._take_verdict(await (self._reply or pending.reply()), stage)
                 permit.replied()
             except ServiceError as problem:
@@ -121,7 +114,7 @@ class CacheStage(AnswerStage):
                 permit.withdrawn()  # unless it has reported
                 pending.cancel()
 
-    async def _speak(self, answer: cache_pb2.Answer | Copy) -> AsyncGenerator[None, None]:
+    async def _speak(self, answer: cache_pb2.Answer | Copy) -> None:
         """Give a hit at its pace, in four fifths of the time there is."""
         draft, ledger = self.draft, self.draft.ledger
         began = ledger.clock()
@@ -131,7 +124,6 @@ class CacheStage(AnswerStage):
             await draft.voice.say(piece)
             if ledger.finish_reason:  # the guard has ended it
                 return
-            yield
         await draft.voice.finish(answer.finish_reason)
 
     @property

@@ -7,8 +7,8 @@ more; when that is over, or its model is away, the better one is asked as if the
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
+from functools import partial
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -38,7 +38,7 @@ class CascadeStage(AnswerStage):
     def wanted(cls, needs: Needs) -> bool:
         return needs.cascade and not needs.offered  # else the fast model chooses what to call
 
-    async def run(self) -> AsyncGenerator[None, None]:
+    async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger
         draft.identify()
         with ledger.stage(self.name) as stage:
@@ -47,17 +47,9 @@ class CascadeStage(AnswerStage):
                 return
             # What it takes of the time to the first text is not the better model's.
             stage.budget_s = min(stage.budget_s, self.budget.share * ledger.plan.first_text_ms / 1000)
-            if draft.has_news:
-                yield
             tried, reading = Tried(), self._ask(draft.fast.model, stage)
             try:
-                async with aclosing(hear(draft, reading, tried)) as heard:
-                    async for items in heard:
-                        await self._say(items, reading)
-                        if ledger.finish_reason:
-                            break
-                        if self._at_once and draft.has_news:
-                            yield
+                await hear(draft, reading, tried, partial(self._say, reading))
                 why = "" if ledger.finish_reason else await self._why_not(tried, stage)
             except ServiceError as problem:
                 why = problem.outline
@@ -81,16 +73,19 @@ class CascadeStage(AnswerStage):
         work = asking.job(draft, asked, (model,), stage, first_text=False)
         return asking.read(draft, key, work, stage)
 
-    async def _say(self, items: Sequence[llm_pb2.GenerateResponse], reading: Reading) -> None:
-        """To the client, where it wants that before it has passed."""
+    async def _say(self, reading: Reading, items: Sequence[llm_pb2.GenerateResponse]) -> bool:
+        """To the client, where it wants that before it has passed. Returns whether the guard has ended the answer."""
         draft = self.draft
         text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
         if not (self._at_once and text):
-            return
+            return False
         told = draft.question.request.sampling.HasField("top_logprobs")
         logprobs = [each for item in items for each in item.logprobs] if told else ()
         draft.ledger.model = reading.report.model
         await draft.voice.say(text, tokens, logprobs)
+        if not draft.ledger.finish_reason:
+            await draft.writer.flush()
+        return bool(draft.ledger.finish_reason)
 
     async def _why_not(self, tried: Tried, stage: Running) -> str:
         """Why it will not do; empty where it does."""

@@ -7,8 +7,6 @@ cache has was checked before it was kept.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 from prometheus_client import Counter
 
 from hedgerow.chat.v1 import chat_pb2
@@ -42,7 +40,7 @@ class FormStage(AnswerStage):
     def wanted(cls, needs: Needs) -> bool:
         return needs.form
 
-    async def run(self) -> AsyncGenerator[None, None]:
+    async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger
         kept = ledger.cache.verdict in HITS or Degraded.LLM_STALE in ledger.degraded
         if kept or ledger.finish_reason not in _WHOLE:
@@ -61,8 +59,7 @@ class FormStage(AnswerStage):
             elif ledger.finish_reason == chat_pb2.FINISH_REASON_LENGTH:
                 self._leave_cut(found, stage)
             else:
-                if draft.has_news:
-                    yield
+                await draft.writer.flush()  # all of it, before it is replaced
                 await self._have_repaired(found, stage)
 
     async def _mismatch(self, text: str) -> Mismatch | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import chain
 from typing import NoReturn
 
@@ -63,14 +63,9 @@ class GuardStage(BesideStage):
         draft.guarding = True
         self.begin(self._look(looking, stage, private=long and bool(self._checks.hides)))
 
-    async def run(self) -> AsyncGenerator[None, None]:
-        if self.work is None:
-            return
-        if self.draft.has_news and not self.work.done():
-            await asyncio.sleep(0)  # most are done as soon as they begin
-        if self.draft.has_news and not self.work.done():
-            yield
-        await self.draft.done(self.work)
+    async def run(self) -> None:
+        if self.work:
+            await self.draft.done(self.work)
 
     def _look_at_once(self, looking: _Request, stage: Running) -> bool:
         """Look for what is private. Whether the stage has time for more; else it has ended. Raises `GuardRefused` and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -17,8 +17,6 @@ from services.gateway.labels import Act, Degraded
 from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice
 
-_COALESCING_S = 0.002  # how long the plan waits for a first token to travel with
-
 
 class LlmStage(AnswerStage):
     """Reads a generation, its own or an equal question's."""
@@ -30,7 +28,7 @@ class LlmStage(AnswerStage):
     def required(cls, needs: Needs) -> bool:
         return True
 
-    async def run(self) -> AsyncGenerator[None, None]:
+    async def run(self) -> None:
         draft, ledger = self.draft, self.draft.ledger
         draft.identify()
         choice = draft.choice
@@ -41,12 +39,10 @@ class LlmStage(AnswerStage):
             reading = self._read(choice, stage)
             reader, report = reading.reader, reading.report
             try:
-                if draft.has_news and not await reader.begins(_COALESCING_S):
-                    yield
                 while not ledger.finish_reason and (items := await reader.take()):
                     await self._take_text(items, reading)
-                    if not ledger.finish_reason and draft.has_news:
-                        yield
+                    if not ledger.finish_reason:
+                        await draft.writer.flush()
                 if not ledger.finish_reason:
                     raise Unavailable(f"{report.model}: ended without saying why")
                 if draft.voice.replacing:

@@ -9,7 +9,7 @@ labels come as a patch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -88,9 +88,7 @@ class AudioStage(_MediaStage):
         if hearing := self.draft.question.hearing:
             self.begin(self._listen(hearing))
 
-    async def run(self) -> AsyncGenerator[None, None]:
-        if self.draft.has_news:
-            yield
+    async def run(self) -> None:
         try:
             if self.work:
                 await self.draft.done(self.work)
@@ -98,8 +96,7 @@ class AudioStage(_MediaStage):
             await self._end_unheard(problem)
         if heard := self.draft.heard:
             transcript = pb.Transcript(text=heard, confirmed_words=len(heard.split()), final=True)
-            self.draft.outbox.append(pb.Event(transcript=transcript))
-            yield
+            self.draft.writer.write(pb.Event(transcript=transcript))
 
     async def _listen(self, hearing: Hearing) -> None:
         async def hear(stage: Running) -> str:
@@ -165,14 +162,11 @@ class VisionStage(_MediaStage):
         if seeing := self.draft.question.seeing:
             self.begin(self._see(seeing))
 
-    async def run(self) -> AsyncGenerator[None, None]:
-        if self.draft.has_news:
-            yield
+    async def run(self) -> None:
         if self.work:
             await self.draft.done(self.work)
         if self.draft.sights:
-            self.draft.outbox.append(pb.Event(sights=self.draft.sights))
-            yield
+            self.draft.writer.write(pb.Event(sights=self.draft.sights))
 
     def patches(self) -> Sequence[pb.Patch]:
         if self.draft.sights or not self._look or not self._look.done() or self._look.cancelled():

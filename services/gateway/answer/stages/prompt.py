@@ -8,7 +8,7 @@ its account has the one that comes meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hedgerow.chat.v1 import chat_pb2
@@ -92,9 +92,7 @@ class PromptStage(BesideStage):
         if long or question.request.prompt.system or _is_wordy(question, self._settings):
             self.begin(self._prepare(came, limit))
 
-    async def run(self) -> AsyncGenerator[None, None]:
-        if self.draft.has_news and self.work and not self.work.done():
-            yield
+    async def run(self) -> None:
         if self.work:
             await self.draft.done(self.work)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 
@@ -63,10 +63,8 @@ class AnswerStage:
         is not ready sets `draft.stirred` when it may be."""
         return True
 
-    async def run(self) -> AsyncGenerator[None, None]:
-        """Wait for it. Each `yield` sends what is in the outbox. Raises what ends the answer."""
-        return
-        yield
+    async def run(self) -> None:
+        """Wait for it. Raises what ends the answer."""
 
     def patches(self) -> Sequence[pb.Patch]:
         """What it has brought after its time was over; each once."""

@@ -7,7 +7,7 @@ says so. A late one goes on meanwhile: when it ends before the answer does, its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer import calling
@@ -26,7 +26,6 @@ class ToolsStage(BesideStage):
     def __init__(self, draft: Draft):
         super().__init__(draft)
         self._runs: list[ToolRun] = []
-        self._news = asyncio.Event()
 
     @classmethod
     def wanted(cls, needs: Needs) -> bool:
@@ -36,17 +35,9 @@ class ToolsStage(BesideStage):
         if self.draft.equipment:
             self.begin(self._call_all(self.draft.equipment.beforehand))
 
-    async def run(self) -> AsyncGenerator[None, None]:
-        """What a tool brings goes to the client while others are waited for."""
-        if not self.work:
-            return
-        self.work.add_done_callback(lambda _: self._news.set())
-        while not self.work.done():
-            if self.draft.has_news:
-                yield
-            await self._news.wait()
-            self._news.clear()
-        await self.draft.done(self.work)
+    async def run(self) -> None:
+        if self.work:
+            await self.draft.done(self.work)
 
     def patches(self) -> Sequence[pb.Patch]:
         return [patch for run in self._runs if (patch := run.patch())]
@@ -71,18 +62,13 @@ class ToolsStage(BesideStage):
                 for each in wanted
             ]
             self._runs = [run for run in runs if run]
-            await asyncio.gather(*(self._end(run) for run in self._runs))
+            await asyncio.gather(*(run.end() for run in self._runs))
             told = [
                 (each.name, run.text if run else self._unknown(each)) for each, run in zip(wanted, runs, strict=True)
             ]
             draft.take_results(told)
             in_time = sum(run.running.outcome == pb.STAGE_OUTCOME_OK for run in self._runs)
             stage.detail = f"{in_time} of {len(wanted)} answered"
-
-    async def _end(self, run: ToolRun) -> None:
-        await run.end()
-        self._news.set()
-        self.draft.stirred.set()
 
     def _unknown(self, wanted: Beforehand) -> str:
         """A tool of a source that has not been heard of."""

@@ -1,0 +1,124 @@
+"""The events of one answer, on their way from the stages that write them to the client.
+
+A stage writes and goes on; what it has written leaves by itself as soon as the stage waits. A message costs gateway and
+client about 0.1 ms, as much as all of the code here, so events that come while one is being sent leave together in the
+next, and the plan and ended stages wait a little for a text to travel with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+
+Send = Callable[[pb.GenerateResponse], Awaitable[None]]
+_COALESCING_S = 0.002
+
+
+def _none() -> Sequence[pb.Event]:
+    return ()
+
+
+class EventWriter:
+    """An answer's events, in order. `accepted` makes the first one, which tells the plan."""
+
+    __slots__ = ("_accepted", "_held", "_late", "_lock", "_problem", "_send", "_sending", "_timer", "events")
+
+    def __init__(self, accepted: Callable[[], pb.Accepted] | None = None):
+        self.events: list[pb.Event] = []  # not sent yet
+        self._accepted = accepted
+        self._send: Send | None = None
+        self._late: Callable[[], Sequence[pb.Event]] = _none
+        self._lock = asyncio.Lock()  # one message at a time
+        self._timer: asyncio.TimerHandle | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._problem: Exception | None = None
+        self._held = False
+
+    def open(self, send: Send | None, late: Callable[[], Sequence[pb.Event]]) -> None:
+        """Send messages with `send`; None: nobody reads them. `late` is asked before each for events that came after
+        their time was over."""
+        self._send, self._late = send, late
+        self.note()
+
+    def write(self, *events: pb.Event) -> None:
+        """Send these as soon as the stage waits."""
+        self.events += events
+        self._schedule(0)
+
+    def note(self, *events: pb.Event) -> None:
+        """Send these with what is written next, or after 2 ms."""
+        self.events += events
+        if self._timer is None:
+            self._schedule(_COALESCING_S)
+
+    @contextmanager
+    def together(self) -> Iterator[int]:
+        """What is written inside leaves in one message. Yields the place in `events` where it begins."""
+        self._held = True
+        try:
+            yield len(self.events)
+        finally:
+            self._held = False
+            self._schedule(0)
+
+    async def flush(self) -> None:
+        """Send what there is, and wait until the client takes it: a client that reads slowly holds up the stage. Raises
+        what sending has raised."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        async with self._lock:
+            if self._problem:
+                raise self._problem
+            if self._send is None:
+                self.events.clear()
+            elif self.events or self._accepted:
+                await self._send(self._take())
+
+    async def arrived(self) -> None:
+        """Wait until the client has taken the message that is on its way to it, and send nothing after that."""
+        self._send = None
+        async with self._lock:
+            pass
+
+    def close(self) -> None:
+        """Send nothing more."""
+        if self._timer:
+            self._timer.cancel()
+        if self._sending:
+            self._sending.cancel()
+        self._send, self._accepted, self._late, self._timer = None, None, _none, None
+
+    def _take(self) -> pb.GenerateResponse:
+        self.events += self._late()
+        if self._accepted:
+            self.events.insert(0, pb.Event(accepted=self._accepted()))
+            self._accepted = None
+        message = pb.GenerateResponse(events=self.events)
+        self.events.clear()
+        return message
+
+    def _schedule(self, delay_s: float) -> None:
+        if self._send is None or self._held:
+            return
+        if self._timer:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._start)
+
+    def _start(self) -> None:
+        self._timer = None
+        if self._held:
+            return
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._flush())
+
+    async def _flush(self) -> None:
+        """Beside the stages. A stage's next flush raises what this has raised."""
+        try:
+            while (self.events or self._accepted) and not self._held:
+                await self.flush()
+        except Exception as problem:
+            self._problem = problem
