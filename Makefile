@@ -84,12 +84,13 @@ proto: setup  ## Generate the stubs from protos/ and record what callers may rel
 sync: setup  ## Derive the SDK's blocking clients from its asyncio ones
 	@$(BIN)/python -m scripts.unasync
 
-docs: setup  ## Write docs/settings.md and the tables of labels, the mesh file, fields by API and the SDK from the code
+docs: setup  ## Write docs/settings.md, the tables of labels, the mesh file, fields by API and the SDK, and the chart's files
 	$(BIN)/python -m docs.settings
 	$(BIN)/python -m docs.labels
 	$(BIN)/python -m docs.mesh_file
 	$(BIN)/python -m docs.pairs
 	$(BIN)/python -m docs.sdk
+	$(BIN)/python -m scripts.helm_files
 
 lock: setup  ## Resolve requirements.lock anew, and the clients of tests/clients/
 	$(UV) pip compile -q pyproject.toml --extra dev --python-version 3.11 $(LOCKED_TORCH) --no-header \

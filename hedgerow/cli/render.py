@@ -15,28 +15,28 @@ class Target(StrEnum):
     """What it is written for."""
 
     COMPOSE = "compose"
-    K8S = "k8s"
+    HELM = "helm"
 
 
 def render(
-    target: Annotated[Target, typer.Argument(help="docker compose, or Kubernetes.")],
+    target: Annotated[Target, typer.Argument(help="docker compose, or the Helm chart.")],
     file: mesh_file.MeshFile = mesh_file.DEFAULT,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it. Without it, on stdout.")
     ] = None,
     images: Annotated[str, typer.Option(metavar="PREFIX", help="What the images' names begin with.")] = "hedgerow",
 ) -> None:
-    """Write a mesh file as a docker-compose file or as Kubernetes manifests.
+    """Write a mesh file as a docker-compose file or as values of the Helm chart.
 
     Providers' keys stay references: to variables of the environment where compose is started, or to entries of the
-    Secret hedgerow-keys. Of callers' keys their SHA-256 is written, so those must be known here. Services speak plain
-    text to each other, in a network of their own.
+    Secret hedgerow-keys. Of callers' keys their SHA-256 is written, so those must be known here. With compose, services
+    speak plain text to each other, in a network of their own.
 
     \b
     Examples:
       hedgerow render compose mesh.yaml -o docker-compose.yml
-      hedgerow render k8s mesh.yaml | kubectl apply -n mesh -f -
-      hedgerow render k8s mesh.yaml --images registry.example/hedgerow
+      hedgerow render helm mesh.yaml -o values.yaml
+      helm install mesh deploy/helm/hedgerow -n hedgerow -f values.yaml
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""What the services of a mesh file are as containers, be it for compose or for Kubernetes.
+"""What the services of a mesh file are as containers, for compose or for Kubernetes.
 
 They speak plain text to each other: their network must be one that nobody else is in, or one that encrypts by itself.
 Keys stay references. Whoever needs a model's folder gets it below /models.

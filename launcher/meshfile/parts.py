@@ -1,6 +1,6 @@
 """What a mesh file means: the services, and what each is told.
 
-A `Part` says nothing of where its service runs. Who runs it (`processes` on this machine, `compose`, `kubernetes`)
+A `Part` says nothing of where its service runs. Who runs it (`processes` on this machine, `compose`, `helm`)
 gives it addresses, and its folders and keys in its own way.
 """
 

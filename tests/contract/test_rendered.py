@@ -11,18 +11,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
+from jsonschema import Draft7Validator
 
 from docs.settings import settings_classes
-from launcher.meshfile import compose, kubernetes
+from launcher.meshfile import compose, helm
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.reading import parse
 from launcher.meshfile.schema import MeshFile, Tenant
 from services.gateway.settings.tenants import TenantSettings
 from services.runtime.process.config import load
-from tests.contract.manifests import container, environment, labels, pod, selects
+from tests.contract.chart import CHART, ask, container, environment, needs_helm, over
 
 REPOSITORY = Path(__file__).parents[2]
 KEYS = {
@@ -31,10 +31,14 @@ KEYS = {
     "CACHE_KEY": "Ab12" * 10 + "Ab0=",
     "CALLER_KEY": "caller-Ab12",
 }
-OLDEST = "1.30"  # of Kubernetes
 CLASSES = {cls.__module__.split(".")[1]: cls for cls in settings_classes()}
 SMALLEST = "models: {gpt: 'https://api.example/v1'}\n"
 TENANTS = "tenants:\n  acme: {key_env: CALLER_KEY, concurrency: 4}\n"
+SEVERAL = """\
+models: {gpt: {url: ['https://a.example/v1', 'https://b.example/v1']}}
+cache: {redis_url: 'redis://redis.example:6380/0'}
+audio: {hub: large-v3-turbo}
+"""
 FULL = """\
 models:
   remote:
@@ -63,14 +67,9 @@ def as_compose(text: str) -> dict[str, Any]:
     return found
 
 
-def as_manifests(text: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(kubernetes.render(file_of(text), KEYS)))
-
-
-def workloads(text: str) -> dict[str, dict[str, Any]]:
-    return {
-        each["metadata"]["name"]: each for each in as_manifests(text) if each["kind"] in ("Deployment", "StatefulSet")
-    }
+def as_values(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(helm.render(file_of(text), KEYS))
+    return found
 
 
 def folder_of(image: str) -> str:
@@ -151,81 +150,74 @@ def test_services_in_compose_are_bounded_and_may_write_nowhere_but_into_volumes(
                 assert Path(mount["source"]).is_dir()
 
 
-@each_text
-def test_every_manifest_is_valid(text: str) -> None:
-    for manifest in as_manifests(text):
-        for version in (OLDEST, ".".join(kubernetes_validate.latest_version().split(".")[:2])):
-            kubernetes_validate.validate(manifest, version, strict=True)
+each_mesh = pytest.mark.parametrize("mesh", [SMALLEST, FULL, SEVERAL], ids=["smallest", "full", "several"])
 
 
-@each_text
-def test_the_environment_in_a_cluster_is_settings_that_the_service_takes(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@each_mesh
+def test_values_are_what_the_chart_takes(mesh: str) -> None:
+    told, chart = as_values(mesh + TENANTS), yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    Draft7Validator(schema).validate(over(chart, told))
+
+
+@needs_helm
+@each_mesh
+def test_the_chart_makes_settings_of_them_that_the_services_take(
+    mesh: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for workload in workloads(text).values():
+    (answer,) = ask([as_values(mesh + TENANTS)])
+    assert (answer.error, answer.warnings) == ("", [])
+    (tmp_path / "topology.yaml").write_text(answer.kind("ConfigMap")["topology"]["data"]["topology.yaml"])
+    parts_of = {container.part.name for container in helm.planned(file_of(mesh))}
+    assert answer.ours.keys() == parts_of | {"control"}
+    for workload in answer.ours.values():
         told = {name: value for name, value in environment(workload).items() if name.startswith("HEDGEROW_")}
         takes(folder_of(container(workload)["image"]), told, tmp_path, monkeypatch)
 
 
-@each_text
-def test_addresses_in_a_cluster_are_services_and_replicas_of_stateful_sets(text: str) -> None:
-    found = workloads(text)
-    services = {each["metadata"]["name"]: each for each in as_manifests(text) if each["kind"] == "Service"}
-    assert services.keys() == found.keys()
-    for name, workload in found.items():
-        assert selects({"matchLabels": services[name]["spec"]["selector"]}, labels(workload))
-        ports = {each["name"] for each in container(workload)["ports"]}
-        assert {each["targetPort"] for each in services[name]["spec"]["ports"]} <= ports
-    models = json.loads(environment(found["gateway"])["HEDGEROW_GATEWAY_LLM_ADDRESSES"])
-    for addresses in models.values():
-        for number, address in enumerate(addresses):
-            replica, _, service = address.partition(":")[0].partition(".")
-            assert replica == f"{service}-{number}"
-            assert found[service]["kind"] == "StatefulSet"
-            assert number < found[service]["spec"]["replicas"]
+@needs_helm
+def test_the_chart_tells_the_services_what_compose_tells_them() -> None:
+    """Addresses, TLS and what the chart adds apart: both come from one file."""
+    (answer,) = ask([as_values(FULL + TENANTS)])
+    elsewhere = r"_(ADDRESS|ADDRESSES|TLS_DIR|PLAINTEXT|GRACE_MS|LAME_DUCK_MS|DATABASE|TOOLS|WORKERS)$"
+    for found in helm.planned(file_of(FULL + TENANTS)):
+        told, prefix = environment(answer.ours[found.part.name], "key"), found.part.prefixed("")
+        wanted = {name: value for name, value in found.environment.items() if name.startswith(prefix)}
+        for name in [name for name in wanted if not re.search(elsewhere, name)]:
+            assert as_data(told[name]) == as_data(wanted[name]), name
+        assert {name: told[name] for name in found.keys if "ENCRYPTION" not in name} == {
+            name: "key" for name in found.keys if "ENCRYPTION" not in name
+        }
 
 
-@each_text
-def test_what_is_mounted_in_a_cluster_is_there(text: str) -> None:
-    manifests = as_manifests(text)
-    names = {(each["kind"], each["metadata"]["name"]) for each in manifests}
-    for workload in workloads(text).values():
-        volumes = {each["name"]: each for each in pod(workload)["volumes"]}
-        assert {each["name"] for each in container(workload)["volumeMounts"]} == volumes.keys()
-        for volume in volumes.values():
-            if claim := volume.get("persistentVolumeClaim"):
-                assert ("PersistentVolumeClaim", claim["claimName"]) in names
-            if secret := volume.get("secret"):
-                assert ("Secret", secret["secretName"]) in names
+def as_data(text: str) -> Any:
+    """JSON as what it says; the order of names says nothing."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
-def test_pods_run_as_nobody_in_particular() -> None:
-    for workload in workloads(FULL + TENANTS).values():
-        assert pod(workload)["securityContext"]["runAsNonRoot"]
-        assert pod(workload)["automountServiceAccountToken"] is False
-        assert container(workload)["securityContext"]["readOnlyRootFilesystem"]
-        assert "memory" in container(workload)["resources"]["limits"]
+def test_models_say_where_they_come_from_and_what_they_reach() -> None:
+    told = {each["service"]: each for each in as_values(FULL + TENANTS)["models"]}
+    sources = {name: (each["source"], each.get("egress")) for name, each in told.items()}
+    https = {"ports": [{"port": 8443, "protocol": "TCP"}]}
+    assert sources == {"remote": ("provider", [https]), "hub-model": ("hub", None), "local": ("volume", None)}
+    assert (told["remote"]["replicas"], told["hub-model"]["gpus"]) == (2, 1)
+    assert told["remote"]["secrets"] == {"OPENAI__API_KEY": {"name": "hedgerow-keys", "key": "PROVIDER_KEY"}}
+    assert told["local"]["settings"]["VLLM__MODEL"] == "/models/demo-llm"
 
 
-def test_who_talks_to_the_outside_is_let_out_there_and_nobody_else_is() -> None:
-    policies = {
-        each["metadata"]["name"]: each["spec"]
-        for each in as_manifests(FULL + TENANTS)
-        if each["kind"] == "NetworkPolicy"
-    }
-    outside = {
-        name.removesuffix("-outside"): [port["port"] for port in spec["egress"][0]["ports"]]
-        for name, spec in policies.items()
-        if name.endswith("-outside")
-    }
-    traces = 4317
-    assert outside["llm-remote"] == [traces, 8443]
-    assert outside["llm-hub-model"] == [443, traces]
-    assert outside["gateway"] == outside["router"] == outside["cache"] == [traces, 6379]
-    assert outside["llm-local"] == outside["vision"] == outside["audio"] == [traces]
+def test_processes_become_pods_and_state_that_is_not_shared_has_one() -> None:
+    assert as_values(FULL + TENANTS)["gateway"]["replicas"] == 2
+    alone = as_values(SMALLEST)
+    assert alone["redis"] == {"mode": "none"}
+    assert [alone[name]["replicas"] for name in ("gateway", "router", "cache")] == [1, 1, 1]
+    assert alone["cache"]["persistence"] == {"enabled": True}
+    assert as_values(f"{SMALLEST}cache: off\n")["cache"] == {"enabled": False}
 
 
-@pytest.mark.parametrize("render", [compose.render, kubernetes.render], ids=["compose", "k8s"])
+@pytest.mark.parametrize("render", [compose.render, helm.render], ids=["compose", "helm"])
 def test_no_key_is_written_and_of_callers_keys_the_digest_is(render: Any) -> None:
     text = render(file_of(FULL + TENANTS), KEYS)
     assert "Ab12" not in text

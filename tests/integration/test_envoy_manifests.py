@@ -1,4 +1,4 @@
-"""What the manifests give Envoy works on a real one: its bootstraps, and the commands in its container as written."""
+"""What compose and the Helm chart give Envoy works on a real one: its bootstraps, and the commands in its container."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
 from launcher import envoy
 from launcher.parent_death_signal import killed_with_parent
 from launcher.processes import free_port
+from tests.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]
 WAIT_S = 30
 
 
-def in_kubernetes() -> dict[str, Any]:
-    documents = yaml.safe_load_all((REPOSITORY / "deploy/k8s/base/edge.yaml").read_text())
-    (deployment,) = [each for each in documents if each["kind"] == "Deployment"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    return dict(container)
+CHART_FILES = REPOSITORY / "deploy/helm/hedgerow/files/envoy"
 
 
 def in_compose() -> list[str]:
@@ -35,8 +33,7 @@ def in_compose() -> list[str]:
     return list(command)
 
 
-PROBES = {"kubernetes": in_kubernetes()["readinessProbe"]["exec"]["command"], "compose": in_compose()}
-each_probe = pytest.mark.parametrize("probe", PROBES.values(), ids=PROBES)
+PROBE = in_compose()
 
 
 @pytest.fixture
@@ -66,36 +63,62 @@ async def run(command: list[str], port: int) -> Process:
     return process
 
 
-@each_probe
-async def test_an_envoy_that_serves_is_ready(admin: int, probe: list[str]) -> None:
-    assert (await run(probe, admin)).returncode == 0
+async def test_an_envoy_that_serves_is_ready(admin: int) -> None:
+    assert (await run(PROBE, admin)).returncode == 0
 
 
-@each_probe
-async def test_an_envoy_that_is_not_there_is_not_ready(probe: list[str]) -> None:
-    assert (await run(probe, free_port())).returncode != 0
+async def test_an_envoy_that_is_not_there_is_not_ready() -> None:
+    assert (await run(PROBE, free_port())).returncode != 0
 
 
-@each_probe
-async def test_an_envoy_that_was_told_to_fail_is_not_ready(admin: int, probe: list[str]) -> None:
+async def test_an_envoy_that_was_told_to_fail_is_not_ready(admin: int) -> None:
     assert await envoy.drain(f"127.0.0.1:{admin}", WAIT_S)
-    assert (await run(probe, admin)).returncode != 0
+    assert (await run(PROBE, admin)).returncode != 0
 
 
-@pytest.mark.parametrize("folder", ["base", "overlays/two-regions"])
-async def test_envoy_takes_the_bootstrap(folder: str, tmp_path: Path) -> None:
-    for source in ("base", folder):  # what an overlay does not say, the base does
-        for file in (REPOSITORY / "deploy/k8s" / source / "envoy").iterdir():
-            (tmp_path / file.name).write_text(file.read_text())
+@pytest.mark.parametrize("mode", ["mtls", "plaintext"])
+async def test_envoy_takes_the_bootstrap_and_a_region_over_it(mode: str, tmp_path: Path) -> None:
+    for file in (CHART_FILES / mode).iterdir():
+        (tmp_path / file.name).write_text(file.read_text())
+    region = ("--config-yaml", '{"node":{"locality":{"region":"west"}}}')
     process = await asyncio.create_subprocess_exec(
-        envoy.binary(), "--mode", "validate", "--config-path", "envoy.yaml", cwd=tmp_path, stdout=PIPE, stderr=PIPE
+        *(envoy.binary(), "--mode", "validate", "--config-path", "envoy.yaml", *region),
+        cwd=tmp_path,
+        stdout=PIPE,
+        stderr=PIPE,
     )
     _, said = await asyncio.wait_for(process.communicate(), WAIT_S)
     assert process.returncode == 0, said.decode()
 
 
 async def test_before_it_is_stopped_envoy_drains_and_waits_no_longer_than_for_answers_in_flight(admin: int) -> None:
-    command = in_kubernetes()["lifecycle"]["preStop"]["exec"]["command"]
-    assert (await run(command, admin)).returncode == 0
-    ready = await run(PROBES["kubernetes"], admin)
-    assert ready.returncode != 0, "it takes no more"
+    script = (CHART_FILES / "drain.sh").read_text()
+    assert (await run(["bash", "-c", script], admin)).returncode == 0
+    assert (await run(PROBE, admin)).returncode != 0, "it takes no more"
+
+
+async def test_the_region_is_envoys_own(tmp_path: Path) -> None:
+    port = free_port()
+    content = yaml.safe_load((CHART_FILES / "plaintext/envoy.yaml").read_text())
+    content["admin"]["address"]["socket_address"]["port_value"] = port
+    (tmp_path / "envoy.yaml").write_text(yaml.safe_dump(content))
+    region = ("--config-yaml", '{"node":{"locality":{"region":"west"}}}')
+    process = await asyncio.create_subprocess_exec(
+        *killed_with_parent([*envoy.command(tmp_path / "envoy.yaml"), *region]), stderr=PIPE
+    )
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as page:
+            told = await until(lambda: _bootstrap(page), WAIT_S)
+        assert told["node"]["locality"] == {"region": "west"}
+        assert told["node"]["id"] == "edge"
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        await process.communicate()
+
+
+async def _bootstrap(page: httpx.AsyncClient) -> dict[str, Any]:
+    with suppress(httpx.TransportError):
+        dump = (await page.get("/config_dump", params={"mask": "bootstrap"})).json()
+        return dict(dump["configs"][0]["bootstrap"])
+    return {}

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from launcher.meshfile import compose, kubernetes
+from launcher.meshfile import compose, helm
 from launcher.meshfile.containers import elsewhere
 from launcher.meshfile.fields import Permission, Surroundings
 from launcher.meshfile.parts import tenants_of
@@ -125,7 +125,7 @@ def test_the_cache_alone_is_told_the_key_that_encrypts_and_no_rendered_mesh_has_
     assert [name for name, each in told.items() if CACHE_KEY in each.values()] == ["cache"]
     services = yaml.safe_load(compose.render(file_of(text, folder), ENVIRONMENT))["services"]
     assert services["cache"]["environment"]["HEDGEROW_CACHE_ENCRYPTION_KEY"] == "${CACHE_KEY:?}"
-    for render in (compose.render, kubernetes.render):
+    for render in (compose.render, helm.render):
         assert CACHE_KEY not in render(file_of(text, folder), ENVIRONMENT)
 
 
@@ -157,7 +157,7 @@ def test_the_gateway_knows_the_caches_collections_as_a_source_of_tools(folder: P
     file = file_of(FULL, folder)
     for container, where in (
         (compose.compose_containers(file)[-1], "cache:50051"),
-        (kubernetes.pods(file)[-1], "cache:50051"),
+        (helm.planned(file)[-1], "xds:///cache"),
     ):
         assert tools_of(container.environment)["sources"]["collections"]["address"] == where
     alone = specs_of("models: {a: x/y}\ncache: off\n", folder)["gateway"].environment
@@ -276,7 +276,7 @@ def test_without_tenants_compose_lets_in_who_is_on_this_machine_and_nobody_else(
 
 
 def test_what_leads_to_this_machines_loopback_is_told_for_containers(folder: Path) -> None:
-    found = kubernetes.pods(file_of("models: {a: 'http://127.0.0.1:8000/v1', b: 'http://h:1/v1'}\n", folder))
+    found = helm.planned(file_of("models: {a: 'http://127.0.0.1:8000/v1', b: 'http://h:1/v1'}\n", folder))
     assert elsewhere(found) == ["llm-a: HEDGEROW_LLM_OPENAI leads to 127.0.0.1, which is the container itself there"]
 
 

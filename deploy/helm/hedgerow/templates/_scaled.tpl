@@ -1,0 +1,33 @@
+{{/* Replicas by what makes callers wait, which is not always what keeps a CPU busy. A query's result is divided by the
+number of replicas, so thresholds are those of one. */}}
+{{- define "hedgerow.scaled" -}}
+apiVersion: keda.sh/v1alpha1
+kind: ScaledObject
+metadata:
+  name: {{ .name }}
+  labels: {{- include "hedgerow.labels" .root | nindent 4 }}
+spec:
+  scaleTargetRef: {name: {{ .name }}}
+  minReplicaCount: {{ .values.scale.min | default 2 }}
+  maxReplicaCount: {{ .values.scale.max | default 8 }}
+  {{- with .scaleDown }}
+  advanced:
+    horizontalPodAutoscalerConfig:
+      behavior:
+        scaleDown: {{- toYaml . | nindent 10 }}
+  {{- end }}
+  triggers:
+    {{- with .values.scale.cpu }}
+    - type: cpu
+      metricType: Utilization
+      metadata: {value: {{ . | quote }}}
+    {{- end }}
+    {{- range .triggers }}
+    - type: prometheus
+      metricType: AverageValue
+      metadata:
+        serverAddress: {{ $.root.Values.autoscaling.prometheus }}
+        query: {{ .query | quote }}
+        threshold: {{ .threshold | quote }}
+    {{- end }}
+{{- end }}
