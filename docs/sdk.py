@@ -19,10 +19,10 @@ BY_HTTP = "services/gateway/http"
 # What the SDK raises itself, without an answer of the gateway's.
 OWN = {
     "INVALID_ARGUMENT": ("INVALID_INPUT", "PLAINTEXT_KEY"),
-    "DEADLINE_EXCEEDED": ("BUDGET_TIMEOUT", "CLIENT_DEADLINE"),
+    "DEADLINE_EXCEEDED": ("BUDGET_TIMEOUT", "CLIENT_DEADLINE", "FORM_CUT"),
     "UNAVAILABLE": ("CONNECTION_LOST", "HUNG_UP", "NO_GATEWAY", "NOT_TRUSTED"),
     "CANCELLED": ("CANCELLED",),
-    "INTERNAL": ("NO_FINAL",),
+    "INTERNAL": ("FORM_CUT", "NO_FINAL"),
 }
 # By class: whether `retry_delay_s` is set, and whether to send the request again.
 RETRY = {

@@ -109,10 +109,12 @@ from hedgerow._tools import Citation, Citations, ListedTool, MeshTool, Tool, Too
 from hedgerow._turns import ConversationEvent, Interrupted, TurnFailed
 
 if TYPE_CHECKING:
-    from hedgerow._aio import AsyncAnswerStream, AsyncClient, AsyncConversation
+    from hedgerow._aio import AsyncClient, AsyncConversation
+    from hedgerow._answer_stream import AnswerStream
+    from hedgerow._answer_stream_aio import AsyncAnswerStream
     from hedgerow._audio import AudioClient
     from hedgerow._audio_aio import AsyncAudioClient
-    from hedgerow._client import AnswerStream, Client, Conversation
+    from hedgerow._client import Client, Conversation
     from hedgerow._collection import CollectionClient
     from hedgerow._collection_aio import AsyncCollectionClient
     from hedgerow._streams import EventStream
@@ -225,8 +227,8 @@ __all__ = [
 ]
 
 _LAZY = {
-    "AnswerStream": "_client",
-    "AsyncAnswerStream": "_aio",
+    "AnswerStream": "_answer_stream",
+    "AsyncAnswerStream": "_answer_stream_aio",
     "AsyncAudioClient": "_audio_aio",
     "AsyncClient": "_aio",
     "AsyncCollectionClient": "_collection_aio",

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack, overload
 
 import grpc
 
 from hedgerow import _convert
-from hedgerow._base_aio import AsyncServiceClient, pause, settle
+from hedgerow._answer_stream_aio import AsyncAnswerStream
+from hedgerow._base_aio import AsyncServiceClient, settle
 from hedgerow._conversation import INTERRUPT, IncomingTurns
-from hedgerow._errors import HedgerowError, Unavailable
-from hedgerow._events import Answer, Event, Final, PartialAnswer
-from hedgerow._incoming import Callbacks, IncomingAnswer, IncomingBatch, Sentences
+from hedgerow._errors import HedgerowError
+from hedgerow._events import Answer, Final
+from hedgerow._incoming import Callbacks, IncomingBatch
+from hedgerow._into import parsed, with_schema
 from hedgerow._options import Media, Messages, Options, Request
 from hedgerow._outgoing import DEFAULT_TARGET, Caller, Outgoing
 from hedgerow._peer import Peer
 from hedgerow._request import live_blocks
-from hedgerow._resuming import Resuming
 from hedgerow._sending_aio import AsyncDuplexStream
 from hedgerow._speech import AudioFormat
 from hedgerow._status import from_rpc_error
-from hedgerow._streams_aio import AsyncEventStream
 from hedgerow._tls import Tls
 from hedgerow._tools import ListedTool, ToolSource
 from hedgerow._turns import ConversationEvent
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
 
-_PAUSE_S = 0.02  # for a channel to notice which of its connections are gone
+T = TypeVar("T")
 
 
 class AsyncClient(AsyncServiceClient):
@@ -73,6 +73,7 @@ class AsyncClient(AsyncServiceClient):
         out = self._caller.generate({"messages": messages, "images": images, "audio": audio, **options})
         return AsyncAnswerStream(partial(_begin, self._stub), out, self._peer, allow_fallback=allow_fallback)
 
+    @overload
     async def ask(
         self,
         messages: Messages | None = None,
@@ -84,14 +85,50 @@ class AsyncClient(AsyncServiceClient):
         on_complete: Callable[[Answer], Any] | None = None,
         on_replaced: Callable[[str], Any] | None = None,
         allow_fallback: bool = False,
+        into: None = None,
         **options: Unpack[Options],
-    ) -> Answer:
+    ) -> Answer: ...
+
+    @overload
+    async def ask(
+        self,
+        messages: Messages | None = None,
+        *,
+        images: Media | Sequence[Media] = (),
+        audio: Media | None = None,
+        on_token: Callable[[str], Any] | None = None,
+        on_sentence: Callable[[str], Any] | None = None,
+        on_complete: Callable[[Answer], Any] | None = None,
+        on_replaced: Callable[[str], Any] | None = None,
+        allow_fallback: bool = False,
+        into: type[T],
+        **options: Unpack[Options],
+    ) -> Answer[T]: ...
+
+    async def ask(
+        self,
+        messages: Messages | None = None,
+        *,
+        images: Media | Sequence[Media] = (),
+        audio: Media | None = None,
+        on_token: Callable[[str], Any] | None = None,
+        on_sentence: Callable[[str], Any] | None = None,
+        on_complete: Callable[[Answer], Any] | None = None,
+        on_replaced: Callable[[str], Any] | None = None,
+        allow_fallback: bool = False,
+        into: Any = None,
+        **options: Unpack[Options],
+    ) -> Answer[Any]:
         """Ask, and return the whole answer. Callbacks are functions or coroutine functions, called in order.
 
         `on_replaced` gets a text that stands in the place of all that was told before, with `repair` or
         `cascade_at_once`; tokens and sentences go on from there. Raises `DeadlineExceeded` when no model answers in
         time; with `allow_fallback` the gateway's fixed text is returned, and `Answer.is_fallback` is true.
+
+        `into` is a dataclass or a pydantic model: the answer is JSON of that type, and `Answer.parsed` its value. An
+        answer that was cut, or does not match, raises (`FORM_CUT`, `FORM_BROKEN`).
         """
+        options = with_schema(into, options) if into is not None else options
         callbacks, answer = Callbacks(on_token, on_sentence, on_complete, on_replaced), None
         stream = self.stream(messages, images=images, audio=audio, allow_fallback=allow_fallback, **options)
         async with stream:
@@ -100,7 +137,7 @@ class AsyncClient(AsyncServiceClient):
                     answer = event.answer
                 await settle(callbacks.notify(event))
         assert answer is not None  # a stream without a final event raises
-        return answer
+        return parsed(answer, into) if into is not None else answer
 
     async def batch(
         self,
@@ -168,73 +205,6 @@ class AsyncClient(AsyncServiceClient):
         opening = self._caller.converse(asked, format, pause_ms)
         requests, incoming = _spoken(opening, audio, format), IncomingTurns(self._peer, allow_fallback=allow_fallback)
         return AsyncConversation.begin(self._stub.Converse, requests, incoming, self._peer.metadata())
-
-
-class AsyncAnswerStream(AsyncEventStream[Event]):
-    """An answer as it arrives: `async for event in stream`.
-
-    Leaving `async with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine. When
-    the gateway is lost, another one goes on, where the target leads to one: the text does not begin again, and the
-    answer says `llm:resumed`. After `cancel()` the iteration ends, without an error; `partial` has what had come.
-    """
-
-    def __init__(
-        self,
-        begin: Callable[[Outgoing[GenerateRequest]], Any],
-        out: Outgoing[GenerateRequest],
-        peer: Peer,
-        *,
-        allow_fallback: bool = False,
-    ):
-        self._begin = begin
-        self._answer = IncomingAnswer(peer, out.timeout_s, Resuming(out), allow_fallback=allow_fallback)
-        super().__init__(begin(out), self._answer)
-
-    @property
-    def partial(self) -> PartialAnswer:
-        """What has come so far. After `cancel()`: all that came."""
-        return self._answer.partial
-
-    @property
-    def answer(self) -> Answer | None:
-        """The answer, once all of it has come; None before."""
-        return self._answer.answer
-
-    async def sentences(self) -> AsyncIterator[str]:
-        """Iterate over whole sentences in place of events, each as soon as it is complete.
-
-        With `repair` or `cascade_at_once` a new text may replace the old one: its sentences come from its start.
-        """
-        sentences = Sentences()
-        async for event in self:
-            for sentence in sentences.of(event):
-                yield sentence
-
-    async def _fill(self) -> None:
-        try:
-            await self._fill_resumed()
-        except HedgerowError as problem:
-            self._answer.explain(problem)
-            raise
-
-    async def _fill_resumed(self) -> None:
-        lost: HedgerowError | None = None
-        while True:
-            try:
-                return await super()._fill()
-            except Unavailable as problem:
-                rest, lost = self._answer.after(problem), lost or problem
-                if rest is None:
-                    raise lost from None
-            except HedgerowError as problem:
-                if lost and problem.code == "UNIMPLEMENTED":  # no model can go on from a text
-                    raise lost from None
-                raise
-            await pause(_PAUSE_S)
-            self._call = self._begin(rest)
-            self._messages = aiter(self._call)
-            if self._cancelled:
-                self._call.cancel()
 
 
 class AsyncConversation(AsyncDuplexStream[tuple[int, ConversationEvent]]):

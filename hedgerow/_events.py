@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from hedgerow._sight import Label
 from hedgerow._tools import Citations, ToolCall, ToolCallDelta
 
+if TYPE_CHECKING:  # a plain `Answer` is one without a value
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    T = TypeVarWithDefault("T", default=None)
+else:
+    T = TypeVar("T")
+
 FinishReason: TypeAlias = Literal[
     "unspecified", "stop", "length", "budget", "cancelled", "interrupted", "tool_calls", "content_filter"
 ]
+_NOTHING: Any = None
 _FIXED_TEXT = "llm:template"  # the label of an answer whose text no model wrote
 CacheVerdict: TypeAlias = Literal["unspecified", "miss", "exact", "semantic", "bypass", "unavailable"]
 StageOutcome: TypeAlias = Literal["unspecified", "ok", "overrun", "failed", "skipped", "replaced"]
@@ -169,7 +177,7 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Generic[T]):
     """An answer, and an account of it. `ttft_ms` and `total_ms` are the gateway's, `timings` the client's own."""
 
     text: str  # whole, with all that replaced or followed it
@@ -197,6 +205,7 @@ class Answer:
     patches: tuple[Patch, ...] = ()  # what came after its time was over
     changes: tuple[Change, ...] = ()  # what was done to the request and the answer; empty: nothing
     cut: Change | None = None  # the mesh's own limit that ended it: `budget` or `max_tokens`; None: the model ended it
+    parsed: T = _NOTHING  # the value of `ask(…, into=…)`; else None
 
     @property
     def is_fallback(self) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 SDK = Path(__file__).parents[1] / "hedgerow"
 DERIVED = {
     "_aio.py": "_client.py",
+    "_answer_stream_aio.py": "_answer_stream.py",
     "_audio_aio.py": "_audio.py",
     "_collection_aio.py": "_collection.py",
     "_vision_aio.py": "_vision.py",
@@ -28,7 +29,7 @@ _RULES = [
         (r"\bAsync(?=[A-Z])", ""),
         (r"\basync (?=def|for|with)", ""),
         (r"\bawait ", ""),
-        (r"\b(_base|_sending|_streams)_aio\b", r"\1"),
+        (r"\b(_answer_stream|_base|_sending|_streams)_aio\b", r"\1"),
         (r"\b__a(iter|next|enter|exit)__", r"__\1__"),
         (r"\baiter\(", "iter("),
         (r"\bStopAsyncIteration\b", "StopIteration"),

@@ -87,5 +87,6 @@ def _how_fast(answer: Answer) -> Iterator[str]:
 def as_object(answer: Answer) -> dict[str, Any]:
     """`ttft_ms` and `total_ms` are the gateway's; `client` holds what this program measured."""
     fields = asdict(answer)
+    del fields["parsed"]  # a command has no types
     fields["client"] = fields.pop("timings")
     return fields

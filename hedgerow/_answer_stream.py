@@ -1,0 +1,86 @@
+"""An answer as it arrives, for the client for programs without an event loop."""
+
+# Written by `make sync` from _answer_stream_aio.py; change that.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hedgerow._base import pause
+from hedgerow._errors import HedgerowError, Unavailable
+from hedgerow._events import Answer, Event, PartialAnswer
+from hedgerow._incoming import IncomingAnswer, Sentences
+from hedgerow._outgoing import Outgoing
+from hedgerow._peer import Peer
+from hedgerow._resuming import Resuming
+from hedgerow._streams import EventStream
+from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
+
+_PAUSE_S = 0.02  # for a channel to notice which of its connections are gone
+
+
+class AnswerStream(EventStream[Event]):
+    """An answer as it arrives: `for event in stream`.
+
+    Leaving `with`, `cancel()` or letting go of the object cancels the call at once, and with it the engine. When
+    the gateway is lost, another one goes on, where the target leads to one: the text does not begin again, and the
+    answer says `llm:resumed`. After `cancel()` the iteration ends, without an error; `partial` has what had come.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[Outgoing[GenerateRequest]], Any],
+        out: Outgoing[GenerateRequest],
+        peer: Peer,
+        *,
+        allow_fallback: bool = False,
+    ):
+        self._begin = begin
+        self._answer = IncomingAnswer(peer, out.timeout_s, Resuming(out), allow_fallback=allow_fallback)
+        super().__init__(begin(out), self._answer)
+
+    @property
+    def partial(self) -> PartialAnswer:
+        """What has come so far. After `cancel()`: all that came."""
+        return self._answer.partial
+
+    @property
+    def answer(self) -> Answer | None:
+        """The answer, once all of it has come; None before."""
+        return self._answer.answer
+
+    def sentences(self) -> Iterator[str]:
+        """Iterate over whole sentences in place of events, each as soon as it is complete.
+
+        With `repair` or `cascade_at_once` a new text may replace the old one: its sentences come from its start.
+        """
+        sentences = Sentences()
+        for event in self:
+            yield from sentences.of(event)
+
+    def _fill(self) -> None:
+        try:
+            self._fill_resumed()
+        except HedgerowError as problem:
+            self._answer.explain(problem)
+            raise
+
+    def _fill_resumed(self) -> None:
+        lost: HedgerowError | None = None
+        while True:
+            try:
+                return super()._fill()
+            except Unavailable as problem:
+                rest, lost = self._answer.after(problem), lost or problem
+                if rest is None:
+                    raise lost from None
+            except HedgerowError as problem:
+                if lost and problem.code == "UNIMPLEMENTED":  # no model can go on from a text
+                    raise lost from None
+                raise
+            pause(_PAUSE_S)
+            self._call = self._begin(rest)
+            self._messages = iter(self._call)
+            if self._cancelled:
+                self._call.cancel()
