@@ -43,7 +43,7 @@ demo: setup  ## Start the mesh, ask it questions, stop it
 	@$(BIN)/hedgerow demo
 
 up: setup  ## Start the mesh and keep it running
-	@$(BIN)/hedgerow up
+	@$(BIN)/hedgerow up --demo
 
 unit: setup  ## Run the unit tests; the inner loop
 	@$(BIN)/python -m pytest -q tests/unit $(PARALLEL)

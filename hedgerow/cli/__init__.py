@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 used wrongly."""
+    if sys.argv[1:] == ["--version"]:  # also without the command line's own packages
+        show_version()
+        return
     try:
         from hedgerow.cli.app import app
     except ModuleNotFoundError as error:
+        extra = "proxy" if sys.argv[1:2] == ["up"] else "cli"
         raise SystemExit(
-            f"hedgerow: there is no {error.name} here; install it with: pip install 'hedgerow[cli]'"
+            f"hedgerow: there is no {error.name} here; install it with: pip install 'hedgerow[{extra}]'"
         ) from None
 
     app(prog_name="hedgerow")
+
+
+def show_version() -> None:
+    """Print the version that is installed."""
+    from importlib.metadata import version
+
+    print(f"hedgerow {version('hedgerow')}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from hedgerow.cli import show_version
 from hedgerow.cli.ask import ask
 from hedgerow.cli.bench import bench
 from hedgerow.cli.cache import cache
@@ -33,6 +36,23 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help is short and needs no rich
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        show_version()
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options before a command."""
+
+
 for command in (init, check, up, render, ask, chat, transcribe, classify, tools, warm, status, certs, demo, bench):
     app.command()(command)
 app.add_typer(cache, name="cache")

@@ -63,7 +63,7 @@ def demo(
 async def _run(folder: Path, question: str, console: Console) -> list[str] | None:
     """The shortfalls; None where the demo was interrupted."""
     from hedgerow.cli.signals import cancelled_by_signals
-    from hedgerow.cli.up import pulled
+    from hedgerow.cli.up_plans import pulled
     from launcher.demo import SERVICES, demo_mesh
     from launcher.processes import free_ports
 

@@ -1,35 +1,35 @@
-"""`hedgerow up`: a mesh on this machine, the demo's or that of a file."""
+"""`hedgerow up`: a mesh on this machine, of a file, of models that are named, or the demo's."""
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow.cli import options, running
+from hedgerow.cli import options, running, up_plans
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from rich.console import Console
 
-    from launcher.catalog import Entry
-    from launcher.demo import DemoModels
-    from launcher.mesh import Mesh
-    from launcher.meshfile.schema import MeshFile
-    from launcher.processes import ServiceSpec
+    from launcher.meshfile.given import Given
 
-DEFAULT_TARGET = "127.0.0.1:50050"
+_GIVEN = "models"  # the state folder's name of a mesh without a file
+
+
+@dataclass(frozen=True)
+class _Demo:
+    """Which of the demo's two meshes."""
+
+    mesh: bool
+    replicas: int
+    tls: bool
 
 
 def up(
     context: typer.Context,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A mesh file. Without it, the demo is started.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A mesh file.")] = None,
     base_port: Annotated[
         int,
         typer.Option(
@@ -39,6 +39,27 @@ def up(
             help="The gateway's port, or Envoy's with --mesh; the others take some of the next 30, or 70.",
         ),
     ] = 50050,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URL",
+            envvar="HEDGEROW_MODELS",
+            help="A model to serve: NAME=URL of an OpenAI-compatible server (NAME=URL#ITS_NAME where it has another "
+            "name there), or PROVIDER:MODEL. May be repeated; one NAME with several URLs has replicas.",
+        ),
+    ] = None,
+    key_env: Annotated[
+        str, typer.Option(metavar="NAME", help="The environment variable with the key of the URLs of --model.")
+    ] = "",
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            envvar="HEDGEROW_UP_HOST",
+            help="Where to listen, with --model or a key; beyond loopback callers need HEDGEROW_API_KEY.",
+        ),
+    ] = "127.0.0.1",
+    demo: Annotated[bool, typer.Option("--demo", help="The demo, whatever is in the environment.")] = False,
     mesh: Annotated[
         bool, typer.Option("--mesh", help="Replicas, found through a control plane; Envoy in front, Redis behind.")
     ] = False,
@@ -51,15 +72,19 @@ def up(
     state_dir: options.OwnStateDir = None,
     otlp_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where to send traces, http://host:port.")] = "",
 ) -> None:
-    """Start a mesh here, and keep it running: that of FILE, or the demo's.
+    """Start a mesh here, and keep it running: of FILE, of --model, of the keys in the environment, or the demo's.
 
     FILE names models and providers of your own, and who may call; "hedgerow init" writes one. It is checked as a whole
     before anything starts. Save it while the mesh runs, and the mesh follows: only what has changed is started again,
     one after the other, and a file that cannot be used is refused with its lines.
 
-    The demo is seven processes: gateway, cache, router, vision, audio, and two llm services that run SmolLM2-135M in 8
-    and in 16 bits. Its models are pulled when they are missing (260 MB, "hedgerow models list"). A process that ends is
-    started again. Ctrl-C stops them all.
+    Without FILE, --model names the models. Without either, the environment does: OPENAI_API_KEY, ANTHROPIC_API_KEY, or
+    AZURE_OPENAI_API_KEY with AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT. HEDGEROW_API_KEY, where it is set, is
+    the key that callers need. All of this needs "hedgerow[proxy]" alone.
+
+    The demo, where nothing else is named, is seven processes: gateway, cache, router, vision, audio, and two llm
+    services that run SmolLM2-135M in 8 and in 16 bits. Its models are pulled when they are missing (260 MB, "hedgerow
+    models list"). A process that ends is started again. Ctrl-C stops them all.
 
     With --mesh, --replicas of each but vision and audio, which are alone, and three more: the control plane tells
     everybody who serves what, from topology.yaml in the state folder, which may be edited meanwhile; Redis holds what
@@ -68,9 +93,10 @@ def up(
 
     \b
     Examples:
-      hedgerow up
+      OPENAI_API_KEY=... hedgerow up
+      hedgerow up --model qwen=http://127.0.0.1:8000/v1 --model anthropic:claude-haiku-4-5
       hedgerow up mesh.yaml
-      hedgerow up --base-port 6000 --otlp-endpoint http://127.0.0.1:4317
+      hedgerow up --demo --base-port 6000 --otlp-endpoint http://127.0.0.1:4317
       hedgerow up --mesh
       hedgerow up --mesh --replicas 1 --tls
     """
@@ -80,138 +106,73 @@ def up(
 
     from hedgerow.cli.failures import fail, needs
 
-    with needs("demo"):
+    wanted = _Demo(mesh, replicas, tls) if demo or mesh or _said(context, "replicas") else None
+    with needs("demo" if wanted else "proxy"):
         from launcher.mesh import MeshError, PortInUse
+        from launcher.meshfile.given import Given
         from launcher.processes import ServiceFailed
 
-    if file:
-        _refuse_demo_options(context)
+    _refuse_pairs(context, file, wanted)
     if not mesh and tls:
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
-    console, state_dir = Console(highlight=False), state_dir or running.state_of(file)
+    console, given = Console(highlight=False), Given(model or (), key_env, host, base_port, otlp_endpoint)
     try:
-        if file:
-            plan = _of_file(file, state_dir, console)
-        elif mesh:
-            plan = _with_replicas(pulled(console), base_port, state_dir, replicas, otlp_endpoint, tls)
-        else:
-            plan = _alone(pulled(console), base_port, state_dir, otlp_endpoint)
-        asyncio.run(_run(plan, state_dir, console))
+        plan, folder = _chosen(file, given, wanted, state_dir, console)
+        asyncio.run(_run(plan, folder, console))
     except PortInUse as error:
         if file:
             fail(f"{error}; choose others in {file}: gateway.address, base_port")
         other = base_port + 1000 if base_port < 60_000 else 50_050
-        fail(f"{error}; choose others, for example: hedgerow up{' --mesh' if mesh else ''} --base-port {other}")
+        same = " --mesh" if mesh else " --demo" if demo else ""
+        fail(f"{error}; choose others, for example: hedgerow up{same} --base-port {other}")
     except (MeshError, ServiceFailed) as error:
         fail(str(error))
 
 
-def pulled(console: Console) -> DemoModels:
-    """The demo's models; those that are missing are pulled first, with progress. Raises `MeshError`."""
-    from launcher import catalog, demo
+def _chosen(
+    file: Path | None, given: Given, demo: _Demo | None, state_dir: Path | None, console: Console
+) -> tuple[up_plans.Plan, Path]:
+    """What to start, and its state folder. The demo where nothing else is named and its engine is here."""
+    import os
+    from importlib.util import find_spec
 
-    if missing := catalog.missing(demo.PULLED):
-        console.print(f"Pulling {len(missing)} models, once.")
-        _pull(missing, console)
-    models = demo.public_models()
-    models.check()
-    return models
-
-
-def _pull(missing: Sequence[Entry], console: Console) -> bool:
-    """Get these models, with progress. Whether there were any."""
     from hedgerow.cli.failures import fail
-    from launcher.catalog import CatalogError, pull
-    from launcher.catalog.screen import shown
+    from launcher.meshfile.given import NOTHING, sections
 
-    if not missing:
-        return False
+    if file:
+        folder = state_dir or running.state_of(file)
+        return up_plans.of_file(file, folder, console), folder
     try:
-        with shown(console) as report:
-            pull([each.name for each in missing], report)
-    except (CatalogError, OSError) as error:
-        fail(str(error))
-    return True
+        if demo is None and (models := sections(given, os.environ)):
+            folder = state_dir or running.state_of(Path(_GIVEN))
+            return up_plans.of_given(given, models, folder), folder
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not find_spec("vllm"):
+        fail("there is no vllm here; install it with: pip install 'hedgerow[demo]'" if demo else NOTHING)
+    folder, ports, traces = state_dir or running.state_of(None), given.base_port, given.otlp_endpoint
+    pulled = up_plans.pulled(console)
+    if demo and demo.mesh:
+        return up_plans.with_replicas(pulled, ports, folder, demo.replicas, traces, demo.tls), folder
+    return up_plans.alone(pulled, ports, folder, traces), folder
 
 
-async def _nothing(mesh: Mesh, console: Console) -> None:
-    import asyncio
-
-    await asyncio.Event().wait()
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What to start, what writes the files that it reads, and what to tell."""
-
-    specs: Sequence[ServiceSpec]
-    next_steps: Callable[[Mesh], str]
-    write_files: Callable[[], None] = lambda: None
-    opening: str = ""
-    meanwhile: Callable[[Mesh, Console], Awaitable[object]] = _nothing
+def _said(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
-def _refuse_demo_options(context: typer.Context) -> None:
-    """A file says these itself, or has no use for them."""
-    for name in ("base_port", "mesh", "replicas", "tls", "otlp_endpoint"):
-        source = context.get_parameter_source(name)
-        if source and source.name == "COMMANDLINE":
-            raise typer.BadParameter("only for the demo, not with a FILE", param_hint=f"--{name.replace('_', '-')}")
+def _refuse_pairs(context: typer.Context, file: Path | None, demo: _Demo | None) -> None:
+    """A file says these itself, or has no use for them; and the demo has its own models."""
+    own = ("model", "key_env", "host")
+    names = ("base_port", "mesh", "replicas", "tls", "otlp_endpoint", "demo", *own) if file else own if demo else ()
+    for name in names:
+        if _said(context, name):
+            beside = "with a FILE, which says it" if file else "with the demo"
+            raise typer.BadParameter(f"not {beside}", param_hint=f"--{name.replace('_', '-')}")
 
 
-def _of_file(file: Path, state_dir: Path, console: Console) -> _Plan:
-    """What a mesh file says, which is followed while it runs."""
-    import asyncio
-
-    from hedgerow.cli.mesh_file import checked
-
-    with checked():
-        from launcher.meshfile.catalog import missing_models
-        from launcher.meshfile.following import follow
-        from launcher.meshfile.planning import plan
-
-        planned = asyncio.run(plan(file, state_dir))
-        if _pull(missing_models(planned.file), console):
-            planned = asyncio.run(plan(file, state_dir))  # what a model says of itself counts
-
-    def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:
-        return follow(file, state_dir, mesh, planned, lambda line: console.print(line, markup=False, soft_wrap=True))
-
-    return _Plan(
-        planned.specs,
-        lambda _: file_steps(file, state_dir, planned.file),
-        lambda: planned.write_files(state_dir),
-        meanwhile=meanwhile,
-    )
-
-
-def _alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: str) -> _Plan:
-    """One of each, who know each other's addresses."""
-    from launcher.demo import demo_mesh
-    from launcher.mesh import HTTP_OFFSET
-
-    http_port = base_port + HTTP_OFFSET
-    specs = demo_mesh(base_port, state_dir, models, http_port=http_port, otlp_endpoint=otlp_endpoint)
-    return _Plan(specs, lambda _: _next_steps(specs[-1].address, f"127.0.0.1:{http_port}"))
-
-
-def _with_replicas(
-    models: DemoModels, base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool
-) -> _Plan:
-    """`replicas` of each, who find each other through the control plane."""
-    from hedgerow.cli.failures import needs
-
-    with needs("demo"):
-        from launcher.replicas import ReplicatedMesh, ports_from
-
-    ports = ports_from(base_port, replicas)
-    planned = ReplicatedMesh(ports, state_dir.resolve(), models, replicas, otlp_endpoint, tls)
-    specs = planned.specs()
-    opening = f"Starting {len(specs)} processes; the {2 * replicas} language models among them load at once."
-    return _Plan(specs, lambda mesh: _mesh_steps(mesh, state_dir, tls), planned.write_files, opening)
-
-
-async def _run(plan: _Plan, state_dir: Path, console: Console) -> None:
+async def _run(plan: up_plans.Plan, state_dir: Path, console: Console) -> None:
     import os
 
     from hedgerow.cli.signals import cancelled_by_signals
@@ -227,70 +188,3 @@ async def _run(plan: _Plan, state_dir: Path, console: Console) -> None:
             console.print(progress.services(mesh))
             console.print(plan.next_steps(mesh), markup=False, soft_wrap=True)
             await plan.meanwhile(mesh, console)
-
-
-def _next_steps(gateway: str, http: str) -> str:
-    where = _option("--gateway", gateway, DEFAULT_TARGET)
-    return f"""
-Try, in another terminal:
-  hedgerow ask{where} "What is the capital of Japan?"
-  hedgerow ask{where} --budget-ms 300 "Tell me a long story about a fox."
-
-Any client of OpenAI's, with base_url=http://{http}/v1 and whatever key:
-  curl -N http://{http}/v1/chat/completions -H "content-type: application/json" \\
-    -d '{{"model": "auto", "stream": true, "messages": [{{"role": "user", "content": "Who are you?"}}]}}'
-
-Ctrl-C stops everything.
-"""
-
-
-def file_steps(file: Path, state_dir: Path, said: MeshFile) -> str:
-    """What to do with the mesh of a file, once it serves."""
-    found = [each.resolve() for each in running.folders()] == [state_dir.resolve()]  # by commands, without an option
-    where = _option("--gateway", said.gateway.address, DEFAULT_TARGET if found else "")
-    folder = "" if found else _option("--state-dir", str(state_dir), "")
-    variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
-    key = f"HEDGEROW_API_KEY=${variable} " if variable not in ("", "HEDGEROW_API_KEY") else ""
-    models = ", ".join(said.models)
-    http = f"\nOpenAI's clients: base_url=http://{said.gateway.http_address}/v1\n" if said.gateway.http_address else ""
-    return f"""
-Models: {models}. Try, in another terminal:
-  {key}hedgerow ask{where} "Who are you?"
-  hedgerow status{folder}
-{http}
-Edit {file}: the mesh follows.
-
-Ctrl-C stops everything.
-"""
-
-
-def _mesh_steps(mesh: Mesh, state_dir: Path, tls: bool) -> str:
-    from launcher.mesh import DEFAULT_STATE_DIR
-    from launcher.replicas import CERTIFICATES, TOPOLOGY_FILE
-
-    certificates = state_dir / CERTIFICATES
-    where = _option("--gateway", mesh.services[-1].spec.address, DEFAULT_TARGET)
-    where += _option("--ca-file", str(certificates / "ca.crt"), "") if tls else ""
-    folder = _option("--state-dir", str(state_dir), str(DEFAULT_STATE_DIR))
-    folder += _option("--tls-dir", str(certificates / "operator"), "") if tls else ""
-    pids = {service.spec.name: service.process.pid for service in mesh.services if service.process}
-    return f"""
-Try, in another terminal. Envoy takes the question, a gateway answers it:
-  hedgerow ask{where} "What is the capital of Japan?"
-
-See every endpoint, and which configuration everybody has taken:
-  hedgerow mesh status{folder} --watch
-
-Kill llm-quality-1, and ask again; it comes back by itself:
-  kill -9 {pids["llm-quality-1"]}
-  hedgerow ask{where} --tier quality --cache bypass "What is 7 plus 5?"
-
-Edit {state_dir / TOPOLOGY_FILE}: everybody follows at once.
-
-Ctrl-C stops everything.
-"""
-
-
-def _option(name: str, value: str, default: str) -> str:
-    """As a shell takes it."""
-    return "" if value == default else f" {name} {shlex.quote(value)}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from launcher.mesh import MeshError
 from launcher.meshfile.preflight import refused
 from launcher.meshfile.processes import Ports, ports_of, processes, write_tenants
-from launcher.meshfile.reading import read
+from launcher.meshfile.reading import Read, read
 from launcher.meshfile.schema import MeshFile
 from launcher.processes import ServiceSpec
 
@@ -32,12 +32,16 @@ class Plan:
 async def plan(path: Path, state_dir: Path, ports: Ports | None = None) -> Plan:
     """Read the file and ask the services' own code about it. With `ports`, processes that had one keep it. Raises
     `BadMeshFile`, and `MeshError` where a key is gone that was there a moment ago."""
-    found = read(path)
+    return await planned(read(path), state_dir, ports)
+
+
+async def planned(found: Read, state_dir: Path, ports: Ports | None = None) -> Plan:
+    """The same of a file that was read."""
     file = found.file or found.whole()
     ports = ports or ports_of(file)
     try:
-        planned = processes(file, ports, state_dir, os.environ)
+        made = processes(file, ports, state_dir, os.environ)
     except (ValueError, KeyError) as error:
-        raise MeshError(f"{path}: {error}") from None
-    found.refuse(await refused(found, [(process.part, process.spec.environment) for process in planned]))
-    return Plan(found.text, file, [process.spec for process in planned], ports)
+        raise MeshError(f"{found.name}: {error}") from None
+    found.refuse(await refused(found, [(process.part, process.spec.environment) for process in made]))
+    return Plan(found.text, file, [process.spec for process in made], ports)

@@ -10,6 +10,7 @@ import yaml
 
 from hedgerow.private import open_private
 from launcher.mesh import service_spec
+from launcher.meshfile.installed import has_embedder
 from launcher.meshfile.names import process_names
 from launcher.meshfile.parts import Part, as_text, gateway_finds, parts, tenants_of
 from launcher.meshfile.schema import MeshFile
@@ -77,6 +78,7 @@ class _Local:
         """What it is told because it runs here."""
         if part.service == "cache":
             return {
+                **({} if has_embedder() or "EMBEDDER" in part.settings else {"EMBEDDER": "none"}),
                 "DATABASE": str(self.file.cache.database or self.state_dir / "cache.db"),
                 "COLLECTIONS_DATABASE": str(self.file.cache.collections or self.state_dir / "collections.db"),
             }

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -38,18 +38,22 @@ from services.gateway.policies.shared_breaker import SharedBreaker
 from services.gateway.policies.usual import Usual
 from services.gateway.shared import sharing
 from services.gateway.tools.making import make_toolbox
+from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.completion import Llm
 from services.gateway.upstream.contexts import follow_contexts
-from services.gateway.upstream.discovery import SCHEME, BadBootstrap, Bootstrap, Discovery, bootstrap
 from services.gateway.upstream.fleet import Fleet, make_breaker, make_fleet
 from services.gateway.upstream.media import Hearing, Media, Seeing
 from services.gateway.upstream.members import Members
 from services.gateway.upstream.routes import Routes
-from services.gateway.upstream.stubs import Audio, Cache, Control, Router, Vision, keep_up, watch
+from services.gateway.upstream.stubs import Audio, Cache, Router, Vision, keep_up, watch
 from services.gateway.warming.warming import Warming
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.process import serve
 from services.runtime.security import tls
+
+if TYPE_CHECKING:
+    from services.gateway.upstream.control import Control
+    from services.gateway.upstream.discovery import Bootstrap
 
 _SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 _SETTLE_S = 1.0
@@ -124,6 +128,8 @@ async def assemble(settings: GatewaySettings) -> AsyncIterator[Mapping[ServiceDe
                 for each in work:
                     leaving.callback(group.create_task(each).cancel)
                 if found:
+                    from services.gateway.upstream.control import Control
+
                     control = Control(await stack.enter_async_context(dial(found.control, "control")))
                     await _follow_lists(settings, fleet, control, found, partial(dial, service="llm"), group, leaving)
                 if router:
@@ -195,6 +201,8 @@ async def _follow_lists(
             watchers[addresses[0].removeprefix(SCHEME)] = members
     if not watchers:
         return
+    from services.gateway.upstream.discovery import Discovery
+
     discovery = Discovery(control, found.node, watchers)
     leaving.callback(group.create_task(keep_up(discovery.follow)).cancel)
     if not await discovery.arrived(settings.ready_wait_ms / 1000):
@@ -206,6 +214,11 @@ def _bootstrap(settings: GatewaySettings) -> Bootstrap | None:
     targets = (*_targets(settings), *chain(*settings.llm_addresses.values()))
     if not any(target.startswith(SCHEME) for target in targets):
         return None
+    try:
+        from services.gateway.upstream.discovery import BadBootstrap, bootstrap
+    except ModuleNotFoundError:
+        _log.error("an xds:/// address needs the package xds-protos: pip install 'hedgerow[gateway]'")
+        raise SystemExit(2) from None
     try:
         return bootstrap(os.environ)
     except BadBootstrap as error:

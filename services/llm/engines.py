@@ -28,6 +28,8 @@ async def start(settings: LlmSettings, progress: Progress) -> Engine:
         begin: Start = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         known = ", ".join(ENGINES)
+        if settings.engine == "vllm" and isinstance(error, ModuleNotFoundError) and error.name == "vllm":
+            raise BadEngineSettings("engine: vllm is not installed: pip install 'hedgerow[llm]'") from error
         limit = f"one of {known}, or package.module:function"
         raise BadEngineSettings(f"engine: {limit}, got {settings.engine}: {error}") from error
     return await begin(settings, progress)

@@ -56,7 +56,7 @@ def test_the_commands_load_no_launcher_before_they_run() -> None:
 
 @pytest.mark.parametrize(
     ("command", "extra"),
-    [("up", "demo"), ("up --mesh", "demo"), ("demo", "demo"), ("certs --dir x", "launcher"), ("status", "launcher")],
+    [("up", "proxy"), ("up --mesh", "demo"), ("demo", "demo"), ("certs --dir x", "launcher"), ("status", "launcher")],
 )
 def test_without_the_launcher_a_command_that_needs_it_says_what_to_install(command: str, extra: str) -> None:
     probe = "import sys; sys.modules['launcher'] = None; from hedgerow.cli import main; main()"

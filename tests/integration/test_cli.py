@@ -174,10 +174,10 @@ async def test_status_fails_when_a_service_does_not_serve(tmp_path: Path) -> Non
 async def test_up_names_a_busy_port_and_how_to_choose_others(tmp_path: Path) -> None:
     port = ports_in_a_row(7)
     with socket.create_server(("127.0.0.1", port)):
-        code, _, err = await run("up", "--base-port", str(port), "--state-dir", str(tmp_path))
+        code, _, err = await run("up", "--demo", "--base-port", str(port), "--state-dir", str(tmp_path))
     assert code == 1
     assert err == (
         f"hedgerow: port {port}, which gateway needs, is in use; "
-        f"choose others, for example: hedgerow up --base-port {port + 1000}\n"
+        f"choose others, for example: hedgerow up --demo --base-port {port + 1000}\n"
     )
     assert not (tmp_path / "mesh.json").exists()

@@ -28,15 +28,15 @@ from google.protobuf import any_pb2, json_format
 from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, status_pb2
 
-from services.gateway.upstream import drill
+from services.gateway.upstream import drill_route
+from services.gateway.upstream.assignment import Assignment, Endpoint
 from services.gateway.upstream.balance import Locality
+from services.gateway.upstream.control import Control
 from services.gateway.upstream.drill import Drill
-from services.gateway.upstream.stubs import Control
 from services.runtime.deadline import set_within
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
-SCHEME = "xds:///"
 _URL = "type.googleapis.com/"
 _IN_SERVICE = (health_check_pb2.HEALTHY, health_check_pb2.UNKNOWN)
 _log = logging.getLogger(__name__)
@@ -56,22 +56,6 @@ class Bootstrap:
 
     control: str
     node: base_pb2.Node
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One replica in service."""
-
-    address: str
-    locality: Locality
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """The replicas of one service. `drop_share` of the calls are to be refused, while a drill runs."""
-
-    endpoints: tuple[Endpoint, ...]
-    drop_share: float = 0.0
 
 
 def bootstrap(environ: Mapping[str, str]) -> Bootstrap:
@@ -196,7 +180,7 @@ class _Routes(_Kind[route_pb2.RouteConfiguration, Drill]):
     message = route_pb2.RouteConfiguration
 
     def read(self, given: route_pb2.RouteConfiguration) -> tuple[str, Drill]:
-        return given.name, drill.read(given)
+        return given.name, drill_route.read(given)
 
 
 def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
@@ -207,7 +191,7 @@ def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
         raise BadAssignment(f"{given.cluster_name}: each address once, got {min(twice)} twice")
     kept = 1.0
     for drop in given.policy.drop_overloads:
-        kept *= 1 - drill.share(drop.drop_percentage)
+        kept *= 1 - drill_route.share(drop.drop_percentage)
     return Assignment(tuple(endpoints), 1 - kept)
 
 

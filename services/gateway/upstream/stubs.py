@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import quote
 
 import grpc
-from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf.message import Message
 
 from hedgerow.audio.v1 import audio_pb2
@@ -136,23 +135,6 @@ class Router:
             raise translate(error, "router") from None
 
 
-class Control:
-    """The control plane."""
-
-    def __init__(self, channel: grpc.aio.Channel):
-        self._discover = channel.stream_stream(
-            "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",
-            request_serializer=discovery_pb2.DiscoveryRequest.SerializeToString,
-            response_deserializer=discovery_pb2.DiscoveryResponse.FromString,
-        )
-
-    def discover(
-        self, requests: AsyncGenerator[discovery_pb2.DiscoveryRequest, None]
-    ) -> AsyncGenerator[discovery_pb2.DiscoveryResponse, None]:
-        """Resources as they change; waits for the control plane, ends with `ServiceError` when it goes."""
-        return _both_ways(self._discover(wait_for_ready=True), requests, "control")
-
-
 class Vision:
     """The vision service."""
 
@@ -188,7 +170,7 @@ class Audio:
     ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
         """What a recording says, segment by segment; within `timeout_s`."""
         call = self._transcribe(timeout=timeout_s, metadata=metadata)
-        return _both_ways(call, _pieces(recording, options), "audio")
+        return both_ways(call, _pieces(recording, options), "audio")
 
     def listen(
         self,
@@ -197,7 +179,7 @@ class Audio:
         metadata: Metadata,
     ) -> AsyncGenerator[audio_pb2.TranscribeStreamResponse, None]:
         """What is heard in live audio; the first request has the options. Closing it ends the call."""
-        return _both_ways(self._transcribe_stream(timeout=timeout_s, metadata=metadata), requests, "audio")
+        return both_ways(self._transcribe_stream(timeout=timeout_s, metadata=metadata), requests, "audio")
 
 
 async def _pieces(
@@ -255,7 +237,7 @@ async def _reachable(channel: grpc.aio.Channel) -> None:
         await channel.wait_for_state_change(state)
 
 
-async def _both_ways(call: Any, requests: AsyncGenerator[Message, None], who: str) -> AsyncGenerator[Any, None]:
+async def both_ways(call: Any, requests: AsyncGenerator[Message, None], who: str) -> AsyncGenerator[Any, None]:
     """`_follow`, while `requests` are sent."""
 
     async def send_all() -> None:

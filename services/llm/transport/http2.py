@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyqwest
-
+from services.llm.errors import BadEngineSettings
 from services.llm.transport.wire import Broken, Lost, Options
+
+try:
+    import pyqwest
+except ModuleNotFoundError as missing:
+    raise BadEngineSettings(
+        "http_version: 2 needs the package pyqwest: pip install 'hedgerow[llm-remote]'"
+    ) from missing
+
 
 _ERRORS = (OSError, TimeoutError, pyqwest.ReadError, pyqwest.WriteError, pyqwest.RemoteProtocolError)
 

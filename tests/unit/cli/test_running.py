@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from hedgerow.cli import options, running
 from hedgerow.cli.status import known_addresses
-from hedgerow.cli.up import file_steps
+from hedgerow.cli.up_steps import file_steps
 from launcher.meshfile.schema import Gateway, MeshFile
 from tests.listings import held, list_services
 

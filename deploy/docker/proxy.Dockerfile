@@ -1,0 +1,37 @@
+# In front of providers and of servers by URL: gateway, router, exact cache and what `hedgerow up` needs. No model, no torch.
+# Build from the repository's root: docker build -f deploy/docker/proxy.Dockerfile .
+# docker run -p 50080:50080 -e OPENAI_API_KEY -e HEDGEROW_API_KEY=a-key-for-callers IMAGE
+FROM python:3.11-slim-bookworm AS build
+# Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
+ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
+WORKDIR /src
+# The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock.
+COPY pyproject.toml requirements.lock ./
+RUN sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt && pip install --no-cache-dir --require-hashes -r uv.txt \
+    && python -m venv --without-pip /opt/hedgerow
+RUN uv pip install --no-cache --require-hashes --no-build \
+    --constraints requirements.lock -r pyproject.toml --extra proxy
+COPY README.md LICENSE ./
+COPY hedgerow hedgerow
+COPY launcher launcher
+COPY services/__init__.py services/
+COPY services/runtime services/runtime
+COPY services/cache services/cache
+COPY services/gateway services/gateway
+COPY services/llm services/llm
+COPY services/router services/router
+RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock .
+
+FROM python:3.11-slim-bookworm
+# Its user's own, for a volume: the state of the mesh, with stored answers.
+RUN useradd --uid 10001 --create-home hedgerow && install -d -m 0700 -o hedgerow /state
+COPY --from=build /opt/hedgerow /opt/hedgerow
+ENV PATH=/opt/hedgerow/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    HEDGEROW_UP_HOST=0.0.0.0
+USER 10001
+WORKDIR /home/hedgerow
+EXPOSE 50050 50080
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
+    CMD ["python", "-m", "services.runtime.probe", "127.0.0.1:50050"]
+ENTRYPOINT ["hedgerow", "up", "--state-dir", "/state"]

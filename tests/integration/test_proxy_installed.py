@@ -1,0 +1,127 @@
+"""`pip install 'hedgerow[proxy]'` into an environment of its own: what it takes there, and that it answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from anthropic import Anthropic
+from openai import OpenAI
+
+from tests.integration.running_up import Up, ports_in_a_row, running
+from tests.integration.test_up_mesh_file import provider
+from tests.marks import starts
+
+pytestmark = [pytest.mark.mesh, pytest.mark.timeout(300)]
+REPOSITORY = Path(__file__).parents[2]
+MOST_BYTES = 150 * 10**6
+UNWANTED = ("torch", "vllm", "faiss", "numpy", "transformers", "tokenizers", "ctranslate2")
+_NO_INDEX = ("Failed to fetch", "error sending request", "Could not connect", "dns error", "network was disabled")
+QUESTION = "What is the capital of Japan?"
+
+
+def uv(*arguments: str | Path) -> None:
+    """Run uv. Skips the test where the package index cannot be had."""
+    links = os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS") or ""
+    environment = {**os.environ, "UV_FIND_LINKS": links} if links else dict(os.environ)
+    done = subprocess.run(
+        [sys.executable, "-m", "uv", *map(str, arguments)], capture_output=True, text=True, env=environment, check=False
+    )
+    if done.returncode and any(words in done.stderr for words in _NO_INDEX):
+        pytest.skip(f"the package index cannot be had: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel of this checkout and its extra `proxy`, in the versions of the lock."""
+    folder = tmp_path_factory.mktemp("proxy")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    uv("venv", "--python", sys.executable, folder / "venv")
+    lock, python = REPOSITORY / "requirements.lock", folder / "venv" / "bin" / "python"
+    uv("pip", "install", "--compile-bytecode", "--python", python, "-c", lock, f"hedgerow[proxy] @ {wheel.as_uri()}")
+    return folder / "venv"
+
+
+@contextmanager
+def up(installed: Path, folder: Path, *arguments: str, **environment: str) -> Iterator[tuple[Up, OpenAI]]:
+    """`hedgerow up` of that environment, and a client of it."""
+    port = ports_in_a_row(40)
+    command = [str(installed / "bin" / "hedgerow"), "up", *arguments]
+    given = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "OPENAI_BASE_URL")}
+    given = {name: value for name, value in given.items() if not name.endswith("_API_KEY")}
+    if not arguments or not arguments[0].endswith(".yaml"):
+        command += ["--base-port", str(port)]
+    else:
+        Path(arguments[0]).write_text(Path(arguments[0]).read_text().replace("50050", str(port)))
+    state = folder / "state"
+    command += ["--state-dir", str(state)]
+    with running(command, state, port, cwd=folder, env={**given, **environment}) as mesh:
+        key = environment.get("HEDGEROW_API_KEY", "none")
+        with OpenAI(base_url=f"http://127.0.0.1:{port + 30}/v1", api_key=key, max_retries=0) as client:
+            yield mesh, client
+
+
+def said(client: OpenAI, model: str) -> tuple[str | None, str]:
+    """(the answer, what the account says of the cache)."""
+    answer = client.chat.completions.create(model=model, messages=[{"role": "user", "content": QUESTION}])
+    return answer.choices[0].message.content, answer.hedgerow["cache"]["verdict"]
+
+
+@pytest.fixture(scope="module")
+@starts("mesh")
+def url() -> Iterator[str]:
+    """A provider, in a process of its own."""
+    with provider() as (_, url):
+        yield url
+
+
+def test_it_is_small_and_brings_nothing_that_runs_a_model(installed: Path) -> None:
+    assert sum(file.lstat().st_size for file in installed.rglob("*") if file.is_file()) <= MOST_BYTES
+    (packages,) = installed.glob("lib/python*/site-packages")
+    brought = {path.name.lower() for path in packages.iterdir()}
+    assert [name for name in brought if name.startswith(UNWANTED)] == []
+    assert {"hedgerow", "launcher", "services"} <= brought
+
+
+def test_it_answers_for_a_url(installed: Path, url: str, tmp_path: Path) -> None:
+    with up(installed, tmp_path, "--model", f"m={url}") as (mesh, client):
+        assert said(client, "m")[0]
+        assert "m" in {model.id for model in client.models.list()}
+        assert any(line.startswith("OpenAI's clients:") for line in mesh.lines)
+        with Anthropic(base_url=str(client.base_url).removesuffix("/v1/"), api_key="none", max_retries=0) as other:
+            messages = [{"role": "user", "content": QUESTION}]
+            assert other.messages.create(model="m", max_tokens=64, messages=messages).content[0].text
+
+
+def test_it_answers_for_a_key_in_the_environment(installed: Path, url: str, tmp_path: Path) -> None:
+    keys = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url, "HEDGEROW_API_KEY": "of-callers"}
+    with up(installed, tmp_path, **keys) as (mesh, client):
+        assert said(client, "gpt-5-mini")[0]
+        assert said(client, "gpt-5")[0]
+        assert any("gpt-5-mini" in line and "key from OPENAI_API_KEY" in line for line in mesh.lines)
+
+
+def test_urls_of_one_name_stand_in_for_each_other(installed: Path, url: str, tmp_path: Path) -> None:
+    with (
+        provider() as (other, second),
+        up(installed, tmp_path, "--model", f"m={second}", "--model", f"m={url}") as (_, client),
+    ):
+        assert all(said(client, "m")[0] for _ in range(20))  # a fifth of them may be retried afterwards
+        other.kill()
+        assert all(said(client, "m")[0] for _ in range(4))
+
+
+def test_it_keeps_exact_answers_where_the_file_asks_for_it(installed: Path, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text(f"models: {{m: {{url: '{url}', model: sim}}}}\ncache: {{exact: true}}\ngateway: 50050\n")
+    with up(installed, tmp_path, str(file)) as (_, client):
+        first, stored = said(client, "m"), said(client, "m")
+    assert (first[1], stored) == ("miss", (first[0], "exact"))
