@@ -14,10 +14,11 @@ from hedgerow._base_aio import AsyncServiceClient, settle
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Final
+from hedgerow._given import refuse_unknown
 from hedgerow._incoming import Callbacks, IncomingBatch
 from hedgerow._into import parsed, with_schema
 from hedgerow._options import Media, Messages, Options, Request
-from hedgerow._outgoing import DEFAULT_TARGET, Caller, Outgoing
+from hedgerow._outgoing import DEFAULT_TARGET, METHODS, Caller, Outgoing
 from hedgerow._peer import Peer
 from hedgerow._request import live_blocks
 from hedgerow._sending_aio import AsyncDuplexStream
@@ -128,6 +129,7 @@ class AsyncClient(AsyncServiceClient):
         `into` is a dataclass or a pydantic model: the answer is JSON of that type, and `Answer.parsed` its value. An
         answer that was cut, or does not match, raises (`FORM_CUT`, `FORM_BROKEN`).
         """
+        refuse_unknown("ask()", options, METHODS)
         options = with_schema(into, options) if into is not None else options
         callbacks, answer = Callbacks(on_token, on_sentence, on_complete, on_replaced), None
         stream = self.stream(messages, images=images, audio=audio, allow_fallback=allow_fallback, **options)

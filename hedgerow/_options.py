@@ -34,7 +34,8 @@ class Message:
     tool_call_id: str = ""  # of a tool: the call that this is the result of
 
 
-Messages: TypeAlias = str | Sequence[Message]  # a text is one message of the user's
+# A text is one message of the user's. A mapping has the shape of chat APIs: `{"role": "user", "content": "Hi."}`.
+Messages: TypeAlias = str | Sequence[Message | Mapping[str, Any]]
 
 
 Media: TypeAlias = bytes | str | os.PathLike[str]  # an encoded picture or recording, or the path of its file
@@ -100,8 +101,8 @@ class Options(TypedDict, total=False):
     """The end user whom the answer is for, by your own name or names of that user."""
     hit_chars_per_s: float | None
     """The pace of a stored text, in characters a second; 0: all of it at once."""
-    tools: Sequence[Tool]
-    """Tools of yours that the model may call."""
+    tools: Sequence[Tool | Mapping[str, Any]]
+    """Tools of yours that the model may call: as `Tool`, or as the mapping that chat APIs share."""
     tool_choice: str | None
     """`auto`, `none`, `required`, or the name of the tool to call."""
     parallel_tool_calls: bool | None

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import Message as Proto
 
+from hedgerow._given import refuse_unknown
 from hedgerow._options import Messages, Request
 from hedgerow._peer import Peer
 from hedgerow._request import audio_format, generate_request, refuse_too_large, set_fields
@@ -15,6 +16,7 @@ from hedgerow._speech import AudioFormat
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 
 DEFAULT_TARGET = "127.0.0.1:50050"
+METHODS = ("allow_fallback", "on_token", "on_sentence", "on_complete", "on_replaced", "into")  # no part of a request
 GRACE_S = 1.0  # the gateway ends an answer at its budget; the call's deadline only catches a gateway that does not
 NO_BUDGET_DEADLINE_S = 60.0
 
@@ -37,18 +39,21 @@ class Caller:
     peer: Peer
     default_budget_ms: int | None
 
-    def generate(self, question: Request) -> Outgoing[pb.GenerateRequest]:
-        """One question."""
+    def generate(self, question: Request, method: str = "stream()") -> Outgoing[pb.GenerateRequest]:
+        """One question, of a `method` that errors name."""
+        refuse_unknown(method, question, METHODS)
         request = self._request(question)
         return self._outgoing(request, [request])
 
     def batch(self, items: Iterable[Messages | Request], shared: Request) -> Outgoing[pb.GenerateBatchRequest]:
         """Several questions in one call; what an item says overrules what they share."""
-        requests = [self._request({**shared, **_as_request(item)}) for item in items]
+        refuse_unknown("batch()", shared, METHODS)
+        requests = [self._request({**shared, **_as_request(index, item)}) for index, item in enumerate(items)]
         return self._outgoing(pb.GenerateBatchRequest(requests=requests), requests)
 
     def converse(self, shared: Request, audio: AudioFormat, pause_ms: int | None) -> pb.ConverseRequest:
         """How a conversation goes: what each turn is asked with, and the form of the audio."""
+        refuse_unknown("converse()", shared, METHODS)
         spoken = pb.ConverseOptions(request=self._request(shared, spoken=True), format=audio_format(audio))
         set_fields(spoken, "", pause_ms=pause_ms)
         opening = pb.ConverseRequest(options=spoken)
@@ -65,8 +70,11 @@ class Caller:
         return Outgoing(message, max(map(_deadline_s, requests), default=GRACE_S), self.peer.metadata())
 
 
-def _as_request(item: Messages | Request) -> Request:
-    return item if isinstance(item, Mapping) else {"messages": item}
+def _as_request(index: int, item: Messages | Request) -> Request:
+    if not isinstance(item, Mapping):
+        return {"messages": item}
+    refuse_unknown(f"requests[{index}]", item)
+    return item
 
 
 def _deadline_s(request: pb.GenerateRequest) -> float:

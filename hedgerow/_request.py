@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf.message import Message as Proto
 
 from hedgerow._errors import InvalidArgument, invalid
+from hedgerow._given import fitted, tool_of, turns_of
 from hedgerow._media import SHORTER_AUDIO, read, read_all
 from hedgerow._options import GuardedThing, Media, Message, Messages, QuestionKind
 from hedgerow._speech import AudioFormat
@@ -96,7 +97,7 @@ def generate_request(
     attempt: int = 0,
     single_attempt: bool = False,
     max_cost_usd: float | None = None,
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Tool | Mapping[str, Any]] = (),
     tool_choice: str | None = None,
     parallel_tool_calls: bool | None = None,
     frequency_penalty: float | None = None,
@@ -190,11 +191,12 @@ def _set_prompt(request: pb.GenerateRequest, diet: str | None, truncation: str |
     set_fields(request.prompt, "prompt.", system=system)
 
 
-def _set_tools(request: pb.GenerateRequest, tools: Sequence[Tool], choice: str | None) -> None:
-    for index, tool in enumerate(tools):
+def _set_tools(request: pb.GenerateRequest, tools: Sequence[Tool | Mapping[str, Any]], choice: str | None) -> None:
+    for index, given in enumerate(tools):
+        tool = tool_of(f"tools[{index}]", given)
         schema = tool.parameters if isinstance(tool.parameters, str) else json.dumps(tool.parameters)
-        given = {"name": tool.name, "description": tool.description, "parameters": schema, "strict": tool.strict}
-        set_fields(request.tools.add(), f"tools[{index}].", **given)
+        fields = {"name": tool.name, "description": tool.description, "parameters": schema, "strict": tool.strict}
+        set_fields(request.tools.add(), f"tools[{index}].", **fields)
     if choice is not None:
         mode = _MODES.get(choice)
         set_fields(request.tool_choice, "tool_choice.", mode=mode, name=None if mode else choice)
@@ -253,7 +255,7 @@ def _turns(messages: Messages | None, system: str | None, spoken: bool) -> list[
         return turns
     if messages is None:
         raise invalid("messages", "a question, where there is no audio", None)
-    return [*turns, *([Message("user", messages)] if isinstance(messages, str) else messages)]
+    return [*turns, *turns_of(messages)]
 
 
 def _as_json(schema: str | Mapping[str, Any] | None) -> str | None:
@@ -272,13 +274,16 @@ def set_fields(message: Proto, path: str, **values: object) -> None:
     for name, value in values.items():
         if value is not None:
             with _field(f"{path}{name}"):
-                setattr(message, name, value)
+                try:
+                    setattr(message, name, value)
+                except TypeError:
+                    setattr(message, name, fitted(message, name, path, value))
 
 
 @contextmanager
 def _field(name: str) -> Iterator[None]:
-    """Refuses what a field cannot hold: a number too large, broken UTF-8."""
+    """Refuses what a field cannot hold: a number too large, broken UTF-8, a value of another type."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise InvalidArgument(f"{name}: {error}", reason="INVALID_INPUT", metadata={"field": name}) from None

@@ -35,10 +35,7 @@ def is_pydantic(kind: Any) -> bool:
 def schema_of(kind: Any, path: str = "") -> dict[str, Any]:
     """The JSON Schema of a type. Raises `Unsupported`."""
     if is_pydantic(kind):
-        schema = dict(kind.model_json_schema())
-        if path and "$defs" in schema:  # its references count from the root
-            raise Unsupported(f"{path}: a pydantic model without models in it, got {kind.__name__}")
-        return schema
+        return _pydantic_schema(kind, path)
     if kind is Any:
         return {}
     if kind in _PLAIN:
@@ -99,6 +96,13 @@ def build(kind: Any, value: Any, path: str) -> Any:
         return tuple(found) if origin is tuple else found
     values = _values(kind)
     return {name: build(values, each, f"{path}.{name}") for name, each in _of(dict, value, path).items()}
+
+
+def _pydantic_schema(kind: Any, path: str) -> dict[str, Any]:
+    schema = dict(kind.model_json_schema())
+    if path and "$defs" in schema:  # its references count from the root
+        raise Unsupported(f"{path}: a pydantic model without models in it, got {kind.__name__}")
+    return schema
 
 
 def _items(kind: Any) -> Any:
