@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
+import os
 import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
 import httpx
 import pytest
+import redis.asyncio
 import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -27,13 +28,20 @@ import hedgerow
 from hedgerow import Tls
 from launcher import envoy
 from launcher.processes import ServiceSpec, free_ports
+from launcher.replicas import redis_binary
 from tests.certificates import Certificates
 from tests.contract.chart import Answer, Manifest, ask, container, environment, identity, needs_helm, pod, ports
 from tests.forked import ServiceProcess
 from tests.integration.careless_provider import CarelessProvider, careless_provider
 from tests.waiting import until
 
-KEY, SECRETS = "caller-key", {"OPENAI_API_KEY": "sk-provider", "key": "A" * 43 + "="}
+KEY = "caller-key"
+SECRETS = {  # by their entries
+    "OPENAI_API_KEY": "sk-provider",
+    "key": "A" * 43 + "=",
+    "password": "a-password",
+    "url": "redis://:a-password@redis.hedgerow:6379/0",
+}
 WAIT_S = 60
 pytestmark = [needs_helm, pytest.mark.mesh]
 
@@ -69,23 +77,31 @@ class Node:
 
     def start(self, name: str) -> ServiceProcess:
         workload = self.answer.workloads[name]
-        address = f"127.0.0.1:{self.ports[name, 'edge' if name == 'edge' else 'grpc']}"
+        address = f"127.0.0.1:{self.ports[name, name if name in ('edge', 'redis') else 'grpc']}"
         mounts = {path: self._mount(name, path, volume) for path, volume in _volumes(workload).items()}
         if name == "edge":
             arguments = [self._here(each, workload, mounts) for each in container(workload)["args"]]
             command = (envoy.binary(), *(each.replace("$(POD_NAME)", name) for each in arguments))
             spec = ServiceSpec(name, "", address, command=command, folder=Path(mounts["/etc/envoy"]))
+        elif name == "redis":
+            line = " ".join(container(workload)["args"]).replace("$(REDIS_PASSWORD)", SECRETS["password"])
+            line = line.replace("--port 6379", f"--port {self.ports[name, name]}").replace("/data", mounts["/data"])
+            spec = ServiceSpec(name, "", address, command=(redis_binary(), *line.split()), speaks="redis")
         else:
-            told = environment(workload, "")
-            for variable in container(workload)["env"]:
-                if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
-                    told[variable["name"]] = SECRETS[reference["key"]]
-            told = {key: self._here(text, workload, mounts) for key, text in told.items()}
+            told = {key: self._here(text, workload, mounts) for key, text in self._told(workload).items()}
             service = identity(workload)
             told[f"HEDGEROW_{service.upper()}_ADDRESS"] = address  # the image's
             spec = ServiceSpec(name, f"services.{service}", address, told)
         self.processes[name] = ServiceProcess(spec, self.folder / "logs")
         return self.processes[name]
+
+    def _told(self, workload: Manifest) -> dict[str, str]:
+        """The container's variables, with what Secrets hold."""
+        told = environment(workload, "")
+        for variable in container(workload)["env"]:
+            if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
+                told[variable["name"]] = SECRETS[reference["key"]]
+        return told
 
     async def passes(self, name: str, probe: str) -> bool:
         """Whether the container's probe passes, asked as a kubelet does."""
@@ -95,9 +111,17 @@ class Node:
             assert given["grpc"]["port"] == ports(self.answer.workloads[name])["grpc"]
             return await _serving(f"127.0.0.1:{port}")
         if "tcpSocket" in given:
-            _, writer = await asyncio.open_connection("127.0.0.1", self.ports[name, given["tcpSocket"]["port"]])
-            writer.close()
-            return True
+            with suppress(ConnectionError):
+                _, writer = await asyncio.open_connection("127.0.0.1", self.ports[name, given["tcpSocket"]["port"]])
+                writer.close()
+                return True
+            return False
+        if "exec" in given:
+            workload = self.answer.workloads[name]
+            command = [each.replace("6379", str(self.ports[name, name])) for each in given["exec"]["command"]]
+            beside = {"PATH": f"{Path(redis_binary()).parent}:{os.environ['PATH']}", **self._told(workload)}
+            asking = await asyncio.create_subprocess_exec(*command, env=beside)
+            return await asyncio.wait_for(asking.wait(), WAIT_S) == 0
         page = given["httpGet"]
         scheme, port = page.get("scheme", "HTTP").lower(), self.ports[name, page["port"]]
         async with httpx.AsyncClient(verify=False) as kubelet:
@@ -160,13 +184,13 @@ class Node:
         for name, workload in self.answer.ours.items():
             number = ports(workload)["grpc"]
             text = re.sub(rf"\b{name}(\.hedgerow)?:{number}\b", f"127.0.0.1:{self.ports[name, 'grpc']}", text)
-        return text
+        return text.replace("redis.hedgerow:6379", f"127.0.0.1:{self.ports.get(('redis', 'redis'), 0)}")
 
 
 def _volumes(workload: Manifest) -> dict[str, Mapping[str, Any]]:
     """By where they are mounted."""
-    volumes = {each["name"]: each for each in pod(workload)["volumes"]}
-    return {each["mountPath"]: volumes[each["name"]] for each in container(workload)["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod(workload).get("volumes", ())}
+    return {each["mountPath"]: volumes.get(each["name"], {}) for each in container(workload)["volumeMounts"]}
 
 
 async def _serving(address: str) -> bool:
@@ -200,8 +224,16 @@ async def _ready(node: Node, name: str) -> bool:
 
 
 async def asked(http: httpx.AsyncClient, key: str = KEY) -> httpx.Response:
-    body = {"model": "m", "messages": [{"role": "user", "content": "What is two and three?"}]}
+    messages = [{"role": "user", "content": "What is two and three?"}]
+    body = {"model": "m", "messages": messages, "hedgerow": {"cache": "use"}}
     return await http.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+
+
+async def answered(http: httpx.AsyncClient) -> str:
+    """The answer's text, as soon as what is asked takes calls."""
+    response = await until(lambda: asked(http), WAIT_S, holds=lambda seen: seen.status_code != 503, every_s=0.2)
+    assert response.is_success, response.text
+    return str(response.json()["choices"][0]["message"]["content"])
 
 
 async def test_pods_with_certificates_answer_through_envoy_by_http_and_grpc(tmp_path: Path) -> None:
@@ -212,21 +244,22 @@ async def test_pods_with_certificates_answer_through_envoy_by_http_and_grpc(tmp_
         edge = f"127.0.0.1:{node.ports['edge', 'edge']}"
         context = ssl.create_default_context(cadata=trusted.decode())
         async with httpx.AsyncClient(base_url=f"https://{edge}", verify=context, timeout=30) as http:
-            answer = await until(lambda: asked(http), WAIT_S, holds=lambda seen: seen.is_success, every_s=0.2)
-            assert answer.json()["choices"][0]["message"]["content"] == "It is five."
+            assert await answered(http) == "It is five."
             assert (await asked(http, "wrong")).status_code == 401
         async with hedgerow.AsyncClient(edge, tls=Tls(trusted), api_key=KEY) as client:
             assert (await client.ask("And three and two?")).text == "It is five."
         assert provider.asked[0]["model"] == "careless"
 
 
-async def test_pods_in_plain_text_answer_callers_in_the_cluster(tmp_path: Path) -> None:
-    more = {"tls": {"mode": "none"}, "edge": {"enabled": False}}
+@pytest.mark.redis
+async def test_pods_in_plain_text_answer_callers_in_the_cluster_and_share_a_redis(tmp_path: Path) -> None:
+    more = {"tls": {"mode": "none"}, "edge": {"enabled": False}, "redis": {"mode": "bundled"}}
     async with running(more, tmp_path) as (node, _):
         for name in node.answer.workloads:
             assert await node.passes(name, "livenessProbe")
         http_port = node.ports["gateway", "http"]
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{http_port}", timeout=30) as http:
-            answer = await until(lambda: asked(http), WAIT_S, holds=lambda seen: seen.is_success, every_s=0.2)
-        assert answer.json()["choices"][0]["message"]["content"] == "It is five."
-        assert json.loads(node.processes["gateway"].spec.environment["GRPC_XDS_BOOTSTRAP_CONFIG"])["xds_servers"]
+            assert await answered(http) == "It is five."
+        url = node.processes["cache"].spec.environment["HEDGEROW_CACHE_REDIS_URL"]
+        async with redis.asyncio.from_url(url) as shared:
+            assert await until(lambda: shared.keys("hedgerow:cache:entry:*"), WAIT_S, every_s=0.1)
