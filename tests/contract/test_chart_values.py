@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import kubernetes_validate
 import yaml
 from jsonschema import Draft7Validator
 
-from tests.contract.chart import CHART, VARIANTS, ask, container, environment, needs_helm, over, values_of
+from tests.contract.chart import CHART, VARIANTS, ask, container, environment, needs_helm, over, pod, values_of
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+NEWEST = ".".join(kubernetes_validate.latest_version().split(".")[:2])
 MODEL = {"name": "m", "service": "m", "source": "provider"}
 # (values, what is said of them)
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -130,3 +132,21 @@ def test_plain_text_has_an_edge_without_certificates_too() -> None:
     redis = container(answer.workloads["redis"])
     assert "--port 6379" in redis["args"]
     assert not any("tls" in each for each in redis["args"])
+
+
+@needs_helm
+def test_pods_are_placed_as_the_operator_says_and_a_service_otherwise() -> None:
+    spot = {"key": "spot", "operator": "Exists"}
+    pods = {"annotations": {"team": "ml"}, "nodeSelector": {"pool": "cpu"}, "priorityClassName": "high"}
+    model = {**MODEL, "gpus": 1, "pod": {"nodeSelector": {"pool": "gpu"}, "tolerations": [spot]}}
+    (answer,) = ask([{"pods": pods, "models": [model]}])
+    for name, workload in answer.workloads.items():
+        spec = pod(workload)
+        assert workload["spec"]["template"]["metadata"]["annotations"]["team"] == "ml"
+        assert spec["priorityClassName"] == "high"
+        assert spec["nodeSelector"] == {"pool": "gpu" if name == "llm-m" else "cpu"}
+    gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert pod(answer.workloads["llm-m"])["tolerations"] == [spot, gpu]
+    assert "tolerations" not in pod(answer.workloads["redis"])
+    for manifest in answer.workloads.values():
+        kubernetes_validate.validate(manifest, NEWEST, strict=True)

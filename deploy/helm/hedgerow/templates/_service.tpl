@@ -58,15 +58,16 @@ spec:
   template:
     metadata:
       labels: {app.kubernetes.io/name: {{ .name }}, app.kubernetes.io/part-of: hedgerow, hedgerow/identity: {{ .identity }}}
+      {{- with (include "hedgerow.choices" . | fromJson).annotations }}
+      annotations: {{- toYaml . | nindent 8 }}
+      {{- end }}
     spec:
       serviceAccountName: {{ .name }}
       {{- include "hedgerow.pod" $root | nindent 6 }}
+      {{- include "hedgerow.placement" . | trim | nindent 6 }}
       # Longer than a service's own grace and what it does after its last call.
       terminationGracePeriodSeconds: {{ add $root.Values.shutdown.graceSeconds 15 }}
       {{- include "hedgerow.spread" .name | nindent 6 }}
-      {{- if .gpus }}
-      tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
-      {{- end }}
       containers:
         - name: service
           image: {{ printf "%s/%s:%s" $root.Values.images.prefix (.image | default .identity) ($root.Values.images.tag | default $root.Chart.AppVersion) }}
@@ -153,6 +154,32 @@ securityContext:
   runAsGroup: 10001
   fsGroup: 10001
   seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* What the operator says of the pods, as JSON: `pods`, and over it the service's own `pod`. */}}
+{{- define "hedgerow.choices" -}}
+{{- mergeOverwrite (deepCopy .root.Values.pods) (deepCopy (.values.pod | default dict)) | toJson -}}
+{{- end }}
+
+{{/* On which nodes they run. */}}
+{{- define "hedgerow.placement" -}}
+{{- $choices := include "hedgerow.choices" . | fromJson -}}
+{{- $tolerations := $choices.tolerations | default list -}}
+{{- if .gpus -}}
+{{- $tolerations = append $tolerations (dict "key" "nvidia.com/gpu" "operator" "Exists" "effect" "NoSchedule") -}}
+{{- end -}}
+{{- with $choices.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $choices.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $choices.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "hedgerow.container" -}}
