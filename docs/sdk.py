@@ -22,7 +22,7 @@ OWN = {
     "DEADLINE_EXCEEDED": ("BUDGET_TIMEOUT", "CLIENT_DEADLINE", "FORM_CUT"),
     "UNAVAILABLE": ("CONNECTION_LOST", "HUNG_UP", "NO_GATEWAY", "NOT_TRUSTED"),
     "CANCELLED": ("CANCELLED",),
-    "INTERNAL": ("FORM_CUT", "NO_FINAL"),
+    "INTERNAL": ("FORM_CUT", "NO_FINAL", "TOOL_NOT_OFFERED"),
 }
 # By class: whether `retry_delay_s` is set, and whether to send the request again.
 RETRY = {

@@ -10,7 +10,7 @@ import grpc
 
 from hedgerow import _convert
 from hedgerow._answer_stream_aio import AsyncAnswerStream
-from hedgerow._base_aio import AsyncServiceClient, settle
+from hedgerow._base_aio import AsyncServiceClient, settle, value_of
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Final
@@ -25,7 +25,8 @@ from hedgerow._sending_aio import AsyncDuplexStream
 from hedgerow._speech import AudioFormat
 from hedgerow._status import from_rpc_error
 from hedgerow._tls import Tls
-from hedgerow._tools import ListedTool, ToolSource
+from hedgerow._tool_loop import ToolLoop
+from hedgerow._tools import ListedTool, ToolCall, ToolSource
 from hedgerow._turns import ConversationEvent
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
@@ -141,6 +142,36 @@ class AsyncClient(AsyncServiceClient):
         assert answer is not None  # a stream without a final event raises
         return parsed(answer, into) if into is not None else answer
 
+    async def run_tools(
+        self,
+        messages: Messages,
+        *,
+        max_steps: int = 2,
+        on_call: Callable[[ToolCall, Any], Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Answer:
+        """Ask, call the functions that the model wants called, and ask again, until it answers.
+
+        `tools` are functions: they are described to the model by their types and docstrings, and called in the order of
+        its calls. What one returns goes back to the model as JSON; what one raises is raised. Arguments that do not
+        match its types are told to the model. `tool_choice` is for the first question alone. After `max_steps` rounds
+        of calls the model must answer. `budget_ms` is for all of it. `on_call` gets each call and its result.
+        """
+        refuse_unknown("run_tools()", options, METHODS)
+        budget_ms = options.get("budget_ms") or self._caller.default_budget_ms
+        loop = ToolLoop(messages, options.get("tools", ()), max_steps, budget_ms)
+        while True:
+            asked: Any = {**options, **loop.next_request(options.get("tool_choice"))}
+            answer: Answer = await self.ask(**asked)
+            calls = loop.calls(answer)
+            for call in calls:
+                result = await value_of(loop.prepared(call)())
+                loop.note(call, result)
+                if on_call:
+                    await value_of(on_call(call, result))
+            if not calls:
+                return answer
+
     async def batch(
         self,
         requests: Iterable[Messages | Request],
@@ -155,7 +186,7 @@ class AsyncClient(AsyncServiceClient):
         An item without an answer in time is a `DeadlineExceeded`, or with `allow_fallback` the gateway's fixed text.
         """
         out = self._caller.batch(requests, {"messages": None, "images": images, "audio": audio, **options})
-        incoming = IncomingBatch(len(out.request.requests), allow_fallback=allow_fallback)
+        incoming = IncomingBatch(out.request.requests, allow_fallback=allow_fallback)
         call = self._stub.GenerateBatch(out.request, timeout=out.timeout_s, metadata=out.metadata)
         try:
             async for message in call:

@@ -35,7 +35,10 @@ class AsyncAnswerStream(AsyncEventStream[Event]):
         allow_fallback: bool = False,
     ):
         self._begin = begin
-        self._answer = IncomingAnswer(peer, out.timeout_s, Resuming(out), allow_fallback=allow_fallback)
+        offered = {tool.name for tool in out.request.tools}
+        self._answer = IncomingAnswer(
+            peer, out.timeout_s, Resuming(out), allow_fallback=allow_fallback, offered=offered
+        )
         super().__init__(begin(out), self._answer)
 
     @property

@@ -60,6 +60,11 @@ def settle(results: Iterable[Any]) -> None:
         pass
 
 
+def value_of(result: Any) -> Any:
+    """What a function returned."""
+    return result
+
+
 def broken_off(call: Any) -> NoReturn:
     """Inside `except BaseException`, while waiting for `call`: Ctrl-C ends it too."""
     call.cancel()

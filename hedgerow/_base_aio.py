@@ -80,6 +80,11 @@ async def settle(results: Iterable[Any]) -> None:
             await result
 
 
+async def value_of(result: Any) -> Any:
+    """What a function returned; of a coroutine function, what it returns in the end."""
+    return await result if isawaitable(result) else result
+
+
 def broken_off(call: Any) -> NoReturn:
     """Inside `except BaseException`, while waiting for `call`: raise what it means for the caller."""
     if isinstance(sys.exception(), asyncio.CancelledError):

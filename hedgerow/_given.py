@@ -94,11 +94,13 @@ def _call(where: str, given: Any) -> ToolCall:
 
 
 def tool_of(where: str, given: Any) -> Tool:
-    """A tool: as it is, or of a mapping as chat APIs have it."""
+    """A tool: as it is, of a function, or of a mapping as chat APIs have it."""
     if isinstance(given, Tool):
         return given
+    if callable(given):
+        return Tool.from_function(given)
     if not isinstance(given, Mapping):
-        raise invalid(where, "a Tool, or a mapping with name and parameters", type(given).__name__)
+        raise invalid(where, "a Tool, a function or a mapping with name and parameters", type(given).__name__)
     named = given["function"] if isinstance(given.get("function"), Mapping) else given
     _refuse_keys(where, [name for name in named if name != "type"], _TOOL)
     if not isinstance(named.get("name"), str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -47,11 +47,18 @@ class IncomingAnswer:
     """One answer as it is read."""
 
     def __init__(
-        self, peer: Peer, timeout_s: float | None, resuming: Resuming | None = None, *, allow_fallback: bool = False
+        self,
+        peer: Peer,
+        timeout_s: float | None,
+        resuming: Resuming | None = None,
+        *,
+        allow_fallback: bool = False,
+        offered: Collection[str] = (),
     ):
-        """`resuming`: goes on at another gateway. `allow_fallback`: the gateway's fixed text counts as an answer."""
+        """`resuming`: goes on at another gateway. `allow_fallback`: the gateway's fixed text counts as an answer.
+        `offered`: the tools of the caller's that may be called; empty: not known."""
         self._peer, self._timeout_s, self._resuming = peer, timeout_s, resuming
-        self._allow_fallback = allow_fallback
+        self._allow_fallback, self._offered = allow_fallback, offered
         self._meter = Meter()
         self._trace_id: str | None = None
         self._over = False
@@ -79,6 +86,8 @@ class IncomingAnswer:
             refuse_fallback(last.answer)
         for event in events:
             self._keep(event)
+        if self.answer:
+            refuse_not_offered(self.answer, self._offered)
         return events
 
     def _keep(self, event: Event) -> None:
@@ -138,11 +147,25 @@ def refuse_fallback(answer: Answer) -> None:
         raise error
 
 
+def refuse_not_offered(answer: Answer, offered: Collection[str]) -> None:
+    """Raise `Internal` for a call of a tool that the caller has not offered."""
+    for call in answer.tool_calls if offered else ():
+        if call.name not in offered:
+            names = ", ".join(sorted(offered))
+            raise Internal(
+                f"the model called the tool {call.name}, which was not offered; offered: {names}",
+                reason="TOOL_NOT_OFFERED",
+                metadata={"tool": call.name, "offered": names},
+                trace_id=answer.trace_id,
+            )
+
+
 class IncomingBatch:
     """The results of a batch as they are read."""
 
-    def __init__(self, size: int, *, allow_fallback: bool = False):
-        self._missing = set(range(size))
+    def __init__(self, requests: Sequence[pb.GenerateRequest], *, allow_fallback: bool = False):
+        self._missing = set(range(len(requests)))
+        self._offered = [{tool.name for tool in request.tools} for request in requests]
         self._allow_fallback = allow_fallback
         self._meter = Meter()
 
@@ -158,6 +181,7 @@ class IncomingBatch:
         try:
             if not self._allow_fallback:
                 refuse_fallback(answer)
+            refuse_not_offered(answer, self._offered[message.index])
         except HedgerowError as error:
             return error
         return answer

@@ -101,8 +101,9 @@ class Options(TypedDict, total=False):
     """The end user whom the answer is for, by your own name or names of that user."""
     hit_chars_per_s: float | None
     """The pace of a stored text, in characters a second; 0: all of it at once."""
-    tools: Sequence[Tool | Mapping[str, Any]]
-    """Tools of yours that the model may call: as `Tool`, or as the mapping that chat APIs share."""
+    tools: Sequence[Tool | Mapping[str, Any] | Callable[..., Any]]
+    """Tools of yours that the model may call: as `Tool`, as the mapping that chat APIs share, or a function with types
+    and a docstring. `run_tools` calls them, too."""
     tool_choice: str | None
     """`auto`, `none`, `required`, or the name of the tool to call."""
     parallel_tool_calls: bool | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -97,7 +97,7 @@ def generate_request(
     attempt: int = 0,
     single_attempt: bool = False,
     max_cost_usd: float | None = None,
-    tools: Sequence[Tool | Mapping[str, Any]] = (),
+    tools: Sequence[Tool | Mapping[str, Any] | Callable[..., Any]] = (),
     tool_choice: str | None = None,
     parallel_tool_calls: bool | None = None,
     frequency_penalty: float | None = None,
@@ -191,7 +191,9 @@ def _set_prompt(request: pb.GenerateRequest, diet: str | None, truncation: str |
     set_fields(request.prompt, "prompt.", system=system)
 
 
-def _set_tools(request: pb.GenerateRequest, tools: Sequence[Tool | Mapping[str, Any]], choice: str | None) -> None:
+def _set_tools(
+    request: pb.GenerateRequest, tools: Sequence[Tool | Mapping[str, Any] | Callable[..., Any]], choice: str | None
+) -> None:
     for index, given in enumerate(tools):
         tool = tool_of(f"tools[{index}]", given)
         schema = tool.parameters if isinstance(tool.parameters, str) else json.dumps(tool.parameters)

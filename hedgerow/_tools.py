@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,14 @@ class Tool:
     description: str = ""  # what it does and when to call it, for the model
     parameters: str | Mapping[str, Any] = ""  # without any, it takes none
     strict: bool = False  # whether the arguments must match
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], *, strict: bool = False) -> Tool:
+        """The tool that a function is: its name, its docstring as the description, and its parameters' types, with
+        descriptions from `Annotated[str, "the city's name"]`. Raises `InvalidArgument` for a type without a schema."""
+        from hedgerow._functions import described  # which needs this module
+
+        return described(function, strict=strict)
 
 
 @dataclass(frozen=True, slots=True)

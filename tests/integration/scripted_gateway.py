@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -21,10 +21,15 @@ class ScriptedGateway(Scripted, gateway_pb2_grpc.GatewayServiceServicer):
     Converse = Scripted.talk
 
 
+G = TypeVar("G", bound=ScriptedGateway)
+
+
 @asynccontextmanager
-async def serve_script() -> AsyncIterator[ScriptedGateway]:
+async def serve_script(scripted: G | None = None) -> AsyncIterator[G]:
     """A scripted gateway on a free loopback port; its `target` says which."""
-    async with serving(ScriptedGateway(), gateway_pb2_grpc.add_GatewayServiceServicer_to_server) as gateway:
+    async with serving(
+        scripted or cast("G", ScriptedGateway()), gateway_pb2_grpc.add_GatewayServiceServicer_to_server
+    ) as gateway:
         yield gateway
 
 

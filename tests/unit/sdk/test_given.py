@@ -76,7 +76,7 @@ def test_a_tool_may_be_a_mapping_as_chat_apis_have_it(tool: Any) -> None:
 @pytest.mark.parametrize(
     ("tool", "problem"),
     [
-        (7, r"tools\[0\]: a Tool, or a mapping"),
+        (7, r"tools\[0\]: a Tool, a function or a mapping"),
         ({"description": "d"}, r"tools\[0\].name: a text, got None"),
         ({"name": "f", "parameter": {}}, r"tools\[0\]: some of name, .*, got parameter; did you mean parameters\?"),
     ],
