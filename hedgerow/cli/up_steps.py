@@ -84,7 +84,7 @@ def given_steps(said: MeshFile, kept: Path) -> str:
     variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
     key = f"${variable}" if variable else "none"
     header = f' -H "authorization: Bearer {key}"' if variable else ""
-    models = "\n".join(f"  {name:24} {_source(model)}" for name, model in said.models.items())
+    models = "\n".join(f"  {name:24} {_source(name, model)}" for name, model in said.models.items())
     return f"""
 Models:
 {models}
@@ -100,9 +100,9 @@ Ctrl-C stops everything.
 """
 
 
-def _source(model: Model) -> str:
+def _source(name: str, model: Model) -> str:
     """Where a model is, and which key is sent there."""
-    renamed = f"{model.model} at " if model.model else ""
+    renamed = f"{model.model} at " if model.model not in ("", name) else ""
     key = f", key from {model.key_env}" if model.key_env else ""
     return f"{renamed}{', '.join(model.url)}{key}"
 
