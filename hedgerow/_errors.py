@@ -42,7 +42,8 @@ class HedgerowError(Exception):
         self.metadata = dict(metadata)  # of google.rpc.ErrorInfo
         self.retry_delay_s = retry_delay_s  # when to come back, in seconds; None where the gateway did not say
         self.partial: PartialAnswer | None = None  # what had come of a streamed answer; None for all other calls
-        self.trace_id = trace_id  # 32 hexadecimal digits; None where the request was not admitted
+        told = self.metadata.pop("trace_id", None)
+        self.trace_id = trace_id or told  # 32 hexadecimal digits; None where no gateway was reached
         # What the gateway's policies did before they gave up, or why they refused.
         self.decisions = _decisions(self.metadata.pop("decisions", "[]"))
 

@@ -36,7 +36,7 @@ def from_rpc_error(
         reason=info.reason,
         metadata=info.metadata,
         retry_delay_s=retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None,
-        trace_id=trace_id or info.metadata.get("trace_id"),
+        trace_id=trace_id,
     )
 
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from services.runtime.errors import Exhausted, Faulty, Forbidden, Missing, TooLate, Unauthenticated, Unavailable
+from services.runtime.errors import (
+    Exhausted,
+    Faulty,
+    Forbidden,
+    Missing,
+    TooLate,
+    Unauthenticated,
+    Unavailable,
+    shorten,
+)
 
 
 class KeyUnknown(Unauthenticated):
@@ -57,6 +66,16 @@ class FormBroken(Faulty):
     """The answer does not match the request's `response_format`. Says where, and quotes nothing of the answer."""
 
     reason = "FORM_BROKEN"
+
+
+class ModelUnknown(Missing):
+    """A model's name that no model has."""
+
+    reason = "MODEL_UNKNOWN"
+
+    def __init__(self, name: str, known: str):
+        shown, limit = shorten(name), f"one of {known}"
+        super().__init__(f"model: {limit}, got {shown}", field="model", limit=limit, value=shown)
 
 
 class ModelUnavailable(Unavailable):

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from services.gateway.admission.intake import Intake
+from services.gateway.admission.model import TIERS
 from services.gateway.config import GatewaySettings
 from services.gateway.http import order
 from services.gateway.http.app import Parts, _App
@@ -47,7 +48,7 @@ def test_it_has_every_option_as_a_header_and_in_the_body(document: Any) -> None:
     components = document["components"]
     assert set(components["schemas"]["Options"]["properties"]) == order._OPTIONS
     assert {each["name"] for each in components["parameters"].values()} == set(order._OPTION_HEADERS.values())
-    assert set(components["schemas"]["Tier"]["enum"]) == set(order.TIERS)
+    assert set(components["schemas"]["Tier"]["enum"]) == set(TIERS)
 
 
 def test_every_name_in_it_is_somewhere(document: Any) -> None:

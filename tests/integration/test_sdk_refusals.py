@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,49 @@ async def test_an_item_of_a_batch_over_its_quota_says_when_to_come_back(start: S
     assert error.trace_id is not None
     assert len(error.trace_id) == 32
     assert [made.policy for made in error.decisions] == ["quota"]
+
+
+async def test_a_model_that_there_is_not_is_not_found_and_a_tiers_name_is_the_tier_as_by_http(
+    gateway: HttpGateway,
+) -> None:
+    async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
+        with pytest.raises(hedgerow.NotFound, match="model: one of m, auto, fast, balanced, quality, got n") as caught:
+            await client.ask("What?", model="n")
+        batch = [result async for _, result in client.batch(["What?"], model="n")]
+        for name in ("auto", "fast", "m"):
+            assert (await client.ask("What?", model=name)).model == "m"
+    for error in (caught.value, *batch):
+        assert isinstance(error, hedgerow.NotFound)
+        assert (error.reason, error.metadata["field"], error.metadata["value"]) == ("MODEL_UNKNOWN", "model", "n")
+
+
+@pytest.mark.engine
+async def test_a_picture_that_is_none_is_refused_with_its_place_and_the_limit(
+    start: Start, llm: ScriptedLlm, models: Path
+) -> None:
+    vision = await start("vision", models_dir=str(models))
+    gateway = await start_http_gateway(start, llm, vision_address=vision.spec.address)
+    async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
+        with pytest.raises(hedgerow.InvalidArgument) as caught:
+            await client.ask("What is this?", images=[b"no picture"], budget_ms=20_000)
+    assert caught.value.reason == "IMAGE_REFUSED"
+    assert caught.value.metadata["field"] == "images[0]"
+    assert "PNG" in caught.value.metadata["limit"]
+
+
+async def test_every_refusal_has_a_trace_id(start: Start, llm: ScriptedLlm) -> None:
+    gateway = await limited(start, llm)
+    async with hedgerow.AsyncClient(gateway.process.spec.address, api_key="secret") as client:
+        with pytest.raises(hedgerow.InvalidArgument) as invalid:
+            await client.ask("What?", temperature=3)
+    async with hedgerow.AsyncClient(gateway.process.spec.address, api_key="guessed") as client:
+        with pytest.raises(hedgerow.Unauthenticated) as unknown:
+            await client.ask("What?")
+    for caught in (invalid, unknown):
+        assert caught.value.trace_id is not None
+        assert len(caught.value.trace_id) == 32
+        assert int(caught.value.trace_id, 16)
+        assert "trace_id" not in caught.value.metadata
 
 
 async def test_the_fixed_text_of_a_late_answer_is_an_error_that_gives_nothing_of_it(

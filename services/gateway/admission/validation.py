@@ -13,6 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import constraint, kept_responses, messages, original, tools
 from services.gateway.admission.identity import Tenant
+from services.gateway.admission.model import read_model
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.config import GatewaySettings
 from services.gateway.guard.checks import checks_for
@@ -60,7 +61,8 @@ _RANGES: Mapping[_Ranged, _Range] = {
 
 def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Media) -> Question:
     """What `request` asks, with what there is to see and hear it. Its parts become what they stand for, in place.
-    Raises `InvalidInput` as `check` does."""
+    Raises `ModelUnknown`, and `InvalidInput` as `check` does."""
+    read_model(request, settings.llm_addresses)
     sees = media.sees(request.model)
     check(request, settings, sees=sees)
     pixels = sees and bool(request.images)
@@ -76,6 +78,7 @@ def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Medi
 
 def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings, media: Media) -> Hearing:
     """Who listens to a conversation. Raises `InvalidInput` for the first thing about it that cannot be served."""
+    read_model(options.request, settings.llm_addresses)
     check_conversation(options, settings, sees=media.sees(options.request.model))
     if media.hearing is None:
         raise InvalidInput("options", _NO_AUDIO, "one")
@@ -112,8 +115,6 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
 
 
 def _check_choices(request: pb.GenerateRequest, settings: GatewaySettings) -> None:
-    if request.model and request.model not in settings.llm_addresses:
-        raise InvalidInput("model", f"one of {', '.join(sorted(settings.llm_addresses))}", request.model)
     _check_prompt(request.prompt, settings)
     if request.HasField("guard"):
         _check_guard(request.guard)

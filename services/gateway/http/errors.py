@@ -67,15 +67,6 @@ _PARTS = re.compile(r"^(messages\[\d+\])\.parts")
 MESSAGES = "messages"  # Anthropic's API, as the models' services name it
 
 
-class ModelUnknown(Missing):
-    """A model's name that no model has."""
-
-    reason = "MODEL_UNKNOWN"
-
-    def __init__(self, name: str, known: str):
-        super().__init__(f"model: one of {known}, got {name}", field="model")
-
-
 class RouteUnknown(Missing):
     """A path that nothing is served at."""
 

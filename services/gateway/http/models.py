@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.model import TIERS, unknown
 from services.gateway.config import GatewaySettings
-from services.gateway.http.errors import ModelUnknown
 from services.gateway.http.exchange import Exchange
-from services.gateway.http.order import TIERS
 from services.gateway.http.sse import compact
 from services.gateway.upstream.routes import Routes
 
@@ -26,7 +25,7 @@ class Models:
     async def one(self, exchange: Exchange) -> None:
         name = exchange.scope["path_params"]["model"]
         if name not in self._names and name not in TIERS:
-            raise ModelUnknown(name, ", ".join((*self._names, *TIERS)))
+            raise unknown(name, self._names)
         await exchange.reply.whole(200, compact(self._told(name)))
 
     def _told(self, name: str) -> dict[str, Any]:

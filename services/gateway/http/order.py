@@ -8,19 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.model import TIERS, unknown
 from services.gateway.http.end_user import end_user
-from services.gateway.http.errors import ModelUnknown
 from services.gateway.http.fields import Fields
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 from services.runtime.rpc.boundary import TRACE_ID_HEADER
 
-TIERS = {
-    "auto": pb.TIER_UNSPECIFIED,
-    "fast": pb.TIER_FAST,
-    "balanced": pb.TIER_BALANCED,
-    "quality": pb.TIER_QUALITY,
-}
 _PREFIX, _BODY = "x-hedgerow-", "hedgerow"
 _OPTIONS = frozenset(
     {
@@ -108,7 +102,7 @@ def take_model(order: Order, body: Fields, known: Collection[str]) -> None:
     elif name in TIERS:
         order.request.tier = TIERS[name]
     else:
-        raise ModelUnknown(name, ", ".join([*sorted(known), *TIERS]))
+        raise unknown(name, known)
 
 
 def take_options(order: Order, headers: Mapping[str, str], body: Fields) -> None:

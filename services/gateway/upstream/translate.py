@@ -30,8 +30,8 @@ from services.runtime.rpc.boundary import DOMAIN
 
 _log = logging.getLogger(__name__)
 _DETAILS = "grpc-status-details-bin"
-# Of what a service says of a refusal: the field at fault, and a provider's own words.
-_SAID = ("field", "provider_api", "provider_error", "provider_status")
+# Of what a service says of a refusal: the field at fault and its limit, and a provider's own words.
+_SAID = ("field", "limit", "value", "provider_api", "provider_error", "provider_status")
 _OF_CONNECTIONS = ("failed to connect", "DNS resolution failed", "empty address list", "no healthy upstream")
 ERRORS: dict[grpc.StatusCode, type[ServiceError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
@@ -51,6 +51,12 @@ class Refused(InvalidInput):
     def __init__(self, message: str, **metadata: str):
         ServiceError.__init__(self, message)
         self.metadata = metadata
+
+
+class ImageRefused(Refused):
+    """The vision service refused a picture: it is none, is too large, or is damaged."""
+
+    reason = "IMAGE_REFUSED"
 
 
 def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
@@ -78,7 +84,8 @@ def translate(error: grpc.aio.AioRpcError, who: str) -> ServiceError:
         said = {name: info.metadata[name] for name in _SAID if name in info.metadata} if info.domain == DOMAIN else {}
         if said and info.reason == ContextExceeded.reason:
             return _too_long(details, info.metadata, said)
-        return Refused(details or f"{who}: {code.name}", **said)
+        refused = ImageRefused if info.reason == ImageRefused.reason else Refused
+        return refused(details or f"{who}: {code.name}", **said)
     return cls(f"{who}: {code.name}{f': {details}' if details else ''}", retry_delay_s=retry_delay_s)
 
 

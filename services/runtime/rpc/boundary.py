@@ -194,7 +194,7 @@ class _Method:
                 code = "CANCELLED"
                 raise
             except Exception as error:  # the boundary: everything else must become a status
-                status = to_status(error)
+                status = to_status(error, telemetry.trace_id(span))
                 code = code_pb2.Code.Name(status.code)
                 span.set_status(StatusCode.ERROR, code)
                 _end(context, status, told)
@@ -233,8 +233,9 @@ def parser(cls: type[M]) -> Callable[[bytes], M]:
     return parse
 
 
-def to_status(error: Exception) -> status_pb2.Status:
-    """The one place where typed causes become statuses. What is not a ServiceError is a bug: its text stays here."""
+def to_status(error: Exception, trace_id: str = "") -> status_pb2.Status:
+    """The one place where typed causes become statuses. What is not a ServiceError is a bug: its text stays here.
+    `trace_id`: of the call that it ends, for the caller to name it by."""
     if not isinstance(error, ServiceError):
         correlation = secrets.token_hex(8)
         # Where, not what: the message of a foreign exception may hold a secret.
@@ -242,7 +243,8 @@ def to_status(error: Exception) -> status_pb2.Status:
         _log.error("internal error %s: %s at\n%s", correlation, type(error).__name__, where)
         error = ServiceError(f"internal error, correlation id {correlation}", correlation_id=correlation)
     status = status_pb2.Status(code=error.code, message=error.message)
-    details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)]
+    metadata = {**error.metadata, "trace_id": trace_id} if trace_id else error.metadata
+    details: list[Message] = [error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=metadata)]
     if error.retry_delay_s is not None:
         delay = duration_pb2.Duration()
         delay.FromNanoseconds(round(error.retry_delay_s * 1e9))

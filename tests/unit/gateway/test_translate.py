@@ -17,6 +17,7 @@ from services.runtime.errors import (
     Unavailable,
 )
 from services.runtime.rpc import boundary
+from services.vision.errors import ImageRefused as VisionRefused
 
 
 def failed(code: grpc.StatusCode, details: str = "said", told: ServiceError | None = None) -> grpc.aio.AioRpcError:
@@ -39,6 +40,12 @@ def failed(code: grpc.StatusCode, details: str = "said", told: ServiceError | No
 )
 def test_each_code_has_a_meaning(code: grpc.StatusCode, means: type[ServiceError]):
     assert type(translate(failed(code), "llm")) is means
+
+
+def test_a_picture_that_was_refused_is_so_for_the_caller_too():
+    told = VisionRefused("images[0].data", "a PNG, JPEG, WebP, GIF or AVIF", "text")
+    error = translate(failed(grpc.StatusCode.INVALID_ARGUMENT, told.message, told), "vision")
+    assert (error.reason, error.message, error.metadata) == (told.reason, told.message, told.metadata)
 
 
 def test_only_what_may_work_elsewhere_is_tried_elsewhere():

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.gateway.errors import ModelUnknown
 from services.gateway.http.chat_request import read_chat
-from services.gateway.http.errors import ModelUnknown
 from services.gateway.http.fields import parse
 from services.gateway.http.generating import Read
 from services.gateway.http.messages_request import read_messages

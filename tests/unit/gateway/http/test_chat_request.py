@@ -10,8 +10,8 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.errors import ModelUnknown
 from services.gateway.http.chat_request import read_chat
-from services.gateway.http.errors import ModelUnknown
 from services.gateway.http.fields import parse
 from services.gateway.http.order import Order, settle_replacing
 from services.runtime.errors import InvalidInput

@@ -6,14 +6,13 @@ import pytest
 from google.rpc import code_pb2
 
 from services.gateway.admission.quota import QuotaExceeded
-from services.gateway.errors import KeyUnknown, ModelUnavailable
+from services.gateway.errors import KeyUnknown, ModelUnavailable, ModelUnknown
 from services.gateway.http.errors import (
     STATUSES,
     BodyLate,
     BodyTooLarge,
     BudgetTimeout,
     FirstTokenTimeout,
-    ModelUnknown,
     NotOffered,
     SilenceTimeout,
     by_callers_names,
