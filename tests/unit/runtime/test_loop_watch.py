@@ -94,6 +94,7 @@ class Scripted:
         self.clock, self.cpu, self.told = PausedClock(), PausedClock(), list[Block]()
         self.at: Place | None = None
         self.asked: list[Callable[[], None]] = []
+        self.timers: list[Callable[[], None]] = []
         self.watch = Watch(
             threshold_s,
             self.told.append,
@@ -101,6 +102,7 @@ class Scripted:
             seen=lambda: self.at,
             task=lambda: "Generate",
             ask=self.asked.append,
+            later=lambda seconds, then: self.timers.append(then),
             clock=self.clock,
         )
 
@@ -160,6 +162,36 @@ def test_a_delay_of_the_watch_counts_as_far_as_the_loop_was_computing():
     loop.run(None, 0.025, cpu_s=0)
     loop.watch.look()
     assert loop.told[0].wall_s == pytest.approx(0.15)
+
+
+def test_a_delay_of_the_watch_is_no_block_of_a_loop_that_has_turned_meanwhile():
+    loop = Scripted()
+    loop.run(_FEED, 0.025)
+    loop.watch.look()
+    loop.answers()
+    for _ in range(16):  # the watch gets no core
+        loop.run(_FEED, 0.0125)
+        loop.timers.pop()()
+    loop.run(_FEED, 0.002)
+    loop.watch.look()
+    loop.run(_FEED, 0.004)
+    loop.answers()
+    loop.run(None, 0.025, cpu_s=0)
+    loop.watch.look()
+    assert loop.told == []
+
+
+def test_a_loop_that_was_busy_keeps_its_timer_for_a_second():
+    loop = Scripted()
+    loop.run(_FEED, 0.025)
+    loop.watch.look()
+    loop.answers()
+    fired = 0
+    while loop.timers:
+        loop.run(None, 0.0125, cpu_s=0)
+        loop.timers.pop()()
+        fired += 1
+    assert fired == 80
 
 
 def test_a_delay_of_the_watch_alone_is_no_block():

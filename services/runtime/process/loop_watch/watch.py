@@ -7,7 +7,8 @@ the question and the answer is how long the loop was blocked; from twice the thr
 
 C code that holds the interpreter's lock delays this thread as well. The thread then looks at the first moment at which
 Python switches threads, mostly in the function that called the C code, and counts the delay, as far as the loop's
-thread has used CPU time since the last look.
+thread has used CPU time since the last look. Other threads and other processes delay it as well, while the loop takes
+short turns. So a loop that was busy keeps a timer for a second, and no delay counts from before the timer last fired.
 
 Several short callbacks in one turn of the loop delay others as one long callback does, and are reported alike: the
 function is the one that most samples saw.
@@ -16,6 +17,7 @@ function is the one that most samples saw.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 import time
@@ -30,6 +32,7 @@ from services.runtime.process.loop_watch.place import IN_C, Place, place
 from services.runtime.process.loop_watch.report import Block, Report
 
 _LEAST_PAUSE_S = 0.005  # between looks, however low the threshold
+_BEATS_S = 1.0  # how long a loop that was busy keeps a timer
 _STILL_S = 5.0  # a block that lasts longer is told of before it ends
 
 
@@ -47,7 +50,8 @@ class _Turn:
 
 class Watch:
     """Looks at one loop. `cpu`: seconds of CPU time that the loop's thread has used; `seen`: where it is, None while it
-    waits for events; `task`: the name of its current task; `ask`: have the loop call a function soon."""
+    waits for events; `task`: the name of its current task; `ask`: have the loop call a function soon; `later`: after so
+    many seconds."""
 
     def __init__(
         self,
@@ -58,10 +62,16 @@ class Watch:
         seen: Callable[[], Place | None],
         task: Callable[[], str],
         ask: Callable[[Callable[[], None]], Any],
+        later: Callable[[float, Callable[[], None]], Any],
         clock: Clock = time.monotonic,
     ):
         self._threshold_s, self._report, self._clock, self._cpu = threshold_s, report, clock, cpu
-        self._seen, self._task, self._ask = seen, task, ask
+        self._seen, self._task, self._ask, self._later = seen, task, ask, later
+        self._alive_at, self._beats_until = (
+            -math.inf,
+            -math.inf,
+        )  # when the loop's timer last fired, and how long it will
+        self._beats = False
         self._waited = False  # for events, at the last look
         self._turn: _Turn | None = None
         self._due, self._cpu_s = clock() + self.pause_s, cpu()
@@ -97,7 +107,7 @@ class Watch:
         self._waited = at is None
         if at is None:
             return
-        unseen_s = min(late_s, used_s)  # this thread was held up, by the loop's
+        unseen_s = max(0.0, min(late_s, used_s, now - self._alive_at))  # this thread was held up, by the loop's
         turn = self._turn = _Turn(now - unseen_s, cpu_s - unseen_s)
         self._sample(turn, at)
         self._ask(lambda: self._answered(turn))
@@ -106,6 +116,16 @@ class Watch:
         """Called by the loop."""
         turn.ended_cpu_s = self._cpu()
         turn.ended = self._clock()
+        self._beats_until = turn.ended + _BEATS_S
+        if not self._beats:
+            self._beat()
+
+    def _beat(self) -> None:
+        """Called by the loop's timer."""
+        self._alive_at = self._clock()
+        self._beats = self._alive_at < self._beats_until
+        if self._beats:
+            self._later(self._threshold_s / 4, self._beat)
 
     def _sample(self, turn: _Turn, at: Place) -> None:
         turn.samples[at, self._task()] += 1
@@ -145,6 +165,7 @@ def watching(threshold_ms: int, report: Callable[[Block], None] | None = None) -
         seen=lambda: place(sys._current_frames().get(thread_id)),
         task=lambda: _task(loop),
         ask=loop.call_soon_threadsafe,
+        later=loop.call_later,
     )
     stopped = threading.Lock()
     stopped.acquire()
