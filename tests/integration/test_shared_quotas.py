@@ -109,7 +109,7 @@ async def test_what_an_answer_cost_beyond_its_estimate_is_a_debt_at_every_gatewa
     refused = await other.tries(allowance, tokens=1)
     assert isinstance(refused, QuotaExceeded)
     assert 25 < refused.retry_delay_s <= 31
-    assert "0 of 60 tokens a minute left, 1 needed" in refused.message
+    assert "0 of 60 tokens a minute left and 30 owed, 1 needed" in refused.message
 
 
 async def test_tokens_that_were_not_needed_are_there_for_every_gateway(redis: RedisProcess, parts: tuple[Part, Part]):
@@ -137,6 +137,17 @@ async def test_a_new_allowance_holds_at_all_gateways_and_is_no_gift(parts: tuple
     assert len(admitted([await one.tries(few) for _ in range(3)])) == 2
     assert isinstance(await other.tries(many), QuotaExceeded)
     assert isinstance(await other.tries(Allowance(concurrency=3)), Reservation)
+
+
+async def test_a_burst_that_was_raised_is_there_for_a_tenant_that_has_rested(
+    redis: RedisProcess, parts: tuple[Part, Part]
+):
+    one, other = parts
+    few, many = Allowance(requests_per_s=1, requests_burst=2), Allowance(requests_per_s=1, requests_burst=9)
+    assert len(admitted([await one.tries(few) for _ in range(2)])) == 2
+    async with redis.client() as client:  # Redis' own clock: the last request was earlier
+        await client.hincrbyfloat("hedgerow:quota:{acme}", "requests_at", -16)
+    assert len(admitted([await other.tries(many) for _ in range(9)])) == 9
 
 
 async def test_one_tenants_flood_takes_nothing_from_another(parts: tuple[Part, Part]):

@@ -15,6 +15,7 @@ elsewhere (`book`), and decide again as soon as nobody else can.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -201,12 +202,13 @@ class Quotas:
                 self._accounts.move_to_end(tenant)
 
     def _adapted(self, bucket: TokenBucket | None, rate_per_s: float, burst: float) -> TokenBucket | None:
-        """The bucket at a new rate: it keeps what it holds, so that a reload is no gift."""
+        """The bucket at a new rate: it keeps what it holds, so that a reload is no gift. The time since the last
+        request counts at the old rate, and towards the new burst."""
         if not rate_per_s:
             return None
         if bucket is None:
             return TokenBucket(rate_per_s, burst, self._clock)
-        bucket.rate_per_s, bucket.burst = rate_per_s, burst
+        bucket.burst, bucket.rate_per_s = burst, rate_per_s
         return bucket
 
 
@@ -224,12 +226,18 @@ def refusal(
     tenant: str, allowance: Allowance, quota: Quota, retry_delay_s: float, left: float, tokens: int
 ) -> QuotaExceeded:
     """The error of a request for `tokens` tokens that is over `quota`. `left`: the tokens there are, or for
-    `concurrency` the requests in flight."""
+    `concurrency` the requests in flight. Below 0, tokens are a debt: earlier answers cost more than was reserved."""
+    told: dict[str, str] = {"quota": quota}
     match quota:
         case "concurrency":
             text = f"{left:.0f} of {allowance.concurrency} requests at once"
+            told |= {"limit": f"{allowance.concurrency}", "value": f"{left + 1:.0f}"}
         case "requests":
             text = f"{allowance.requests_per_s:g} requests a second"
+            told |= {"limit": f"{allowance.requests_per_s:g}", "burst": f"{allowance.requests_burst:g}"}
         case "tokens":
-            text = f"{max(left, 0):.0f} of {allowance.tokens_per_minute:g} tokens a minute left, {tokens} needed"
-    return QuotaExceeded(f"tenant {tenant}: {text}", retry_delay_s=retry_delay_s, quota=quota)
+            limit = f"{allowance.tokens_per_minute:g}"
+            owed = f" and {math.ceil(-left)} owed" if left <= -1 else ""
+            text = f"{max(left, 0):.0f} of {limit} tokens a minute left{owed}, {tokens} needed"
+            told |= {"limit": limit, "value": f"{tokens}", "left": f"{math.floor(left)}"}
+    return QuotaExceeded(f"tenant {tenant}: {text}", retry_delay_s=retry_delay_s, **told)

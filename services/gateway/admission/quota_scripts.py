@@ -14,11 +14,11 @@ _BUCKETS = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
 
--- What a bucket holds now. It has filled at the rate it had; what is over the new burst is lost.
+-- What a bucket holds now. It has filled at the rate it had, up to the new burst; what is over that is lost.
 local function level(bucket, burst)
-  local had = redis.call('HMGET', KEYS[1], bucket .. '_level', bucket .. '_at', bucket .. '_rate', bucket .. '_burst')
+  local had = redis.call('HMGET', KEYS[1], bucket .. '_level', bucket .. '_at', bucket .. '_rate')
   if not had[1] then return burst end
-  return math.min(had[1] + math.max(0, now - had[2]) * had[3], had[4], burst)
+  return math.min(had[1] + math.max(0, now - had[2]) * had[3], burst)
 end
 
 local function outlive(key, seconds)

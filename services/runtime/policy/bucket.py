@@ -43,6 +43,8 @@ class TokenBucket:
 
     @burst.setter
     def burst(self, value: float) -> None:
+        """The time since the last look fills it up to the new burst: a bucket that rested has what it now may have."""
+        self._burst = max(self._burst, value)
         self._level = min(self.level(), value)
         self._burst = value
 

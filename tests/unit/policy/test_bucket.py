@@ -63,6 +63,14 @@ def test_a_new_rate_counts_from_now_on():
     assert (bucket.level(), bucket.rate_per_s) == (pytest.approx(15), 10)
 
 
+def test_the_time_since_the_last_look_fills_a_bucket_to_its_new_burst():
+    clock = PausedClock()
+    bucket = TokenBucket(1, 3, clock)
+    clock.advance(4)
+    bucket.burst = 9
+    assert bucket.level() == pytest.approx(7)
+
+
 def test_a_smaller_burst_takes_away_what_is_above_it():
     bucket = TokenBucket(0, 100, PausedClock())
     bucket.burst = 10

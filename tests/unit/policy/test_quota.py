@@ -118,6 +118,32 @@ def test_a_new_allowance_holds_from_the_next_request_on_and_is_no_gift():
     quotas.reserve("acme", Allowance(), 1)
 
 
+def test_a_burst_that_was_raised_is_there_for_a_tenant_that_has_rested():
+    clock = PausedClock()
+    quotas = Quotas(clock)
+    for _ in range(3):
+        quotas.reserve("acme", Allowance(requests_per_s=1, requests_burst=3), 1)
+    clock.advance(16)
+    raised = Allowance(requests_per_s=1, requests_burst=9)
+    for _ in range(9):
+        quotas.reserve("acme", raised, 1)
+    refusal(quotas, raised)
+
+
+def test_a_refusal_names_the_limit_what_was_asked_and_the_debt():
+    quotas = Quotas(PausedClock())
+    tokens, requests = Allowance(tokens_per_minute=60), Allowance(requests_per_s=2, requests_burst=1)
+    quotas.reserve("acme", tokens, 10).settle(140)
+    refused = refusal(quotas, tokens, tokens=26)
+    assert refused.message == "tenant acme: 0 of 60 tokens a minute left and 80 owed, 26 needed"
+    assert refused.metadata == {"quota": "tokens", "limit": "60", "value": "26", "left": "-80"}
+    quotas.reserve("other", requests, 1)
+    assert refusal(quotas, requests, tenant="other").metadata == {"quota": "requests", "limit": "2", "burst": "1"}
+    quotas.reserve("third", Allowance(concurrency=1), 1)
+    refused = refusal(quotas, Allowance(concurrency=1), tenant="third")
+    assert refused.metadata == {"quota": "concurrency", "limit": "1", "value": "2"}
+
+
 def test_a_limit_on_requests_at_once_counts_those_from_before_it():
     quotas = Quotas(PausedClock())
     running = quotas.reserve("acme", Allowance(), 1)
