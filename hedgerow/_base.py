@@ -8,9 +8,12 @@ from typing import Any, NoReturn, Self
 
 import grpc
 
+from hedgerow._errors import Unavailable
 from hedgerow._peer import Peer
 from hedgerow._status import from_rpc_error, nobody_at
 from hedgerow.channel import open_blocking_channel
+
+_WHY_S = 0.5  # for gRPC to say why there is no connection
 
 
 class ServiceClient:
@@ -37,9 +40,20 @@ class ServiceClient:
         try:
             ready.result(timeout_s)
         except grpc.FutureTimeoutError:
-            raise nobody_at(self._peer) from None
+            raise self._why_not() from None
         finally:
             ready.cancel()
+
+    def _why_not(self) -> Unavailable:
+        """Why nobody answers, by what gRPC says of a call that does not wait for a connection."""
+        call: Any = self._channel.unary_unary("/hedgerow/Prewarm")
+        try:
+            call(b"", timeout=_WHY_S)
+        except grpc.RpcError as error:
+            told = from_rpc_error(error, self._peer, _WHY_S)
+            if isinstance(told, Unavailable):
+                return told
+        return nobody_at(self._peer)
 
     def _call(self, method: Any, request: Any, timeout_s: float) -> Any:
         """One request, one response."""

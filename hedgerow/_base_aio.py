@@ -10,10 +10,12 @@ from typing import Any, NoReturn, Self
 
 import grpc
 
-from hedgerow._errors import Cancelled
+from hedgerow._errors import Cancelled, Unavailable
 from hedgerow._peer import Peer
 from hedgerow._status import from_rpc_error, nobody_at
 from hedgerow.channel import open_channel
+
+_WHY_S = 0.5  # for gRPC to say why there is no connection
 
 
 class AsyncServiceClient:
@@ -45,7 +47,18 @@ class AsyncServiceClient:
             async with asyncio.timeout(timeout_s):
                 await self._connection().channel_ready()
         except TimeoutError:
-            raise nobody_at(self._peer) from None
+            raise await self._why_not() from None
+
+    async def _why_not(self) -> Unavailable:
+        """Why nobody answers, by what gRPC says of a call that does not wait for a connection."""
+        call: Any = self._connection().unary_unary("/hedgerow/Prewarm")
+        try:
+            await call(b"", timeout=_WHY_S)
+        except grpc.RpcError as error:
+            told = from_rpc_error(error, self._peer, _WHY_S)
+            if isinstance(told, Unavailable):
+                return told
+        return nobody_at(self._peer)
 
     def _connection(self) -> grpc.aio.Channel:
         if self._channel is None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from hedgerow._errors import InvalidArgument
 from hedgerow._propagation import trace_headers
-from hedgerow._target import stays_here
+from hedgerow._target import refuse_url, stays_here
 from hedgerow._tls import Tls
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]  # what travels with a call, as gRPC takes it
@@ -15,8 +15,8 @@ Metadata: TypeAlias = tuple[tuple[str, str], ...]  # what travels with a call, a
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A service at an address: `host:port`, `unix:path` or `xds:///name`. Raises `InvalidArgument` for an API key that
-    would leave this machine in plain text."""
+    """A service at an address: `host:port`, `unix:path` or `xds:///name`. Raises `InvalidArgument` for an URL, and
+    for an API key that would leave this machine in plain text."""
 
     target: str
     api_key: str | None = None
@@ -25,6 +25,7 @@ class Peer:
     allow_plaintext_key: bool = False  # whether the key may leave this machine in plain text
 
     def __post_init__(self) -> None:
+        refuse_url(self.target, self.service)
         if self.api_key and not (self.tls or self.allow_plaintext_key or stays_here(self.target)):
             raise InvalidArgument(
                 f"tls: required to send an API key to the {self.service} at {self.target}, which may be another "

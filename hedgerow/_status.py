@@ -14,6 +14,7 @@ from hedgerow.channel import RESET
 
 # gRPC's words, after those of `_NOBODY_THERE`, for a server that is there.
 _NOT_TRUSTED = ("handshake failed", "verification check failed")
+_HTTP = "http1.x server"
 _HUNG_UP = ("socket closed", "connection reset")
 _OWN = "locally cancelled"  # in gRPC's words for a call that this side has cancelled
 _NOBODY_THERE = ("failed to connect", "errors resolving", "dns resolution failed")
@@ -49,7 +50,10 @@ def nobody_at(peer: Peer, detail: str = "") -> Unavailable:
 
 def _not_proven(peer: Peer, text: str) -> Unavailable | None:
     """Somebody is there; the connection failed while each side was to learn who the other is."""
-    if any(words in text.lower() for words in _NOT_TRUSTED):
+    if _HTTP in text.lower():
+        problem = "the port speaks HTTP/1.1, not gRPC; the gateway's gRPC port is another one, 50050 by default"
+        reason = "NOT_GRPC"
+    elif any(words in text.lower() for words in _NOT_TRUSTED):
         problem, reason = "its certificate is not the one that was expected", "NOT_TRUSTED"
     elif any(words in text.lower() for words in _HUNG_UP):
         wanted = "it may not take this caller's certificate" if peer.tls else "it may speak TLS alone"

@@ -5,6 +5,23 @@ from __future__ import annotations
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 
+from hedgerow._errors import invalid
+
+_URLS = ("http://", "https://", "grpc://", "grpcs://", "ws://", "wss://")
+
+
+def refuse_url(target: str, service: str) -> None:
+    """Raise `InvalidArgument` for an URL: gRPC would look up all of it as a host's name."""
+    scheme = next((each for each in _URLS if target.lower().startswith(each)), None)
+    if scheme is None:
+        return
+    host = target[len(scheme) :].partition("/")[0]
+    secure = ", with tls=hedgerow.Tls() for TLS" if scheme in ("https://", "grpcs://", "wss://") else ""
+    limit = "host:port, unix:path or xds:///name"
+    raise invalid(
+        "target", f"{limit}, the gRPC port of the {service}", target, f"without the scheme it is {host}{secure}"
+    )
+
 
 def stays_here(target: str) -> bool:
     """Whether what is sent to `target` cannot leave this machine: a socket in a file, an address of loopback, or

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import hedgerow
 
@@ -123,6 +124,11 @@ def test_every_exported_name_is_there() -> None:
 def test_everything_public_in_the_package_is_exported() -> None:
     named = {name for name, value in vars(hedgerow).items() if getattr(value, "__module__", "").startswith("hedgerow.")}
     assert {name for name in named if not name.startswith("_")} <= set(EXPORTED)
+
+
+def test_the_names_are_listed_and_the_version_is_the_packages() -> None:
+    assert {*EXPORTED, "__version__"} <= set(dir(hedgerow))
+    assert hedgerow.__version__ == version("hedgerow")
 
 
 def test_every_error_can_be_caught_as_one() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import format_trace_id
 
 import hedgerow
 from tests.conftest import Start
@@ -62,6 +65,31 @@ async def test_a_picture_that_is_none_is_refused_with_its_place_and_the_limit(
     assert caught.value.reason == "IMAGE_REFUSED"
     assert caught.value.metadata["field"] == "images[0]"
     assert "PNG" in caught.value.metadata["limit"]
+
+
+async def test_a_port_that_speaks_http_and_an_url_are_told_apart_from_nobody(gateway: HttpGateway) -> None:
+    wrong = f"127.0.0.1:{gateway.port}"
+    async with hedgerow.AsyncClient(wrong) as client:
+        for call in (client.ask("What?"), client.prewarm(timeout_s=0.5)):
+            with pytest.raises(hedgerow.Unavailable, match=rf"{wrong}: the port speaks HTTP/1.1, not gRPC") as caught:
+                await call
+            assert caught.value.reason == "NOT_GRPC"
+    with pytest.raises(hedgerow.Unavailable, match=r"the port speaks HTTP/1\.1"):
+        await asyncio.to_thread(hedgerow.Client(wrong).prewarm, 0.5)
+    with pytest.raises(hedgerow.InvalidArgument, match=rf"target: host:port, .*; without the scheme it is {wrong}$"):
+        hedgerow.Client(f"http://{wrong}/v1")
+    with pytest.raises(hedgerow.InvalidArgument, match=r"mesh.example:443, with tls=hedgerow.Tls\(\) for TLS$"):
+        hedgerow.AsyncClient("https://mesh.example:443")
+
+
+async def test_an_answer_is_part_of_the_callers_trace(gateway: HttpGateway) -> None:
+    with TracerProvider(shutdown_on_exit=False).get_tracer("test").start_as_current_span("caller") as span:
+        async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
+            answer = await client.ask("What?")
+            with pytest.raises(hedgerow.InvalidArgument) as refused:
+                await client.ask("What?", temperature=3)
+    trace_id = format_trace_id(span.get_span_context().trace_id)
+    assert (answer.trace_id, refused.value.trace_id) == (trace_id, trace_id)
 
 
 async def test_every_refusal_has_a_trace_id(start: Start, llm: ScriptedLlm) -> None:
