@@ -106,11 +106,14 @@ class Row:
         self.figures[-1].check(slack)
 
     def slowed(self, what: str, before: Sequence[float], during: Sequence[float], slack: float = _SLACK) -> None:
-        """How many times longer `what` took in the fault than before it. The table shows the 99th percentiles, limit 2.
+        """How many times longer `what` took in the fault than before it. The table shows the 99th percentiles, limit 2,
+        and the slowest call, limit twice the slowest before and 50 ms.
 
         The medians must not be `slack` times that apart. `before` and `during`: seconds of each call, in any order.
         """
         self.figures.append(Figure(what, p99_ms(during) / p99_ms(before), 2, " ×"))
+        slowest = what.replace("p99", "slowest call")
+        self.figures.append(Figure(slowest, max(during) * 1000, 2 * max(before) * 1000 + 50, " ms"))
         Figure(f"{what}, median", median(during) / median(before), 2, " ×").check(slack)
 
     @property

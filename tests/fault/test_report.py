@@ -29,8 +29,9 @@ def test_a_figure_past_its_limit_is_missed_and_one_far_past_it_fails():
 def test_a_machine_that_stood_still_misses_a_limit_and_fails_no_test():
     with Report().case(1, "fault") as row:
         row.recovered(3, limit_s=0.1)
-        row.slowed("others", [0.1] * 40, [0.1] * 39 + [3.0])
-    assert (row.cells()[-2], row.cells()[-1]) == ("others 30 × (≤ 2)", "missed: recovery, others")
+        row.slowed("B's p99", [0.1] * 40, [0.1] * 39 + [3.0])
+    assert row.cells()[-2] == "B's p99 30 × (≤ 2); B's slowest call 3,000 ms (≤ 250)"
+    assert row.cells()[-1] == "missed: recovery, B's p99, B's slowest call"
     with pytest.raises(AssertionError, match="others, median 30 ×"), Report().case(1, "fault") as row:
         row.slowed("others", [0.1] * 40, [3.0] * 40)
 
