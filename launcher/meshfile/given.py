@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from launcher.mesh import HTTP_OFFSET
-from launcher.meshfile.fields import is_loopback, is_url
+from launcher.meshfile.fields import LOOPBACK, is_loopback, is_url
 from launcher.meshfile.listed import with_its_name
 from launcher.meshfile.template import CALLERS_KEY, PROVIDERS, Provider
 
@@ -69,7 +69,7 @@ def sections(given: Given, environment: Mapping[str, str]) -> dict[str, dict[str
         found[name] = section
     for section in found.values():
         for url in section["url"]:
-            if urlsplit(url).netloc in (given.http, given.http.replace("127.0.0.1", "localhost")):
+            if urlsplit(url).netloc in {f"{host}:{given.base_port + HTTP_OFFSET}" for host in (*LOOPBACK, given.host)}:
                 raise ValueError(f"{url}: this is the address of the mesh itself; see OPENAI_BASE_URL and --model")
     return found
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.containers.docker import BASE, IMAGES, docker, size_mb
+from tests.containers.docker import BASE, IMAGES, Failed, docker, inspect, size_mb
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(3600)  # the first build of all of them
 
@@ -27,6 +28,7 @@ _MOST_MB = {
     "gateway": 110,
     "llm": 3000,
     "models": 1300,
+    "proxy": 150,
     "router": 90,
     "vision": 260,
 }
@@ -34,7 +36,7 @@ _MOST_MB = {
 _AT_WILL = {"vision": {"torch"}, "cache": {"torch"}}
 
 
-each_service = pytest.mark.parametrize("service", sorted(set(IMAGES) - {"cli", "models"}))
+each_service = pytest.mark.parametrize("service", sorted(set(IMAGES) - {"cli", "models", "proxy"}))
 
 
 def python(image: str, code: str) -> str:
@@ -56,6 +58,26 @@ def test_only_language_models_bring_torch(images: dict[str, str], service: str) 
 def test_the_command_lines_image_makes_certificates(images: dict[str, str]) -> None:
     said = docker("run", "--rm", "--network", "none", images["cli"], "certs", "--dir", "/certs", "--days", "1")
     assert "gateway" in said
+
+
+def test_the_proxys_image_says_what_it_can_be_given(images: dict[str, str]) -> None:
+    with pytest.raises(Failed, match="no model to serve"):
+        docker("run", "--rm", "--network", "none", images["proxy"])
+
+
+async def test_the_proxys_image_serves_for_callers_with_a_key(images: dict[str, str]) -> None:
+    model = ("--model", "m=http://127.0.0.1:9/v1#m")
+    with pytest.raises(Failed, match="callers from elsewhere need a key; set HEDGEROW_API_KEY"):
+        docker("run", "--rm", "--network", "none", images["proxy"], *model)
+    container = docker("run", "--detach", "--network", "none", "-e", "HEDGEROW_API_KEY=k", images["proxy"], *model)
+    try:
+        await until(lambda: inspect("container", container)["State"]["Health"]["Status"] == "healthy", 60, every_s=0.5)
+        docker("stop", container)
+        assert inspect("container", container)["State"]["ExitCode"] == 0
+        said = docker("logs", container)
+    finally:
+        docker("rm", "--force", container)
+    assert "OpenAI's clients:     base_url=http://127.0.0.1:50080/v1  api_key=$HEDGEROW_API_KEY" in said
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -78,7 +78,7 @@ def test_a_provider_is_where_its_own_clients_look_for_it() -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:6030/v1", "http://localhost:6030/v1"])
 def test_a_mesh_that_would_call_itself_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="the address of the mesh itself; see OPENAI_BASE_URL"):
-        sections(Given(base_port=6000), {**OPENAI, "OPENAI_BASE_URL": url})
+        sections(Given(base_port=6000, host="0.0.0.0"), {**OPENAI, "OPENAI_BASE_URL": url})
 
 
 def test_a_url_may_say_the_name_that_the_model_has_there() -> None:
